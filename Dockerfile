@@ -1,0 +1,42 @@
+# Python's minor release is held, its fixes come with the next build.
+FROM python:3.11-slim-bookworm AS build
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_ROOT_USER_ACTION=ignore
+RUN python -m venv /opt/parley/venv
+ENV PATH=/opt/parley/venv/bin:$PATH
+
+# The packages change rarely and the code often: in this order a new build keeps the layer that takes long.
+COPY requirements.lock /opt/parley/
+RUN pip install --require-hashes -r /opt/parley/requirements.lock
+
+COPY . /opt/parley/
+# Installed in place, so that Alembic finds its settings in pyproject.toml; compiled here, because the
+# program runs on a read-only file system and could not keep what it compiles.
+RUN pip install --no-deps --no-build-isolation --no-index -e /opt/parley \
+    && python -m compileall -q /opt/parley/adapters /opt/parley/agent /opt/parley/migrations /opt/parley/modules /opt/parley/shared
+
+
+FROM python:3.11-slim-bookworm
+
+RUN useradd --system --uid 10001 --home-dir /var/lib/parley --create-home --shell /usr/sbin/nologin parley
+# Code and packages belong to root: the program cannot change itself.
+COPY --from=build /opt/parley /opt/parley
+
+ENV PATH=/opt/parley/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    HOST=0.0.0.0 \
+    PORT=8080 \
+    PARLEY_HOME=/var/lib/parley \
+    LOG_FORMAT=json
+WORKDIR /var/lib/parley
+USER 10001
+VOLUME /var/lib/parley
+EXPOSE 8080
+
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/healthz', timeout=4)"]
+
+ENTRYPOINT ["parley"]
+CMD ["run"]

@@ -1,0 +1,63 @@
+# Each target makes .venv ready first (.ci/bootstrap); a second time that takes milliseconds.
+PYTHON ?= python3
+# How many test processes run side by side.
+WORKERS ?= 2
+# Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
+ARGS ?=
+BIN := .venv/bin
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench soak lock ready ready-for-tests
+
+help: ## say what can be made
+	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
+	@echo "make test    lint, types and the whole test suite; installs what it needs"
+	@echo "make lint    ruff (rules and format) and mypy"
+	@echo "make format  let ruff put the code in shape"
+	@echo "make bench   measure turns against the floor program and print a table"
+	@echo "make soak    run the tests that take minutes under load"
+	@echo "make lock    write the locks anew from pyproject.toml (UPGRADE=1: to the newest versions)"
+
+ready:
+	@.ci/bootstrap run
+
+ready-for-tests:
+	@.ci/bootstrap test
+
+run: ready
+	@exec $(BIN)/parley run
+
+# All three run, whatever the one before says.
+lint: ready-for-tests
+	@failed=0; \
+	echo "parley: ruff check"; $(BIN)/ruff check . || failed=1; \
+	echo "parley: ruff format --check"; $(BIN)/ruff format --check . || failed=1; \
+	echo "parley: mypy"; $(BIN)/mypy || failed=1; \
+	exit $$failed
+
+format: ready-for-tests
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# The tests run also when lint has failed, so that one call tells everything; either failure fails the target.
+test: ready-for-tests
+	@lint=0; $(MAKE) --no-print-directory lint || { lint=1; echo "parley: lint failed, see above; the tests run all the same"; }; \
+	echo "parley: pytest"; \
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/soak --ignore=tests/bench $(ARGS) && exit $$lint
+
+bench: ready-for-tests
+	@$(BIN)/python -m tests.bench
+
+soak: ready-for-tests
+	@$(BIN)/python -m pytest -m soak --timeout=3600 tests/soak
+
+# The tests' lock is solved first; the program's starts as its copy, so that both hold the same versions.
+lock: ready-for-tests
+	@echo "parley: solving requirements-dev.lock"
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) --group build --group dev --output-file requirements-dev.lock >/dev/null
+	@echo "parley: solving requirements.lock"
+	@cp requirements-dev.lock requirements.lock
+	@$(COMPILE) --group build --output-file requirements.lock >/dev/null
