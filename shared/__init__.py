@@ -1,0 +1,1 @@
+"""What both the agent and a module need; imports nothing else of ours."""

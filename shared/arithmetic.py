@@ -1,0 +1,286 @@
+"""Sums that people write in a chat, worked out in decimal numbers without running anything."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal, DecimalException, Inexact
+
+TIMES, DIVIDED = "\N{MULTIPLICATION SIGN}\N{MIDDLE DOT}\N{ASTERISK OPERATOR}", "\N{DIVISION SIGN}:"
+SUM = re.compile(rf"[\d\s.,()+\-*/%^{TIMES}{DIVIDED}]+")
+SPELLING = str.maketrans(
+    dict.fromkeys(TIMES, "*")
+    | dict.fromkeys(DIVIDED, "/")
+    | dict.fromkeys("\N{MINUS SIGN}\N{EN DASH}", "-")
+    | dict.fromkeys("$\N{EURO SIGN}\N{POUND SIGN}_", "")
+    | {"\N{GREEK SMALL LETTER PI}": "pi"}
+)
+TOKEN = re.compile(r"\s*(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[a-z]\w*|\*\*|//|[-+*/%^!(),])")
+MAX_CHARS = 500
+MAX_NESTING = 50
+MAX_EXPONENT = 1000
+MAX_BITS = 4096
+MAX_FACTORIAL = 200
+DIGITS, SHOWN_DIGITS = 50, 15
+
+Number = int | Decimal
+BINDING = {"+": 10, "-": 10, "*": 20, "/": 20, "//": 20, "%": 20, "mod": 20, "of": 20, "^": 40, "**": 40}
+NEGATION = 30
+CONSTANTS = {
+    "pi": Decimal("3.14159265358979323846264338327950288419716939937511"),
+    "e": Decimal(1).exp(Context(DIGITS)),
+}
+SIGNS = {"+": 1, "-": -1}
+SUFFIXES, OPENING = ("%", "!"), ("(",)
+
+
+class NoSum(Exception):
+    """The text is no sum, or one without a result; the message says why."""
+
+
+def find_sum(text: str) -> str | None:
+    """Return the text as an expression when it is one: digits, operators, brackets, at least one operation."""
+    shown = text.strip().rstrip("=?!. ").lower().replace(" x ", " * ")
+    if not SUM.fullmatch(shown) or not re.search(r"\d", shown):
+        return None
+    plain = _with_points(shown).translate(SPELLING).replace("^", "**")
+    return plain if re.search(r"[\d)]\s*[-+*/%]", plain) else None
+
+
+def work_out(expression: str) -> str:
+    """Return the result as people write it; raises `NoSum`."""
+    if len(expression) > MAX_CHARS:
+        raise NoSum(f"it is longer than {MAX_CHARS} characters")
+    text = expression.strip().rstrip("=? ").lower().translate(SPELLING)
+    if not any(f"{name}(" in text.replace(" ", "") for name in FUNCTIONS):
+        text = _with_points(text)
+    context = Context(prec=DIGITS, Emax=10_000, Emin=-10_000)
+    try:
+        result = _Sum(_tokens(text), context).result()
+    except ZeroDivisionError:
+        raise NoSum("it divides by zero") from None
+    except (DecimalException, ArithmeticError, ValueError):
+        raise NoSum("it has no result, or one that is too large") from None
+    return _shown(_bounded(result), context)
+
+
+def _with_points(text: str) -> str:
+    # A comma between digits is a decimal point, as much of the world writes it, unless three digits follow.
+    return re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", text).replace(",", ".")
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    end = 0
+    while end < len(text.rstrip()):
+        match = TOKEN.match(text, end)
+        if match is None:
+            raise NoSum(f"{text[end:].strip()[:20]!r} is not understood")
+        tokens.append(match[0].strip())
+        end = match.end()
+    return tokens
+
+
+def _shown(result: Number, context: Context) -> str:
+    if isinstance(result, int):
+        return str(result)
+    if context.flags[Inexact]:
+        result = Context(SHOWN_DIGITS).plus(result)
+    if not result:
+        return "0"
+    plain = result.normalize(Context(DIGITS))
+    return f"{plain:f}" if -SHOWN_DIGITS < plain.adjusted() <= DIGITS else f"{plain:e}"
+
+
+@dataclass
+class _Sum:
+    """Reads the tokens from left to right and works the sum out as it goes; operators bind as `BINDING` says."""
+
+    tokens: Sequence[str]
+    context: Context
+    position: int = 0
+    nesting: int = 0
+
+    def result(self) -> Number:
+        """Return the value of the whole; raises `NoSum` when something is left over."""
+        value, _ = self._expression(0)
+        if self._next:
+            raise NoSum(f"{self._next!r} is out of place")
+        return value
+
+    @property
+    def _next(self) -> str:
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
+
+    def _take(self, expected: str = "") -> str:
+        token = self._next
+        if not token or (expected and token != expected):
+            raise NoSum(
+                f"{expected or 'something'} is missing at the end" if not token else f"{token!r} is out of place"
+            )
+        self.position += 1
+        return token
+
+    def _expression(self, binding: int) -> tuple[Number, bool]:
+        """Return the value of what binds more tightly, and whether it is a bare percentage."""
+        self.nesting += 1
+        if self.nesting > MAX_NESTING:
+            raise NoSum("it is nested too deep")
+        value, is_percentage = self._operand()
+        while (left := BINDING.get(self._next, 0)) > binding:
+            sign = self._take()
+            # Powers are worked out from the right.
+            right, right_is_percentage = self._expression(left - (left == BINDING["^"]))
+            if right_is_percentage and not is_percentage and sign in {"+", "-"}:
+                # 200 + 10 % is what people pay with tax on top.
+                right = self._multiply(value, right)
+            value, is_percentage = _bounded(self._apply(sign, value, right)), False
+        self.nesting -= 1
+        return value, is_percentage
+
+    def _operand(self) -> tuple[Number, bool]:
+        token = self._take()
+        if token in SIGNS:
+            value, is_percentage = self._expression(NEGATION)
+            return (self._multiply(value, SIGNS[token]), is_percentage)
+        if token in OPENING:
+            value, _ = self._expression(0)
+            self._take(")")
+        elif token[0].isdigit() or token[0] == ".":
+            value = _number(token)
+        else:
+            value = self._named(token)
+        return self._with_suffixes(value)
+
+    def _with_suffixes(self, value: Number) -> tuple[Number, bool]:
+        is_percentage = False
+        while self._next in SUFFIXES and not (self._next == "%" and self._is_remainder()):
+            is_percentage = self._take() == "%"
+            value = self._divide(value, 100) if is_percentage else _factorial(value)
+        return value, is_percentage
+
+    def _is_remainder(self) -> bool:
+        after = self.tokens[self.position + 1] if self.position + 1 < len(self.tokens) else ""
+        return bool(after) and after not in BINDING and after not in {")", ",", *SUFFIXES}
+
+    def _named(self, name: str) -> Number:
+        if name in CONSTANTS:
+            return CONSTANTS[name]
+        if name not in FUNCTIONS:
+            raise NoSum(f"{name!r} is not known; known are {', '.join([*FUNCTIONS, *CONSTANTS])}")
+        self._take("(")
+        arguments = [self._expression(0)[0]]
+        while self._next == ",":
+            self._take()
+            arguments.append(self._expression(0)[0])
+        self._take(")")
+        try:
+            return _bounded(FUNCTIONS[name](self.context, *arguments))
+        except TypeError:
+            raise NoSum(f"{name} takes another number of values") from None
+
+    def _apply(self, sign: str, left: Number, right: Number) -> Number:
+        match sign:
+            case "+":
+                return left + right if _are_whole(left, right) else self.context.add(_exact(left), _exact(right))
+            case "-":
+                return left - right if _are_whole(left, right) else self.context.subtract(_exact(left), _exact(right))
+            case "*" | "of":
+                return self._multiply(left, right)
+            case "/":
+                return self._divide(left, right)
+            case "//":
+                return self._floor_divide(left, right)
+            case "%" | "mod":
+                return self._apply("-", left, self._multiply(right, self._floor_divide(left, right)))
+        return self._power(left, right)
+
+    def _multiply(self, left: Number, right: Number) -> Number:
+        return left * right if _are_whole(left, right) else self.context.multiply(_exact(left), _exact(right))
+
+    def _divide(self, left: Number, right: Number) -> Number:
+        if isinstance(left, int) and isinstance(right, int) and left % right == 0:
+            return left // right
+        return self.context.divide(_exact(left), _exact(right))
+
+    def _floor_divide(self, left: Number, right: Number) -> Number:
+        if isinstance(left, int) and isinstance(right, int):
+            return left // right
+        return int(self.context.divide(_exact(left), _exact(right)).to_integral_value(ROUND_FLOOR))
+
+    def _power(self, base: Number, exponent: Number) -> Number:
+        if not -MAX_EXPONENT <= exponent <= MAX_EXPONENT:
+            raise NoSum(f"exponents go up to {MAX_EXPONENT}")
+        if isinstance(base, int) and isinstance(exponent, int) and exponent >= 0:
+            if base.bit_length() * exponent > MAX_BITS:
+                raise NoSum("the result is too large")
+            whole: int = base**exponent
+            return whole
+        return self.context.power(_exact(base), _exact(exponent))
+
+
+def _are_whole(left: Number, right: Number) -> bool:
+    return isinstance(left, int) and isinstance(right, int)
+
+
+def _exact(number: Number) -> Decimal:
+    return Decimal(number)
+
+
+def _number(token: str) -> Number:
+    if token.isdecimal():
+        return _bounded(int(token))
+    number = Decimal(token)
+    if abs(number.adjusted()) > MAX_EXPONENT:
+        raise NoSum(f"exponents go up to {MAX_EXPONENT}")
+    return number
+
+
+def _bounded(number: Number) -> Number:
+    if number.bit_length() > MAX_BITS if isinstance(number, int) else not number.is_finite():
+        raise NoSum("the result is too large")
+    return number
+
+
+def _factorial(number: Number) -> int:
+    if not isinstance(number, int) or not 0 <= number <= MAX_FACTORIAL:
+        raise NoSum(f"factorials are of whole numbers up to {MAX_FACTORIAL}")
+    return math.factorial(number)
+
+
+def _round(_context: Context, number: Number, digits: Number = 0) -> Number:
+    places = max(-MAX_EXPONENT, min(MAX_EXPONENT, int(digits)))
+    rounded = _exact(number).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, Context(MAX_EXPONENT * 3))
+    return int(rounded) if places <= 0 else rounded
+
+
+def _logarithm(context: Context, number: Number, base: Number = 10) -> Number:
+    if base == 10:
+        return context.log10(_exact(number))
+    return context.divide(context.ln(_exact(number)), context.ln(_exact(base)))
+
+
+def _by_float(function: Callable[[float], float]) -> Callable[[Context, Number], Number]:
+    def apply(context: Context, number: Number) -> Number:
+        # Binary fractions are good for fifteen digits; so many are shown, and the last bit's noise is not.
+        context.flags[Inexact] = True
+        return Decimal(f"{function(float(number)):.15f}")
+
+    return apply
+
+
+FUNCTIONS: dict[str, Callable[..., Number]] = {
+    "sqrt": lambda context, number: context.sqrt(_exact(number)),
+    "abs": lambda _context, number: abs(number) if isinstance(number, int) else number.copy_abs(),
+    "round": _round,
+    "floor": lambda _context, number: int(_exact(number).to_integral_value(ROUND_FLOOR)),
+    "ceil": lambda _context, number: int(_exact(number).to_integral_value(ROUND_CEILING)),
+    "min": lambda _context, *numbers: min(numbers, key=_exact),
+    "max": lambda _context, *numbers: max(numbers, key=_exact),
+    "exp": lambda context, number: context.exp(_exact(number)),
+    "ln": lambda context, number: context.ln(_exact(number)),
+    "log": _logarithm,
+    "sin": _by_float(math.sin),
+    "cos": _by_float(math.cos),
+    "tan": _by_float(math.tan),
+}

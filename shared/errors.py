@@ -1,0 +1,96 @@
+"""The error families, by who should hear them. An error's docstring is its message."""
+
+from inspect import getdoc
+from typing import Any
+
+
+class ParleyError(Exception):
+    """Something went wrong."""
+
+    code = "error"
+
+    def __init__(self, message: str | None = None, **fields: Any) -> None:
+        self.fields = fields
+        super().__init__(message if message is not None else (getdoc(type(self)) or "").format(**fields))
+
+
+class Refusal(ParleyError):
+    """That can't be done here."""
+
+    code = "refused"
+
+
+class ToolError(ParleyError):
+    """The tool could not do that."""
+
+    code = "tool_error"
+
+
+class Unavailable(ParleyError):
+    """Something that is needed can't be reached just now."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None, **fields: Any) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, **fields)
+
+
+class BudgetExhausted(Refusal):
+    """You have used this month's budget; it renews on {renews_on:%d %B %Y}."""
+
+    code = "budget_exhausted"
+
+
+class BudgetBusy(Refusal):
+    """Your other requests are still running and hold the rest of your budget; please try again in a minute."""
+
+    code = "budget_busy"
+
+
+class ToolKeepsFailing(Refusal):
+    """The tool {tool} failed three times in a row; the last time it said: {reason}."""
+
+    code = "circuit_breaker"
+
+
+class EventTaken(Refusal):
+    """An event with this id came before, from somebody else or from another place."""
+
+    code = "event_taken"
+
+
+class Stopped(Refusal):
+    """Stopped."""
+
+    code = "stopped"
+
+
+class ModelsUnavailable(Unavailable):
+    """I can't reach any language model just now; please try again in a few minutes."""
+
+    code = "models_unavailable"
+
+
+class TurnTimedOut(Unavailable):
+    """This took longer than I am allowed to work on one message; please try again or ask for less at once."""
+
+    code = "deadline"
+
+
+class NotFound(ToolError):
+    """There is no {what} with that id."""
+
+    code = "not_found"
+
+
+class Superseded(ParleyError):
+    """Another worker has taken this turn over."""
+
+    code = "superseded"
+
+
+class ConfigurationError(ParleyError):
+    """A setting is wrong: one line that names the variable and the remedy; it stops the start."""
+
+    code = "configuration"

@@ -1,0 +1,112 @@
+"""What comes in and what goes out, in our shape, whatever the platform."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who wrote: an identity on one platform."""
+
+    platform: str
+    platform_user_id: str
+    username: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message was written."""
+
+    platform: str
+    server: str | None
+    channel: str
+    thread: str | None = None
+    is_direct: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the canonical text of the place: the lock of its jobs, one turn at a time."""
+        parts = (self.platform, self.server, self.channel, self.thread)
+        return ":".join("" if part is None else quote(part, safe="") for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message: already in storage under `storage_key`, or to be fetched from `url`."""
+
+    filename: str
+    mime_type: str = "application/octet-stream"
+    size_bytes: int | None = None
+    url: str | None = None
+    storage_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """One event of a platform, ready for the inbox.
+
+    `door` names the adapter that the reply leaves by (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
+    `event_id` is the platform's own id of the event, unique per platform.
+    """
+
+    door: str
+    sender: Sender
+    place: Place
+    event_id: str
+    content: str
+    sent_at: datetime
+    attachments: tuple[Attachment, ...] = ()
+    platform_message_id: str | None = None
+    wants_stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFile:
+    """A file that goes out with a reply."""
+
+    file_id: int
+    filename: str
+    mime_type: str
+    size_bytes: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and cost of one or several model calls; `cost` in US dollars, None where the price is unknown."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Return what counts against the budget: input plus output tokens."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallMade:
+    """One tool call of a turn with its outcome, as the caller is told."""
+
+    tool: str
+    args: dict[str, Any]
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResponse:
+    """The answer to one turn. `error` is a stable code, never an exception's text."""
+
+    turn_id: int
+    content: str
+    files: tuple[ReplyFile, ...] = ()
+    tool_calls_made: tuple[ToolCallMade, ...] = ()
+    finished: bool = True
+    iterations: int = 0
+    model: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    error: str | None = None

@@ -1,0 +1,100 @@
+"""Inbox and outbox: stored before the ack, stored before it is sent."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, DateTime, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.models.base import Base, Row
+
+
+class InboxMessage(Row, Base):
+    """One event, accepted once."""
+
+    __tablename__ = "inbox"
+    __table_args__ = (
+        UniqueConstraint("platform", "platform_event_id"),
+        CheckConstraint(
+            "status IN ('waiting', 'claimed', 'answered', 'failed', 'cancelled')",
+            name="status_is_waiting_claimed_answered_failed_or_cancelled",
+        ),
+        Index("ix_inbox_open", "place_key", "sent_at", "id", postgresql_where=text("status IN ('waiting', 'claimed')")),
+        Index("ix_inbox_turn_id", "turn_id"),
+        {"comment": "Every event that came in, unique by platform and event id."},
+    )
+
+    door: Mapped[str] = mapped_column(Text, comment="The adapter it came by; the reply leaves by the same.")
+    platform: Mapped[str] = mapped_column(Text, comment="The platform that the sender and place belong to.")
+    platform_event_id: Mapped[str] = mapped_column(Text, comment="The platform's id of the event.")
+    place_key: Mapped[str] = mapped_column(Text, comment="Canonical text of the place; the lock of its jobs.")
+    platform_server_id: Mapped[str | None] = mapped_column(Text, comment="Server or workspace.")
+    platform_channel_id: Mapped[str] = mapped_column(Text, comment="Channel.")
+    platform_thread_id: Mapped[str | None] = mapped_column(Text, comment="Thread.")
+    is_direct: Mapped[bool] = mapped_column(server_default=text("false"), comment="A direct message?")
+    platform_user_id: Mapped[str] = mapped_column(Text, comment="The sender's id.")
+    platform_username: Mapped[str | None] = mapped_column(Text, comment="The sender's name.")
+    platform_message_id: Mapped[str | None] = mapped_column(
+        Text, comment="The message to reply to, where that is another id."
+    )
+    content: Mapped[str] = mapped_column(Text, comment="The text.")
+    attachments: Mapped[list[Any]] = mapped_column(
+        JSONB, server_default=text("'[]'"), comment="Files that came with it."
+    )
+    wants_stream: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="Does somebody watch the answer grow?"
+    )
+    sent_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), server_default=func.now(), comment="The platform's time; the order of the messages."
+    )
+    status: Mapped[str] = mapped_column(
+        Text, server_default="waiting", comment="waiting, claimed, answered, failed or cancelled."
+    )
+    turn_id: Mapped[int | None] = mapped_column(
+        ForeignKey("turns.id", ondelete="SET NULL"), comment="The turn that took it."
+    )
+
+
+class OutboxReply(Row, Base):
+    """One reply; it was decided in the same transaction that ended its turn."""
+
+    __tablename__ = "outbox"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('pending', 'claimed', 'delivered', 'failed')",
+            name="status_is_pending_claimed_delivered_or_failed",
+        ),
+        Index("uq_outbox_turn", "turn_id", unique=True),
+        Index("ix_outbox_open", "claimed_until", postgresql_where=text("status IN ('pending', 'claimed')")),
+        {"comment": "Replies, one per turn; at most one visible per message."},
+    )
+
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn it answers.")
+    door: Mapped[str] = mapped_column(Text, comment="The adapter that sends it.")
+    platform: Mapped[str] = mapped_column(Text, comment="Platform of the place.")
+    platform_server_id: Mapped[str | None] = mapped_column(Text, comment="Server or workspace.")
+    platform_channel_id: Mapped[str] = mapped_column(Text, comment="Channel.")
+    platform_thread_id: Mapped[str | None] = mapped_column(Text, comment="Thread.")
+    is_direct: Mapped[bool] = mapped_column(server_default=text("false"), comment="A direct message?")
+    reply_to: Mapped[str | None] = mapped_column(Text, comment="The platform's message that it answers.")
+    live_message_id: Mapped[str | None] = mapped_column(
+        Text, comment="The message to edit instead of posting a new one."
+    )
+    content: Mapped[str] = mapped_column(Text, comment="The text.")
+    files: Mapped[list[Any]] = mapped_column(
+        JSONB, server_default=text("'[]'"), comment="Ids of the files that go with it."
+    )
+    choices: Mapped[list[Any]] = mapped_column(
+        JSONB, server_default=text("'[]'"), comment="Answers to offer, as buttons where there are any."
+    )
+    status: Mapped[str] = mapped_column(
+        Text, server_default="pending", comment="pending, claimed, delivered or failed."
+    )
+    claimed_until: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="Lease of the sender; another may take it after this."
+    )
+    attempts: Mapped[int] = mapped_column(Integer, server_default="0", comment="Deliveries tried.")
+    error: Mapped[str | None] = mapped_column(Text, comment="Why the last delivery failed.")
+    platform_message_id: Mapped[str | None] = mapped_column(Text, comment="The platform's id of what was sent.")
+    delivered_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), comment="When the platform took it.")

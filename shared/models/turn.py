@@ -1,0 +1,110 @@
+"""Turns and their journal: the messages are the transcript, the events what readers were told."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, DateTime, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.models.base import Base, Row
+
+
+class Turn(Row, Base):
+    """The work from an incoming message to its reply."""
+
+    __tablename__ = "turns"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('running', 'answered', 'refused', 'failed', 'cancelled')",
+            name="status_is_running_answered_refused_failed_or_cancelled",
+        ),
+        CheckConstraint("(status = 'running') = (finished_at IS NULL)", name="finished_at_goes_with_the_end"),
+        Index("uq_turns_one_running", "conversation_id", unique=True, postgresql_where=text("status = 'running'")),
+        Index(None, "conversation_id", "id"),
+        Index(None, "user_id"),
+        Index(None, "persona_id"),
+        {"comment": "One per answered message, or per run of messages that one person wrote in a row."},
+    )
+
+    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"), comment="Where.")
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"), comment="Who wrote.")
+    persona_id: Mapped[int | None] = mapped_column(
+        ForeignKey("personas.id", ondelete="SET NULL"), comment="Who answers."
+    )
+    status: Mapped[str] = mapped_column(
+        Text, server_default="running", comment="running, answered, refused, failed or cancelled."
+    )
+    attempt: Mapped[int] = mapped_column(
+        Integer, server_default="1", comment="Counts takeovers; a worker with an older number writes nothing."
+    )
+    handovers: Mapped[int] = mapped_column(
+        Integer, server_default="0", comment="Takeovers that a stopping worker asked for; they are not failures."
+    )
+    iterations: Mapped[int] = mapped_column(Integer, server_default="0", comment="Model calls.")
+    finished: Mapped[bool | None] = mapped_column(comment="Was the answer complete? NULL while running.")
+    model: Mapped[str | None] = mapped_column(Text, comment="The model that gave the last answer.")
+    error: Mapped[str | None] = mapped_column(Text, comment="Stable code of what went wrong, as the caller is told.")
+    cause: Mapped[str | None] = mapped_column(Text, comment="What went wrong, for the operator.")
+    stop_requested: Mapped[bool] = mapped_column(server_default=text("false"), comment="Did the person ask to stop?")
+    live_message_id: Mapped[str | None] = mapped_column(
+        Text, comment="The platform's message that is edited while it runs."
+    )
+    started_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now(), comment="Begin.")
+    finished_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), comment="End; NULL while running.")
+
+
+class Message(Row, Base):
+    """One entry of the transcript: a step that is recorded is never done again."""
+
+    __tablename__ = "messages"
+    __table_args__ = (
+        UniqueConstraint("turn_id", "seq"),
+        CheckConstraint(
+            "role IN ('user', 'assistant', 'tool_call', 'tool_result')",
+            name="role_is_user_assistant_tool_call_or_tool_result",
+        ),
+        CheckConstraint(
+            "role NOT LIKE 'tool%' OR (tool_call_id IS NOT NULL AND tool_name IS NOT NULL)", name="tool_is_named"
+        ),
+        CheckConstraint("token_count >= 0", name="token_count_is_not_negative"),
+        Index(None, "conversation_id", "turn_id", "seq"),
+        Index(None, "user_id"),
+        {"comment": "The transcript, in the order of turn_id and seq."},
+    )
+
+    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"), comment="Where.")
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn.")
+    seq: Mapped[int] = mapped_column(Integer, comment="Position within the turn, from 0.")
+    user_id: Mapped[int | None] = mapped_column(
+        ForeignKey("users.id", ondelete="SET NULL"), comment="Whose turn it was."
+    )
+    speaker: Mapped[str | None] = mapped_column(Text, comment="The name that the person had on the platform.")
+    role: Mapped[str] = mapped_column(Text, comment="user, assistant, tool_call or tool_result.")
+    content: Mapped[str] = mapped_column(
+        Text, comment="Text; JSON arguments of a tool_call; JSON outcome of a tool_result."
+    )
+    token_count: Mapped[int] = mapped_column(
+        Integer, server_default="0", comment="Tokens, estimated or as the model said."
+    )
+    model_used: Mapped[str | None] = mapped_column(Text, comment="The model that wrote it.")
+    platform_message_id: Mapped[str | None] = mapped_column(Text, comment="The message's id on the platform.")
+    tool_call_id: Mapped[str | None] = mapped_column(Text, comment="Joins a tool_call with its tool_result.")
+    tool_name: Mapped[str | None] = mapped_column(Text, comment="module.tool")
+
+
+class TurnEvent(Row, Base):
+    """One thing that a turn told its readers; text deltas are not kept."""
+
+    __tablename__ = "turn_events"
+    __table_args__ = (
+        UniqueConstraint("turn_id", "seq"),
+        {"comment": "What a turn told while it ran, in the order of seq."},
+    )
+
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn.")
+    seq: Mapped[int] = mapped_column(Integer, comment="Position within the turn; deltas leave gaps.")
+    name: Mapped[str] = mapped_column(
+        Text, comment="user_message, turn_started, tool_call, tool_result, message, turn_complete, …"
+    )
+    payload: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"), comment="The event's content.")

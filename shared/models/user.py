@@ -1,0 +1,77 @@
+"""People: one user with one or more identities, a permission and a budget."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, CheckConstraint, DateTime, ForeignKey, Index, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.models.base import Base, Row
+
+
+class User(Row, Base):
+    """A person."""
+
+    __tablename__ = "users"
+    __table_args__ = (
+        CheckConstraint(
+            "permission_level IN ('guest', 'user', 'admin', 'owner')",
+            name="permission_level_is_guest_user_admin_or_owner",
+        ),
+        CheckConstraint("token_budget_monthly >= 0", name="token_budget_monthly_is_not_negative"),
+        CheckConstraint("tokens_used_this_month >= 0", name="tokens_used_this_month_is_not_negative"),
+        CheckConstraint("tokens_reserved >= 0", name="tokens_reserved_is_not_negative"),
+        CheckConstraint(
+            "week_start IN ('monday', 'saturday', 'sunday')", name="week_start_is_monday_saturday_or_sunday"
+        ),
+        {
+            "comment": "People."
+            " Change permission_level and token_budget_monthly here; it counts from the next message on."
+        },
+    )
+
+    display_name: Mapped[str | None] = mapped_column(
+        Text, comment="How the person is called; NULL: the name on the platform."
+    )
+    permission_level: Mapped[str] = mapped_column(
+        Text,
+        server_default="guest",
+        comment="guest, user, admin or owner. Raising it to admin or owner lifts the budget.",
+    )
+    token_budget_monthly: Mapped[int | None] = mapped_column(
+        BigInteger, server_default="5000", comment="Tokens allowed in a period of 30 days; NULL: unlimited."
+    )
+    tokens_used_this_month: Mapped[int] = mapped_column(
+        BigInteger, server_default="0", comment="Tokens spent since the period began."
+    )
+    tokens_reserved: Mapped[int] = mapped_column(
+        BigInteger, server_default="0", comment="Tokens held by model calls that are running now."
+    )
+    budget_reset_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True),
+        server_default=text("now() + interval '30 days'"),
+        comment="END of the period: when it has passed, the used tokens go back to 0 and it moves on by 30 days.",
+    )
+    time_zone: Mapped[str] = mapped_column(Text, server_default="UTC", comment="IANA name of the person's time zone.")
+    has_memories: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="Was anything ever remembered? Set by the database; saves a search for nothing.",
+    )
+    week_start: Mapped[str] = mapped_column(
+        Text, server_default="monday", comment="First day of the week: monday, saturday or sunday."
+    )
+
+
+class UserPlatformLink(Row, Base):
+    """An identity: the account of a user on one platform."""
+
+    __tablename__ = "user_platform_links"
+    __table_args__ = (
+        UniqueConstraint("platform", "platform_user_id"),
+        Index(None, "user_id"),
+        {"comment": "Identities: which account on which platform is which user. One user may have many."},
+    )
+
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), comment="The user.")
+    platform: Mapped[str] = mapped_column(Text, comment="discord, slack, web, terminal, or what an HTTP caller named.")
+    platform_user_id: Mapped[str] = mapped_column(Text, comment="The account's id on that platform.")
+    platform_username: Mapped[str | None] = mapped_column(Text, comment="The account's name there, as last seen.")

@@ -1,0 +1,153 @@
+"""Any S3 as file store, through the minio client: blocking calls on a few threads, every one with a time bound."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from tempfile import SpooledTemporaryFile
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import urllib3
+from certifi import where as certificates
+from minio import Minio
+from minio.error import MinioException, S3Error
+from pydantic import SecretStr
+
+from shared.errors import ConfigurationError, NotFound, Unavailable
+from shared.log import get_logger
+from shared.settings import Settings
+
+THREADS = 8
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 15.0
+CALL_SECONDS = 30.0
+# An upload is many requests in one call.
+UPLOAD_FACTOR = 4
+CHUNK_BYTES = 256 * 1024
+IN_MEMORY_BYTES = 1024 * 1024
+MISSING = frozenset({"NoSuchKey", "NoSuchObject", "NoSuchBucket", "NoSuchVersion"})
+OURS_ALREADY = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
+
+Result = TypeVar("Result")
+log = get_logger()
+
+
+class Body(Protocol):
+    """The part of urllib3's response that is used here."""
+
+    def read(self, amt: int) -> bytes:
+        """Return up to `amt` bytes, none at the end."""
+        ...
+
+    def close(self) -> None:
+        """Drop the connection."""
+        ...
+
+    def release_conn(self) -> None:
+        """Give the connection back for another call."""
+        ...
+
+
+class S3Store:
+    """Keeps files in one bucket, which is made when it is missing."""
+
+    def __init__(self, settings: Settings, *, call_seconds: float = CALL_SECONDS) -> None:
+        self._call_seconds = call_seconds
+        host, is_secure = _endpoint(settings)
+        self._bucket = settings.s3_bucket
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+        self._client = Minio(
+            host,
+            access_key=_plain(settings.s3_access_key),
+            secret_key=_plain(settings.s3_secret_key),
+            secure=is_secure,
+            http_client=urllib3.PoolManager(
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+                maxsize=THREADS,
+                ca_certs=certificates(),
+                retries=urllib3.Retry(total=2, backoff_factor=0.1, status_forcelist=[500, 502, 503, 504]),
+            ),
+        )
+
+    async def put(self, key: str, chunks: AsyncIterator[bytes], mime_type: str) -> int:
+        """Store what the chunks give and return its size."""
+        # S3 wants the size first; past a megabyte the temporary file is on disk.
+        with SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as spool:
+            async for chunk in chunks:
+                await asyncio.to_thread(spool.write, chunk)
+            size = spool.tell()
+            await self._call(self._call_seconds * UPLOAD_FACTOR, partial(self._upload, key, spool, size, mime_type))
+        return size
+
+    async def get(self, key: str) -> AsyncGenerator[bytes]:
+        """Give the file in chunks; raises `NotFound` when there is none."""
+        body: Body = await self._call(self._call_seconds, partial(self._client.get_object, self._bucket, key))
+        try:
+            while chunk := await self._call(self._call_seconds, partial(body.read, CHUNK_BYTES)):
+                yield chunk
+            body.release_conn()
+        finally:
+            body.close()
+
+    async def size(self, key: str) -> int:
+        """Return the size of the file; raises `NotFound` when there is none."""
+        found = await self._call(self._call_seconds, partial(self._client.stat_object, self._bucket, key))
+        return int(found.size or 0)
+
+    async def delete(self, key: str) -> None:
+        """Remove the file; removing one that is not there is no error."""
+        try:
+            await self._call(self._call_seconds, partial(self._client.remove_object, self._bucket, key))
+        except NotFound:
+            return
+
+    async def aclose(self) -> None:
+        """Let the threads end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _upload(self, key: str, spool: Any, size: int, mime_type: str) -> None:
+        try:
+            self._write(key, spool, size, mime_type)
+        except S3Error as error:
+            if error.code != "NoSuchBucket":
+                raise
+            self._make_bucket()
+            self._write(key, spool, size, mime_type)
+
+    def _write(self, key: str, spool: Any, size: int, mime_type: str) -> None:
+        spool.seek(0)
+        self._client.put_object(self._bucket, key, spool, size, content_type=mime_type, num_parallel_uploads=1)
+
+    def _make_bucket(self) -> None:
+        try:
+            self._client.make_bucket(self._bucket)
+        except S3Error as error:
+            # Another worker was quicker.
+            if error.code not in OURS_ALREADY:
+                raise
+
+    async def _call(self, seconds: float, call: Callable[[], Result]) -> Result:
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except S3Error as error:
+            if error.code in MISSING:
+                raise NotFound(what="file") from error
+            log.warning("file_store_refused", code=error.code)
+            raise Unavailable("The file store refused the request.") from error
+        except (MinioException, urllib3.exceptions.HTTPError, OSError) as error:
+            log.warning("file_store_down", error=type(error).__name__)
+            raise Unavailable("The file store can't be reached just now.") from error
+
+
+def _endpoint(settings: Settings) -> tuple[str, bool]:
+    given = settings.s3_endpoint or ""
+    parts = urlsplit(given if "://" in given else f"//{given}")
+    if not parts.netloc or parts.scheme not in ("", "http", "https") or parts.path.strip("/") or "@" in parts.netloc:
+        raise ConfigurationError("S3_ENDPOINT is wrong: write it as host:port, or as https://host:port without a path.")
+    return parts.netloc, parts.scheme == "https" if parts.scheme else settings.s3_secure
+
+
+def _plain(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None

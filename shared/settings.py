@@ -1,0 +1,217 @@
+"""The settings: read once from the environment and `.env`, checked, frozen. The only place that looks at them."""
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Annotated, Any, Literal, TypeVar
+
+from dotenv import dotenv_values
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+
+from shared.errors import ConfigurationError
+
+# Variables that litellm, its providers and docker compose read by themselves; they may stand in `.env` beside ours.
+PROVIDER_NAME = re.compile(
+    r"^(AWS|AZURE|GOOGLE|GEMINI|VERTEX|VERTEXAI|WATSONX|DATABRICKS|OLLAMA|OPENROUTER|HF|HUGGINGFACE|OTEL|LITELLM|S3"
+    r"|POSTGRES|COMPOSE)_[A-Z0-9_]+$"
+    r"|_(API_KEY|API_BASE|BASE_URL|API_VERSION|ORGANIZATION)$"
+    r"|^(HTTPS?_PROXY|NO_PROXY|SSL_CERT_FILE|SSL_CERT_DIR|TZ)$"
+)
+# How near a name must be to one of ours or of these to be taken for a slip: XAI_API_KEY is none of OPENAI_API_KEY.
+SLIP = 0.9
+USUAL_PROVIDER_NAMES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY")
+# Secrets of MCP servers: rows of `mcp_servers` name them, so that none of the house's own can be named there.
+MCP_PREFIX = "MCP_"
+MODULES_FOLDER = Path(__file__).resolve().parent.parent / "modules"
+
+ModuleSettings = TypeVar("ModuleSettings")
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _split_pairs(value: Any) -> Any:
+    if isinstance(value, str):
+        return dict(pair.split("=", 1) if "=" in pair else (pair, "") for pair in _split(value))
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Protocols = Annotated[dict[str, Literal["native", "tool_tag", "fenced"]], BeforeValidator(_split_pairs)]
+
+
+class Settings(BaseModel):
+    """Every setting of the house; `PARLEY_HOME` is read as `parley_home`, and so on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    parley_home: Path = Path(".parley")
+    database_url: SecretStr | None = None
+    llm_models: Names = ()
+    llm_protocols: Protocols = Field(default_factory=dict)
+    embedding_model: str | None = None
+    summary_model: str | None = None
+    debug_mock_responses: str | None = None
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+
+    discord_token: SecretStr | None = None
+    discord_api_base: str | None = None
+    discord_gateway: str | None = None
+    discord_cdn_base: str | None = None
+    slack_bot_token: SecretStr | None = None
+    slack_app_token: SecretStr | None = None
+    slack_signing_secret: SecretStr | None = None
+    slack_client_id: str | None = None
+    slack_client_secret: SecretStr | None = None
+    slack_api_base: str | None = None
+
+    s3_endpoint: str | None = None
+    s3_access_key: SecretStr | None = None
+    s3_secret_key: SecretStr | None = None
+    s3_bucket: str = "parley"
+    s3_secure: bool = True
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    public_url: str | None = None
+    api_token: SecretStr | None = None
+    secret_key: SecretStr | None = None
+
+    max_agent_iterations: int = Field(default=10, ge=1, le=100)
+    wave_width: int = Field(default=8, ge=1, le=64)
+    turn_deadline_seconds: float = Field(default=180, gt=0, le=3600)
+    tool_result_max_chars: int = Field(default=8000, ge=200, le=1_000_000)
+    default_guest_token_budget: int = Field(default=5000, ge=0)
+    default_guest_modules: Names = ("knowledge", "file_manager", "calendar", "calculator")
+    memory_recall_limit: int = Field(default=5, ge=0, le=50)
+    planner_percent: int = Field(default=0, ge=0, le=100)
+    egress_allow: Names = ()
+    max_body_mb: int = Field(default=40, ge=1, le=1024)
+    catch_up_hours: float = Field(default=24, ge=0)
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Literal["console", "json"] = "console"
+
+    def of_module(self, kind: type[ModuleSettings], module: str) -> ModuleSettings:
+        """Return a module's own settings: a frozen dataclass whose fields are read as `<MODULE>_<FIELD>`.
+
+        Raises `ConfigurationError` for a value of the wrong type.
+        """
+        prefix = f"{module.upper()}_"
+        names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # each of these classes is a dataclass
+        given = {name: value for name in names if (value := os.environ.get(prefix + name.upper()))}
+        try:
+            return TypeAdapter(kind).validate_python(given)
+        except ValidationError as error:
+            raise ConfigurationError(_first_fault(error, prefix)) from None
+
+
+SETTING_NAMES = frozenset(name.upper() for name in Settings.model_fields)
+
+
+def load_settings(env_file: Path | None = Path(".env")) -> Settings:
+    """Read the settings; a value in the environment wins over one in `.env`.
+
+    Raises `ConfigurationError` with one line that names the variable and the remedy.
+    """
+    if env_file is not None and env_file.is_file():
+        from_file = _read(env_file)
+        _refuse_unknown(from_file, env_file)
+        # The providers' own variables are read from the environment by litellm.
+        os.environ.update({name: value for name, value in from_file.items() if not os.environ.get(name)})
+    return settings_from(os.environ)
+
+
+def find_mcp_variable(name: str) -> str | None:
+    """Return a variable that a row of `mcp_servers` may name instead of holding a secret; only `MCP_…` are."""
+    return os.environ.get(name) if name.startswith(MCP_PREFIX) else None
+
+
+def prepare_litellm_environment() -> None:
+    """Set what litellm reads at its import: its own tables instead of a host's, and no `.env` of its own choosing."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+
+
+def settings_from(environ: Mapping[str, str]) -> Settings:
+    """Return the settings that this environment gives; an empty value counts as not set."""
+    given = {name.lower(): environ[name] for name in SETTING_NAMES if environ.get(name, "") != ""}
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        raise ConfigurationError(_first_fault(error, "")) from None
+
+
+def _read(env_file: Path) -> dict[str, str]:
+    try:
+        read = dotenv_values(env_file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{env_file} can't be read ({error}); it is a text file in UTF-8.") from None
+    without = [name for name, value in read.items() if value is None]
+    if without:
+        raise ConfigurationError(f"{env_file}: {without[0]} has no value; write {without[0]}=… or remove the line.")
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def _refuse_unknown(names: Mapping[str, str], env_file: Path) -> None:
+    prefixes = (MCP_PREFIX, *(f"{folder.name.upper()}_" for folder in MODULES_FOLDER.iterdir() if folder.is_dir()))
+    for name in names:
+        if name in SETTING_NAMES or name.startswith(prefixes):
+            continue
+        known = [*sorted(SETTING_NAMES), *USUAL_PROVIDER_NAMES]
+        is_slip = name not in known and get_close_matches(name, known, n=1, cutoff=SLIP)
+        if PROVIDER_NAME.search(name) and not is_slip:
+            continue
+        nearest = get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]
+        raise ConfigurationError(
+            f"{env_file}: unknown setting {name}; did you mean {nearest}? Correct or remove the line."
+        )
+
+
+def _first_fault(error: ValidationError, prefix: str) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    name = prefix + str(fault["loc"][0]).upper()
+    reason = fault["msg"][0].lower() + fault["msg"][1:]
+    return f"{name} is wrong: {reason}. Correct it in the environment or in .env."
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The two secrets that are made at the first run when they are not given."""
+
+    api_token: str = field(repr=False)
+    secret_keys: tuple[str, ...] = field(repr=False)
+
+
+def load_secrets(settings: Settings) -> Secrets:
+    """Return `API_TOKEN` and the comma-separated `SECRET_KEY`s, from the settings or from files in `PARLEY_HOME`."""
+    api_token = (
+        settings.api_token.get_secret_value() if settings.api_token else _kept(settings.parley_home / "api_token")
+    )
+    keys = settings.secret_key.get_secret_value() if settings.secret_key else _kept(settings.parley_home / "secret_key")
+    secret_keys = tuple(key.strip() for key in keys.split(",") if key.strip())
+    if not secret_keys:
+        raise ConfigurationError("SECRET_KEY holds no key; write one, or several with commas between, or remove it.")
+    return Secrets(api_token, secret_keys)
+
+
+def _kept(path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        # Whole or not at all: of two programs that start together, none may read what the other has only opened.
+        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-") as draft:
+            # 32 random bytes, as text that survives a copy into a header.
+            draft.write(os.urandom(32).hex())
+            draft.flush()
+            with suppress(FileExistsError):
+                os.link(draft.name, path)
+    return path.read_text().strip()

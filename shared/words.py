@@ -1,0 +1,86 @@
+"""Text to words for recall: folded, with Chinese, Japanese, Thai and their like cut into pairs of characters.
+
+English endings are taken off by Postgres (its `english_stem` dictionary), so that nothing is loaded for it here.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from datetime import datetime
+from hashlib import sha256
+
+MAX_WORD = 64
+# Latin, Greek and Cyrillic accents; the marks of Thai or Hindi are letters and stay.
+ACCENTS = re.compile("[\u0300-\u036f]")
+# Scripts written without spaces: Han, kana, Thai, Lao, Burmese, Khmer.
+UNSPACED = (
+    "\u3005\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
+)
+# Vowel signs and joiners do not count as word characters for `re`, yet no word of Hindi or Bengali is whole without.
+MARKS = "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962-\u0963\u0981-\u0983\u09bc-\u09cd\u0a3c-\u0a4d\u0abc-\u0acd"
+MARKS += "\u0bbe-\u0bcd\u0c3e-\u0c4d\u0cbc-\u0ccd\u0d3e-\u0d4d\u064b-\u065f\u05b0-\u05c7"
+PIECE = re.compile(f"(?P<run>[{UNSPACED}]+)|(?P<word>(?:[^\\W_{UNSPACED}]|[{MARKS}])+)")
+STOP_WORDS = frozenset(
+    """
+    a about all am an and any are as at be been but by can could d did do does doesn don for from had has have he her
+    him his how i if in into is isn it its just ll m me my of on or our re s she should so some such t than that the
+    their them then there these they this to us ve was wasn we were what when where which who whom whose why will with
+    would you your
+    """.split()  # noqa: SIM905  # as a list it would be a hundred lines
+)
+
+
+def split_words(text: str, *, with_single: bool = True) -> list[str]:
+    """Return the words of a text in order, without stop words.
+
+    A run of a script without spaces gives its pairs; `with_single` adds its single characters, so that a question of
+    one character finds them.
+    """
+    words: list[str] = []
+    for piece in PIECE.finditer(_fold(text)):
+        run = piece["run"]
+        if run is not None:
+            words.extend(_pairs(run))
+            words.extend(run if with_single and len(run) > 1 else ())
+        elif piece["word"] not in STOP_WORDS:
+            words.append(_plain_number(piece["word"])[:MAX_WORD])
+    return words
+
+
+def question_words(text: str, limit: int = 64) -> list[str]:
+    """Return the distinct words of a question, the first `limit` of them."""
+    # No more than this is looked at: a page of text is no question.
+    return list(dict.fromkeys(split_words(text[:4000], with_single=False)))[:limit]
+
+
+def dated(text: str, said_at: datetime) -> str:
+    """Return the text with its day before it, so that a question about a month or year finds it."""
+    return f"{said_at:%d %B %Y}: {text}"
+
+
+def count_words(text: str) -> Counter[str]:
+    """Return how often each word occurs in a text that is to be found."""
+    return Counter(split_words(text))
+
+
+def content_key(text: str) -> str:
+    """Return a hash that is the same for texts which differ in case, spaces and closing punctuation only."""
+    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return sha256((folded.rstrip(".!。 ") or folded).encode()).hexdigest()
+
+
+def _fold(text: str) -> str:
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if folded.isascii():
+        return folded
+    return unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+def _plain_number(word: str) -> str:
+    # 05 and 5 are the same day.
+    return word.lstrip("0") or "0" if word.isdigit() else word
