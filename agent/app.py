@@ -1,0 +1,45 @@
+"""The assembled collaborators, passed in, never global."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from shared.clock import Clock
+from shared.database import Database
+from shared.http import GuardedClient
+from shared.memory import Memories
+from shared.settings import Secrets, Settings
+from shared.storage import Storage
+
+if TYPE_CHECKING:
+    from agent.events import Listener
+    from agent.mcp import RemoteTools
+    from agent.outbox import Reply
+    from agent.router import Router
+    from agent.toolbox import Toolbox
+
+
+class Sender(Protocol):
+    """What delivers the replies of one door."""
+
+    async def send(self, reply: "Reply") -> str | None:
+        """Say it on the platform and return the platform's message id; raises `Unavailable` to be tried again."""
+        ...
+
+
+@dataclass(frozen=True)
+class App:
+    """Everything a turn needs. The composition root makes one per process."""
+
+    settings: Settings
+    secrets: Secrets
+    clock: Clock
+    database: Database
+    http: GuardedClient
+    storage: Storage
+    memory: Memories
+    router: "Router"
+    toolbox: "Toolbox"
+    mcp: "RemoteTools"
+    events: "Listener"
+    senders: Mapping[str, Sender] = field(default_factory=dict)

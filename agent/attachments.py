@@ -1,0 +1,119 @@
+"""Files of a message: recorded with the turn, stored before any tool runs, named to the model by id."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import insert, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.app import App
+from agent.personas import prompts
+from shared.attachments import Stored, store_attachment
+from shared.database import DatabaseLost
+from shared.errors import ToolError, Unavailable
+from shared.filenames import clean_filename, new_key
+from shared.log import get_logger
+from shared.messages import Attachment
+from shared.models import FileRecord
+from shared.storage import used_bytes
+
+log = get_logger()
+
+MARK = text("UPDATE file_records SET status = :status, mime_type = :mime_type, size_bytes = :size WHERE id = :id")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """A recorded file whose bytes are still to be stored."""
+
+    file_id: int
+    key: str
+    attachment: Attachment
+
+
+async def record_files(
+    session: AsyncSession, user_id: int, conversation_id: int, turn_id: int, attachments: Sequence[Attachment]
+) -> list[PendingFile]:
+    """Give every attachment its id, as a pending file of the user."""
+    pending: list[PendingFile] = []
+    for each in attachments:
+        key = each.storage_key or new_key(str(user_id), each.filename)
+        row = {
+            "user_id": user_id,
+            "conversation_id": conversation_id,
+            "turn_id": turn_id,
+            "filename": clean_filename(each.filename),
+            "minio_key": key,
+            "mime_type": each.mime_type,
+            "size_bytes": each.size_bytes or 0,
+        }
+        file_id = (await session.execute(insert(FileRecord).values(row).returning(FileRecord.id))).scalar_one()
+        pending.append(PendingFile(file_id, key, each))
+    return pending
+
+
+async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
+    """Return the files of a turn that an earlier attempt recorded and did not store."""
+    if not attachments:
+        return []
+    query = (
+        select(FileRecord.id, FileRecord.minio_key, FileRecord.status)
+        .where(FileRecord.turn_id == turn_id)
+        .order_by(FileRecord.id)
+        .limit(len(attachments))
+    )
+    rows = (await session.execute(query)).all()
+    pairs = zip(rows, attachments, strict=False)
+    return [PendingFile(row.id, row.minio_key, each) for row, each in pairs if row.status == "pending"]
+
+
+def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
+    """Return the message text with one line per file: its id, size and type, and how to read it."""
+    if not files:
+        return content
+    lines = [
+        f"- {clean_filename(each.attachment.filename)} (file_id {each.file_id}, {_describe(each.attachment)})"
+        for each in files
+    ]
+    return "\n".join([content, "", "[Attached files:]", *lines, prompts()["turn.files_hint"]]).strip()
+
+
+async def store_files(app: App, user_id: int, files: Sequence[PendingFile]) -> None:
+    """Bring the bytes into storage and mark each file stored or failed; one failure does not touch the others."""
+    if not files:
+        return
+    # One after the other: each must see the room that the one before has left.
+    for each in files:
+        await _store(app, user_id, each)
+
+
+async def _store(app: App, user_id: int, file: PendingFile) -> None:
+    stored: Stored | None = None
+    async with app.database.transaction() as session:
+        room = app.storage.quota_bytes - await used_bytes(session, user_id)
+    try:
+        if room <= 0:
+            raise ToolError("The quota for files is used up.")
+        stored = await store_attachment(app.storage, app.http, file.attachment, file.key, max_bytes=room)
+    except DatabaseLost:
+        raise
+    except (ToolError, Unavailable) as error:
+        log.warning("attachment_failed", file=file.file_id, cause=str(error))
+    row = {
+        "id": file.file_id,
+        "status": "stored" if stored else "failed",
+        "mime_type": stored.mime_type if stored else file.attachment.mime_type,
+        "size": stored.size_bytes if stored else 0,
+    }
+    async with app.database.transaction() as session:
+        await session.execute(MARK, row)
+
+
+def _describe(attachment: Attachment) -> str:
+    if attachment.size_bytes is None:
+        return attachment.mime_type
+    size = attachment.size_bytes
+    shown = (
+        f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
+    )
+    return f"{shown}, {attachment.mime_type}"

@@ -1,0 +1,107 @@
+"""The attempts of one model call: asked, asked again when that may help, given up."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent.completions import Cause, Completion, Model, ModelRequest, OnText, RejectedCall, RouteFailed
+from agent.protocols import Protocols
+from agent.routes import PASSING, REMEDIES, Cooldowns
+from shared.clock import Clock
+from shared.errors import ModelsUnavailable
+from shared.log import get_logger
+
+log = get_logger()
+TRIES = 2
+# A wait on the same route is worth it up to here; beyond, the next route is asked.
+SHORT_WAIT = 3.0
+FIRST_WAIT = 0.4
+
+
+@dataclass(slots=True)
+class Attempts:
+    """One `complete` while it lasts."""
+
+    request: ModelRequest
+    deadline: float
+    clock: Clock
+    cooldowns: Cooldowns
+    protocols: Protocols
+    jitter: Callable[[], float]
+    on_text: OnText | None
+    on_reset: Callable[[], None] | None
+    rejected: list[RejectedCall] = field(default_factory=list)
+    _causes: dict[str, str] = field(default_factory=dict)
+    _has_spoken: bool = False
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the time until the deadline."""
+        return self.deadline - self.clock.monotonic()
+
+    async def on_route(self, name: str, model: Model, *, is_last: bool) -> Completion | None:
+        """Ask one route, again after a short wait when its failure may pass; None when the next is to be asked."""
+        for tries in range(1, TRIES + 1):
+            if self.seconds_left <= 0:
+                return None
+            # A route that hangs leaves the next one half of the time.
+            limit = self.seconds_left * (1.0 if is_last else 0.5)
+            try:
+                completion = await self._ask(name, model, limit)
+            except RouteFailed as failure:
+                wait = self._wait_after(name, failure, tries)
+                if wait is None:
+                    return None
+                await asyncio.sleep(wait)
+            else:
+                self.cooldowns.clear(name)
+                return completion
+        return None
+
+    def gave_up(self, retry_after: float | None) -> ModelsUnavailable:
+        """Return the error that says that no route answered; the paid attempts are in its fields."""
+        log.error("models_unavailable", causes=self._causes, rejected=len(self.rejected))
+        return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.rejected))
+
+    async def _ask(self, name: str, model: Model, limit: float) -> Completion:
+        protocol = self.protocols.of(name)
+        heard = protocol.listen(self._say, self._take_back) if self.on_text else None
+        try:
+            async with asyncio.timeout(limit):
+                asked = protocol.encode(self.request)
+                completion = await model.complete(name, asked, limit, heard.feed if heard else None)
+        except TimeoutError:
+            raise RouteFailed(Cause.TIMED_OUT) from None
+        if heard is not None:
+            heard.close()
+        return protocol.decode(completion)
+
+    def _say(self, text: str) -> None:
+        self._has_spoken = True
+        if self.on_text is not None:
+            self.on_text(text)
+
+    def _take_back(self) -> None:
+        if self._has_spoken and self.on_reset is not None:
+            self.on_reset()
+        self._has_spoken = False
+
+    def _wait_after(self, name: str, failure: RouteFailed, tries: int) -> float | None:
+        """Note the failure; return how long to wait before the same route is tried again, None to leave it."""
+        self._take_back()
+        self._causes[name] = failure.cause.value
+        if failure.usage is not None:
+            self.rejected.append(RejectedCall(name, failure.usage))
+        backoff = FIRST_WAIT * 2.0 ** (tries - 1) * (0.5 + self.jitter())
+        wait = backoff if failure.retry_after is None else failure.retry_after
+        if failure.cause in PASSING and tries < TRIES and wait <= min(SHORT_WAIT, self.seconds_left):
+            return wait
+        if self.cooldowns.record(name, failure):
+            _log_failure(name, failure, tries)
+        return None
+
+
+def _log_failure(name: str, failure: RouteFailed, tries: int) -> None:
+    facts = {"status": failure.status, "retry_after": failure.retry_after, "remedy": REMEDIES.get(failure.cause)}
+    told = {key: value for key, value in facts.items() if value is not None}
+    log.warning("route_failed", route=name, cause=failure.cause.value, tries=tries, **told)

@@ -1,0 +1,113 @@
+"""How a turn ends: the last step, the payment, the reply and the end of its messages, in one statement."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.app import App
+from agent.budget import SETTLE
+from agent.journal import ANNOUNCED, FENCED_END, STEPS, TOLD, Event, PaidCall, Step, to_given, to_settlement
+from agent.opening import RunningTurn
+from agent.outbox import ENQUEUE, Reply, to_row
+from agent.tokens import count_tokens
+from shared.errors import Superseded
+from shared.messages import ReplyFile, Usage
+from shared.models import FileRecord
+
+Status = Literal["answered", "refused", "failed", "cancelled"]
+# The inbox knows no refusal: a refused message has its answer.
+INBOX_STATUS = {"answered": "answered", "refused": "answered", "failed": "failed", "cancelled": "cancelled"}
+
+CLOSE = text(f"""
+WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, answered AS (
+    UPDATE inbox SET status = :inbox_status FROM fenced WHERE inbox.turn_id = fenced.id AND inbox.status = 'claimed'
+)
+SELECT replied.id, fenced.live_message_id, {ANNOUNCED} FROM fenced, replied
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a turn comes to. `calls` are the model calls that are not paid yet; `usage` is that of the whole turn."""
+
+    text: str
+    steps: tuple[Step, ...]
+    calls: tuple[PaidCall, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    iterations: int = 0
+    model: str | None = None
+    thinking: str = ""
+    status: Status = "answered"
+    finished: bool = True
+    error: str | None = None
+    cause: str | None = None
+    file_ids: tuple[int, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
+async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
+    """End the turn with this answer: journal, ledger, outbox and inbox in one statement.
+
+    Raises `Superseded` when another attempt runs the turn: then nothing is written and nothing may be sent.
+    """
+    await turn.announcer.flush()
+    message = turn.message
+    reply_to = message.platform_message_id or message.event_id
+    async with app.database.statement() as session:
+        files = await _find_files(app, session, turn, answer.file_ids)
+        last = Step(
+            seq=1 + max(step.seq for step in answer.steps),
+            role="assistant",
+            content=answer.text,
+            token_count=count_tokens(answer.text),
+            model_used=answer.model,
+        )
+        events = _last_events(turn, answer, files)
+        given = (
+            to_given(turn.key, [last], events, turn.announcer.note(is_end=True))
+            | to_settlement(answer.calls)
+            | to_row(message.door, message.place, reply_to, answer.text, files, answer.choices)
+            | {
+                "status": answer.status,
+                "inbox_status": INBOX_STATUS[answer.status],
+                "finished": answer.finished,
+                "error": answer.error,
+                "cause": answer.cause,
+            }
+        )
+        row = (await session.execute(CLOSE, given)).one_or_none()
+        if row is None:
+            raise Superseded
+    said = (answer.text, tuple(files), answer.choices)
+    return Reply(row.id, turn.key.id, message.door, message.place, reply_to, row.live_message_id, *said)
+
+
+async def _find_files(app: App, session: AsyncSession, turn: RunningTurn, file_ids: Sequence[int]) -> list[ReplyFile]:
+    if not file_ids:
+        return []
+    query = select(FileRecord).where(
+        FileRecord.id.in_(file_ids), FileRecord.user_id == turn.user.id, FileRecord.status == "stored"
+    )
+    records = {record.id: record for record in (await session.execute(query)).scalars()}
+    described = [app.storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
+    return [ReplyFile(each.file_id, each.filename, each.mime_type, each.size_bytes, each.url) for each in described]
+
+
+def _last_events(turn: RunningTurn, answer: Answer, files: Sequence[ReplyFile]) -> list[Event]:
+    usage = answer.usage
+    choices = {"choices": list(answer.choices)} if answer.choices else {}
+    return [
+        *turn.announcer.thinking(answer.thinking),
+        turn.announcer.event("message", content=answer.text, files=[asdict(each) for each in files], **choices),
+        turn.announcer.event(
+            "turn_complete",
+            iterations=answer.iterations,
+            usage=asdict(usage),
+            finished=answer.finished,
+            error=answer.error,
+            model=answer.model,
+        ),
+    ]

@@ -1,0 +1,41 @@
+"""Commands that people give in a chat: one implementation for all platforms. They cost no tokens."""
+
+import re
+
+from agent.app import App
+from agent.commands.base import Command, CommandReply, Request, command
+from agent.commands.registry import find_command, list_commands, unknown_command
+from agent.users import resolve_user
+from shared.errors import ParleyError
+from shared.messages import Place, Sender
+from shared.text import clean, cut
+
+__all__ = ["Command", "CommandReply", "answer", "command", "list_commands"]
+
+# A path such as /etc/hosts has more slashes, and belongs to the message.
+COMMAND_LINE = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
+MAX_CHARS = 4000
+
+
+async def answer(app: App, sender: Sender, place: Place, text: str) -> CommandReply | None:
+    """Answer a command; None when the text is none and belongs to the agent."""
+    match = COMMAND_LINE.fullmatch(clean(text).strip())
+    if match is None:
+        return None
+    name = match[1].lower()
+    found = find_command(place.platform, name)
+    if found is None:
+        return CommandReply(unknown_command(place.platform, name), is_private=True)
+    async with app.database.transaction() as session:
+        user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
+    request = Request(app, sender, place, user, (match[2] or "").strip())
+    return await _run(found, request)
+
+
+async def _run(found: Command, request: Request) -> CommandReply:
+    try:
+        request.require(found.requires)
+        text = await found.run(request)
+    except ParleyError as error:
+        return CommandReply(str(error), is_private=True)
+    return CommandReply(cut(text, MAX_CHARS), found.is_private, found.quits)

@@ -1,0 +1,83 @@
+"""What a command is: `@command` on an async function that answers one request with honest sentences."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import getdoc
+
+from agent.app import App
+from agent.users import ResolvedUser
+from shared.errors import Refusal
+from shared.messages import Place, Sender
+from shared.permissions import Permission
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReply:
+    """The answer to a command. `is_private`: for the sender's eyes, where the platform can show it to one person."""
+
+    text: str
+    is_private: bool
+    quit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One command as somebody gave it. `argument` is what stands behind the command's name."""
+
+    app: App
+    sender: Sender
+    place: Place
+    user: ResolvedUser
+    argument: str
+
+    @property
+    def words(self) -> list[str]:
+        """Return the argument's words."""
+        return self.argument.split()
+
+    def require(self, permission: Permission) -> None:
+        """Raise `Refusal` unless the sender has this permission."""
+        if self.user.permission < permission:
+            raise Refusal(f"This needs the permission {permission.label}; yours is {self.user.permission.label}.")
+
+
+Run = Callable[[Request], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command, the same on every platform. `only_on` names the platform that alone has it."""
+
+    run: Run
+    usage: str
+    summary: str
+    requires: Permission = Permission.GUEST
+    is_private: bool = True
+    quits: bool = False
+    only_on: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name without the slash."""
+        return self.usage.split()[0].removeprefix("/")
+
+    def is_known_on(self, platform: str) -> bool:
+        """Return whether the platform has this command."""
+        return self.only_on in (None, platform)
+
+
+def command(
+    usage: str,
+    *,
+    requires: Permission = Permission.GUEST,
+    is_private: bool = True,
+    quits: bool = False,
+    only_on: str | None = None,
+) -> Callable[[Run], Command]:
+    """Mark an async function in a file of this folder as a command; its docstring's first line is the summary."""
+
+    def mark(run: Run) -> Command:
+        summary = (getdoc(run) or "").partition("\n")[0]
+        return Command(run, usage, summary, requires, is_private, quits, only_on)
+
+    return mark

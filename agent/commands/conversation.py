@@ -1,0 +1,43 @@
+"""The conversation at hand: stop what runs, or begin afresh."""
+
+from sqlalchemy import func, select, update
+
+from agent.commands.base import Request, command
+from agent.turn import request_stop
+from shared.models import Conversation, Turn
+from shared.permissions import Permission
+
+
+@command("/stop")
+async def stop(request: Request) -> str:
+    """Stop the answer that is being worked on; admins stop anybody's."""
+    whose = None if request.user.permission >= Permission.ADMIN else request.user.id
+    if await request_stop(request.app, request.place, whose):
+        return "Stopping."
+    return "Nothing of yours is running here." if whose else "Nothing is running here."
+
+
+@command("/reset", is_private=False)
+async def reset(request: Request) -> str:
+    """Begin the conversation afresh; nothing is deleted, and memories stay."""
+    if not request.place.is_direct:
+        # In a channel the history belongs to all who talk there.
+        request.require(Permission.USER)
+    place = request.place
+    last = select(func.coalesce(func.max(Turn.id), 0)).where(Turn.conversation_id == Conversation.id).scalar_subquery()
+    query = (
+        update(Conversation)
+        .where(
+            Conversation.platform == place.platform,
+            Conversation.platform_server_id.is_not_distinct_from(place.server),
+            Conversation.platform_channel_id == place.channel,
+            Conversation.platform_thread_id.is_not_distinct_from(place.thread),
+        )
+        .values(window_turn_id=last + 1, summary=None, is_summarized=False)
+        .returning(Conversation.id)
+    )
+    async with request.app.database.transaction() as session:
+        found = (await session.execute(query)).first()
+    if found is None:
+        return "Nothing has been said here yet."
+    return "I begin afresh: earlier messages are kept, but I no longer look at them here."

@@ -1,0 +1,45 @@
+"""Who somebody is here, and what is left of the budget."""
+
+from sqlalchemy import select
+
+from agent.budget import Standing, get_standing
+from agent.commands.base import Request, command
+from shared.models import UserPlatformLink
+
+MOST_LINKS = 20
+
+
+@command("/budget")
+async def show_budget(request: Request) -> str:
+    """Show what you have used, what is left and when it renews."""
+    async with request.app.database.transaction() as session:
+        standing = await get_standing(session, request.user.id)
+    return " ".join(_sentences(standing))
+
+
+def _sentences(standing: Standing) -> list[str]:
+    held = [f"Running requests hold {standing.reserved:,} tokens."] if standing.reserved else []
+    if standing.limit is None:
+        return [f"Your budget is unlimited; you have used {standing.used:,} tokens in this period.", *held]
+    left = max(0, standing.limit - standing.used)
+    used = f"You have used {standing.used:,} of {standing.limit:,} tokens; {left:,} are left."
+    return [used, *held, f"The budget renews on {standing.renews_on:%d %B %Y}."]
+
+
+@command("/me")
+async def show_user(request: Request) -> str:
+    """Show who you are here: user, permission, linked accounts."""
+    query = (
+        select(UserPlatformLink.platform, UserPlatformLink.platform_user_id, UserPlatformLink.platform_username)
+        .where(UserPlatformLink.user_id == request.user.id)
+        .order_by(UserPlatformLink.id)
+        .limit(MOST_LINKS)
+    )
+    async with request.app.database.transaction() as session:
+        links = (await session.execute(query)).all()
+    user = request.user
+    accounts = (f"{each.platform} {each.platform_username or each.platform_user_id}" for each in links)
+    return (
+        f"You are {user.name} (user {user.id}) with the permission {user.permission.label}. "
+        f"Linked accounts: {', '.join(accounts)}. Your time zone is {user.time_zone}."
+    )

@@ -1,0 +1,78 @@
+"""Which persona answers here."""
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.commands.base import Request, command
+from agent.personas import resolve_persona
+from shared.errors import Refusal
+from shared.log import get_logger
+from shared.messages import Place
+from shared.models import Persona
+from shared.permissions import Permission
+
+MOST_NAMES = 30
+
+
+@command("/persona [set NAME]")
+async def show_or_bind_persona(request: Request) -> str:
+    """Show who answers here; admins bind an existing persona to this channel with `set`."""
+    verb, _, name = request.argument.partition(" ")
+    if not verb:
+        return await _show(request)
+    if verb.lower() != "set" or not name.strip():
+        raise Refusal("Write /persona to see who answers here, or /persona set NAME.")
+    request.require(Permission.ADMIN)
+    return await _bind(request, name.strip())
+
+
+async def _show(request: Request) -> str:
+    async with request.app.database.transaction() as session:
+        persona = await resolve_persona(session, request.place, request.user.permission, request.app.settings)
+    source = "the built-in persona" if persona.id is None else "a persona of this house"
+    if persona.allowed_modules is None:
+        allowed = "all modules that your permission allows"
+    else:
+        allowed = f"the modules {', '.join(sorted(persona.allowed_modules)) or '(none)'}"
+    model = f", asks {persona.model} first" if persona.model else ""
+    return f"{persona.name} answers here ({source}){model} and may use {allowed}."
+
+
+async def _bind(request: Request, name: str) -> str:
+    place = request.place
+    async with request.app.database.transaction() as session:
+        before = await _find(session, name)
+        await session.execute(
+            update(Persona)
+            .where(
+                Persona.platform == place.platform,
+                Persona.platform_server_id.is_not_distinct_from(place.server),
+                Persona.platform_channel_id == place.channel,
+                Persona.name != name,
+            )
+            .values(platform=None, platform_server_id=None, platform_channel_id=None)
+        )
+        await session.execute(
+            update(Persona)
+            .where(Persona.name == name)
+            .values(platform=place.platform, platform_server_id=place.server, platform_channel_id=place.channel)
+        )
+    get_logger().info("persona_bound", user=request.user.id, place=place.key)
+    # A persona has one place: binding it here takes it away from there.
+    moved = f" It no longer answers in {before}." if before not in (None, _described(place)) else ""
+    return f"{name} answers in this channel from the next message on.{moved}"
+
+
+async def _find(session: AsyncSession, name: str) -> str | None:
+    """Return the place that the persona is bound to, None for none; raises `Refusal` when there is no such persona."""
+    columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id)
+    row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
+    if row is None:
+        names = (await session.scalars(select(Persona.name).order_by(Persona.name).limit(MOST_NAMES))).all()
+        known = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
+        raise Refusal(f"There is no persona {name[:60]!r}; {known}.")
+    return " / ".join(part for part in row if part) or None
+
+
+def _described(place: Place) -> str:
+    return " / ".join(part for part in (place.platform, place.server, place.channel) if part)

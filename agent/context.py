@@ -1,0 +1,220 @@
+"""What the model is shown, in an order that providers' prompt caches like.
+
+System prompt and tools stay the same to the byte; history only grows, and is dropped in blocks; what changes every
+time (clock, memories) comes last, together with this message.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.app import App
+from agent.conversations import ResolvedConversation
+from agent.journal import STEP_COLUMNS, Step, to_step
+from agent.personas import ResolvedPersona, prompts
+from agent.tokens import count_tokens
+from agent.toolbox import Offer, to_wire_name
+from agent.users import ResolvedUser
+from shared.memory import RecalledMemory
+from shared.models import Conversation, Message
+from shared.text import cut
+
+HISTORY_TOKENS = 6000
+# A window that slides by one message breaks the cached prefix every turn; in blocks it rarely does.
+BLOCK_MESSAGES = 10
+MEMORY_CHARS = 300
+MAX_NAME_CHARS = 64
+
+# What only the house may write.
+MARKS = re.compile(r"</?context>", re.IGNORECASE)
+
+ModelMessage = dict[str, Any]
+
+HISTORY = (
+    select(Message.turn_id, *STEP_COLUMNS)
+    .where(
+        Message.conversation_id == bindparam("conversation_id"),
+        Message.turn_id >= bindparam("first"),
+        Message.turn_id < bindparam("before"),
+    )
+    .order_by(Message.turn_id, Message.seq)
+)
+OWN_HISTORY = HISTORY.where(Message.user_id == bindparam("user_id"))
+
+
+@dataclass(frozen=True, slots=True)
+class PastStep:
+    """One entry of the history: a step with the turn it belongs to."""
+
+    turn_id: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The prompt of a turn up to this message; the turn's own steps are added behind it."""
+
+    messages: tuple[ModelMessage, ...]
+    model_calls_before: int
+
+
+async def load_history(
+    session: AsyncSession, conversation: ResolvedConversation, user_id: int, turn_id: int
+) -> list[PastStep]:
+    """Return what was said since the window began; moves the window on when that has become too much.
+
+    In a direct conversation only the person's own turns are shown, whoever else a caller lets write there.
+    """
+    query = OWN_HISTORY if conversation.place.is_direct else HISTORY
+    given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
+    rows = await session.execute(query, given | {"user_id": user_id})
+    past = [PastStep(row[0], to_step(row[1:])) for row in rows]
+    kept = drop_blocks(past)
+    if len(kept) < len(past):
+        begins = kept[0].turn_id if kept else turn_id
+        await session.execute(
+            update(Conversation)
+            .where(Conversation.id == conversation.id)
+            .values(window_turn_id=begins, is_summarized=False)
+        )
+    return kept
+
+
+def drop_blocks(past: Sequence[PastStep]) -> list[PastStep]:
+    """Return the newest part that fits the window; what goes, goes in whole turns, at least ten messages at a time."""
+    turns = [list(group) for _, group in groupby(past, key=lambda each: each.turn_id)]
+    total = sum(each.step.token_count for each in past)
+    dropped = 0
+    if total <= HISTORY_TOKENS:
+        return list(past)
+    while turns and (total > HISTORY_TOKENS or dropped < BLOCK_MESSAGES):
+        gone = turns.pop(0)
+        dropped += len(gone)
+        total -= sum(each.step.token_count for each in gone)
+    return [each for turn in turns for each in turn]
+
+
+async def build_context(
+    app: App,
+    user: ResolvedUser,
+    persona: ResolvedPersona,
+    conversation: ResolvedConversation,
+    history: Sequence[PastStep],
+    said: str,
+    instructions: str = "",
+) -> Context:
+    """Gather the prompt for this message; waits for the recall, never inside a transaction."""
+    memories: list[RecalledMemory] = []
+    if user.has_memories:
+        own = app.memory.of_user(user.id, conversation.place, conversation.id)
+        memories = await own.recall(said, app.settings.memory_recall_limit)
+    is_shared = not conversation.place.is_direct
+    said = MARKS.sub("[context]", said) or prompts()["turn.no_text"]
+    this_message = _named(user.name, said) if is_shared else said
+    around = _around(app, user, memories)
+    messages = [_system(persona, conversation, instructions)]
+    for _, turn in groupby(history, key=lambda each: each.turn_id):
+        messages += _past_turn(list(turn), is_shared=is_shared)
+    messages.append({"role": "user", "content": f"{this_message}\n\n{around}"})
+    return Context(tuple(messages), sum(1 for each in history if each.step.role == "assistant"))
+
+
+def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
+    """Return assistant and tool steps in the OpenAI shape: whole pairs of call and result, in the model's order."""
+    results = {step.tool_call_id: step for step in steps if step.role == "tool_result"}
+    messages: list[ModelMessage] = []
+    for index, step in enumerate(steps):
+        if step.role != "assistant":
+            continue
+        calls = [call for call in _calls_after(steps, index) if call.tool_call_id in results]
+        if calls or step.content:
+            messages.append(_assistant(step, calls))
+        messages += [_tool_result(results[call.tool_call_id]) for call in calls]
+    return messages
+
+
+def estimate(
+    persona: ResolvedPersona,
+    conversation: ResolvedConversation,
+    history: Sequence[PastStep],
+    steps: Sequence[Step],
+    offer: Offer,
+    memory_limit: int,
+) -> int:
+    """Return an upper estimate of one model call: the prompt plus the allowed output, in tokens."""
+    texts = sum(count_tokens(each) for each in (persona.system_prompt, conversation.summary or "", offer.instructions))
+    past = sum(each.step.token_count for each in history) + sum(each.token_count for each in steps)
+    entries = 4 * (len(history) + len(steps) + 2)
+    around = memory_limit * MEMORY_CHARS + 60
+    return texts + past + entries + around + offer.tokens + persona.max_output_tokens
+
+
+def _system(persona: ResolvedPersona, conversation: ResolvedConversation, instructions: str) -> ModelMessage:
+    parts = [persona.system_prompt, instructions] if instructions else [persona.system_prompt]
+    if conversation.summary:
+        parts.append(f"{prompts()['turn.summary_heading']}\n{conversation.summary}")
+    return {"role": "system", "content": "\n\n".join(parts)}
+
+
+def _past_turn(turn: Sequence[PastStep], *, is_shared: bool) -> list[ModelMessage]:
+    said = [_user_message(each.step, is_shared=is_shared) for each in turn if each.step.role == "user"]
+    return said + to_messages([each.step for each in turn])
+
+
+def _user_message(step: Step, *, is_shared: bool) -> ModelMessage:
+    said = MARKS.sub("[context]", step.content) or prompts()["turn.no_text"]
+    return {"role": "user", "content": _named(step.speaker, said) if is_shared else said}
+
+
+def _calls_after(steps: Sequence[Step], index: int) -> list[Step]:
+    calls: list[Step] = []
+    for step in steps[index + 1 :]:
+        if step.role == "assistant":
+            break
+        if step.role == "tool_call":
+            calls.append(step)
+    return calls
+
+
+def _assistant(step: Step, calls: Sequence[Step]) -> ModelMessage:
+    if not calls:
+        return {"role": "assistant", "content": step.content}
+    requested = [
+        {
+            "id": call.tool_call_id,
+            "type": "function",
+            "function": {"name": to_wire_name(str(call.tool_name)), "arguments": call.content},
+        }
+        for call in calls
+    ]
+    return {"role": "assistant", "content": step.content or None, "tool_calls": requested}
+
+
+def _tool_result(step: Step) -> ModelMessage:
+    return {"role": "tool", "tool_call_id": step.tool_call_id, "content": step.content}
+
+
+def _named(name: str | None, said: str) -> str:
+    # A name can't break out of its line and speak for somebody else.
+    shown = " ".join((name or "somebody").replace(":", " ").split())[:MAX_NAME_CHARS]
+    # Nor can what follows a line break: only a line that begins at the margin tells who speaks.
+    return f"{shown}: " + said.replace("\n", "\n  ")
+
+
+def _around(app: App, user: ResolvedUser, memories: Sequence[RecalledMemory]) -> str:
+    try:
+        zone = ZoneInfo(user.time_zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = ZoneInfo("UTC")
+    lines = [f"Now: {app.clock.now().astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})"]
+    if memories:
+        lines.append(prompts()["turn.memories_heading"].format(name=_named(user.name, "")[:-2]))
+        lines += [f"- {json.dumps(cut(each.content, MEMORY_CHARS), ensure_ascii=False)}" for each in memories]
+    return "<context>\n" + "\n".join(lines) + "\n</context>"

@@ -1,0 +1,276 @@
+"""What a turn tells while it runs, and who listens.
+
+Stored events are written with the journal's transactions and announced by NOTIFY; text deltas travel in the
+notification alone, in small batches. A reader may sit on another machine; a slow or vanished one holds up no turn.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import asyncpg
+from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError
+
+from agent.inbox import to_note
+from agent.journal import Event, TurnKey
+from agent.replies import find_response
+from shared.database import Database, DatabaseLost
+from shared.log import get_logger
+from shared.messages import AgentResponse
+from shared.models import InboxMessage, TurnEvent
+from shared.text import clean
+
+TURNS, STOPS = "parley_turns", "parley_stops"
+BATCH_SECONDS = 0.05
+# A notification holds 8,000 bytes; one character takes up to six of them, and the ids of the messages up to a thousand.
+DELTA_CHARS = 1000
+REMEMBERED_ENDS = 5000
+READ_AGAIN_SECONDS = 5.0
+SEQS_PER_ATTEMPT = 1_000_000
+LAST_EVENT = "turn_complete"
+
+log = get_logger()
+
+
+class Listener:
+    """One connection per process that listens, and wakes who waits for a turn.
+
+    A lost connection is opened again; everybody who waits then looks into the tables, so that nothing is missed.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
+        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._on_stop: list[Callable[[int], None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the connection; it is kept until `close`."""
+        connection = await self._open()
+        self._task = asyncio.create_task(self._keep(connection), name="event listener")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def on_stop(self, called: Callable[[int], None]) -> None:
+        """Call this with the turn's id when a person asks to stop a turn."""
+        self._on_stop.append(called)
+
+    async def response(self, inbox_id: int) -> AgentResponse:
+        """Wait for the end of the turn that takes this message, and return its answer."""
+        with self._queue(inbox_id) as queue:
+            found = await self._read_response(inbox_id) if inbox_id in self._ended else None
+            while found is None:
+                await self._wait_for_end(inbox_id, queue)
+                found = await self._read_response(inbox_id)
+        return found
+
+    async def follow(self, inbox_id: int) -> AsyncIterator[Event]:
+        """Yield the events of the turn that takes this message, stored ones from the first on, then live ones."""
+        last = -1
+        with self._queue(inbox_id) as queue:
+            while True:
+                stored = await self._read_events(inbox_id, last)
+                for event in stored:
+                    yield event
+                if stored and stored[-1].name == LAST_EVENT:
+                    return
+                last = stored[-1].seq if stored else last
+                async for delta in self._deltas(inbox_id, queue, last):
+                    last = delta.seq
+                    yield delta
+
+    async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
+        while True:
+            try:
+                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+            except TimeoutError:
+                # Whatever was announced may have been missed: look into the tables as if it had ended.
+                self._remember_end(inbox_id)
+                return
+            if "delta" not in note:
+                return
+            # The attempt before may still be talking when the next one has begun.
+            if note["seq"] > last:
+                last = note["seq"]
+                yield Event(note["turn"], note["seq"], "text_delta", note["delta"])
+
+    async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> None:
+        while True:
+            try:
+                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+            except TimeoutError:
+                note = {"end": True}
+            if note.get("end"):
+                self._remember_end(inbox_id)
+                return
+
+    async def _read_response(self, inbox_id: int) -> AgentResponse | None:
+        with contextlib.suppress(DatabaseLost):
+            async with self._database.statement() as session:
+                return await find_response(session, inbox_id)
+        return None
+
+    async def _read_events(self, inbox_id: int, after: int) -> list[Event]:
+        query = (
+            select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
+            .join(InboxMessage, InboxMessage.turn_id == TurnEvent.turn_id)
+            .where(InboxMessage.id == inbox_id, TurnEvent.seq > after)
+            .order_by(TurnEvent.seq)
+        )
+        with contextlib.suppress(DatabaseLost):
+            async with self._database.statement() as session:
+                stored = [Event(*row) for row in (await session.execute(query)).all()]
+            return stored or await self._read_set_aside(inbox_id)
+        return []
+
+    async def _read_set_aside(self, inbox_id: int) -> list[Event]:
+        # A message that no turn could be begun for has no events; its readers are told its end all the same.
+        found = await self._read_response(inbox_id) if inbox_id in self._ended else None
+        if found is None or found.turn_id:
+            return []
+        end = {"iterations": 0, "usage": asdict(found.usage), "finished": False, "error": found.error, "model": None}
+        return [Event(0, 0, "message", {"content": found.content, "files": []}), Event(0, 1, LAST_EVENT, end)]
+
+    @contextlib.contextmanager
+    def _queue(self, inbox_id: int) -> Iterator[asyncio.Queue[dict[str, Any]]]:
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._queues[inbox_id].add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues[inbox_id].discard(queue)
+            if not self._queues[inbox_id]:
+                del self._queues[inbox_id]
+
+    async def _open(self) -> asyncpg.Connection:
+        connection = await self._database.connect()
+        await connection.add_listener(TURNS, self._hear_turn)
+        await connection.add_listener(STOPS, self._hear_stop)
+        return connection
+
+    async def _keep(self, connection: asyncpg.Connection) -> None:
+        try:
+            while True:
+                gone = asyncio.Event()
+                connection.add_termination_listener(lambda _connection, gone=gone: gone.set())
+                if not connection.is_closed():
+                    await gone.wait()
+                log.warning("listener_reconnecting")
+                connection = await self._open_again()
+        finally:
+            connection.terminate()
+
+    async def _open_again(self) -> asyncpg.Connection:
+        while True:
+            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+                connection = await self._open()
+                self._wake_all()
+                return connection
+            await asyncio.sleep(0.5)
+
+    def _wake_all(self) -> None:
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
+
+    def _hear_turn(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        note = json.loads(str(payload))
+        for inbox_id in note["inbox"]:
+            if note.get("end"):
+                self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait(note)
+
+    def _hear_stop(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for called in self._on_stop:
+            called(int(str(payload)))
+
+    def _remember_end(self, inbox_id: int) -> None:
+        # Somebody may begin to wait just after the end was announced.
+        self._ended[inbox_id] = None
+        while len(self._ended) > REMEMBERED_ENDS:
+            self._ended.popitem(last=False)
+
+
+class Announcer:
+    """What one running turn tells: numbers its events, and sends text deltas in batches when somebody watches."""
+
+    def __init__(
+        self, database: Database, key: TurnKey, inbox_ids: Sequence[int], last_seq: int, *, watched: bool
+    ) -> None:
+        """Number events after `last_seq`, the last stored one of an attempt that was cut off; -1 when there is none."""
+        self._database = database
+        self._key = key
+        self._inbox_ids = list(inbox_ids)
+        # The deltas of the attempt before are not stored, and readers have seen numbers beyond the last stored one.
+        self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
+        self._waiting: list[str] = []
+        self._is_reset = key.attempt > 1
+        self._sender: asyncio.Task[None] | None = None
+        self.is_watched = watched
+
+    def event(self, name: str, **payload: Any) -> Event:
+        """Return the next event of the turn, to be stored with a journal transaction."""
+        self._seq += 1
+        return Event(self._key.id, self._seq - 1, name, payload)
+
+    def thinking(self, text: str) -> list[Event]:
+        """Return the event that tells what a model thought before it answered; none when it told nothing."""
+        return [self.event("thinking", text=text)] if text else []
+
+    def note(self, *, is_end: bool = False) -> str:
+        """Return the notification to send along; empty when nobody waits for it."""
+        return to_note(self._key.id, self._inbox_ids, is_end=is_end) if self.is_watched or is_end else ""
+
+    def add_text(self, delta: str) -> None:
+        """Take a piece of text from the model; it is sent within 50 ms."""
+        self._waiting.append(delta)
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_batches(), name="text deltas")
+
+    def reset_text(self) -> None:
+        """Tell readers to forget the text of this step: the model's stream was cut and begins anew."""
+        self._waiting.clear()
+        self._is_reset = True
+        self.add_text("")
+
+    async def flush(self) -> None:
+        """Wait until what was taken is sent, before a stored event that comes after it."""
+        if self._sender is not None:
+            # Not awaited itself: who is stopped while waiting would take the sender along, and the next flush with it.
+            await asyncio.wait({self._sender})
+
+    async def _send_batches(self) -> None:
+        await asyncio.sleep(BATCH_SECONDS)
+        while self._waiting or self._is_reset:
+            whole = clean("".join(self._waiting))
+            self._waiting.clear()
+            # Deltas are a view: the stored message tells the whole.
+            with contextlib.suppress(DatabaseLost, DBAPIError):
+                await self._send(whole)
+
+    async def _send(self, whole: str) -> None:
+        notes = [self._delta(whole[start : start + DELTA_CHARS]) for start in range(0, max(1, len(whole)), DELTA_CHARS)]
+        async with self._database.statement() as session:
+            await session.execute(
+                text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note"),
+                {"channel": TURNS, "notes": notes},
+            )
+
+    def _delta(self, piece: str) -> str:
+        payload: dict[str, Any] = {"text": piece}
+        if self._is_reset:
+            payload["reset"] = True
+            self._is_reset = False
+        seq = self.event("text_delta").seq
+        note = {"turn": self._key.id, "inbox": self._inbox_ids, "seq": seq, "delta": payload}
+        return json.dumps(note, ensure_ascii=False)

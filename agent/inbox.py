@@ -1,0 +1,232 @@
+"""Stored before the ack: one event, one row, one job, in one transaction."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sqlalchemy import bindparam, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.database import Database
+from shared.errors import EventTaken
+from shared.messages import Attachment, IncomingMessage, Place, Sender
+from shared.models import InboxMessage
+from shared.text import clean, clean_json
+
+QUEUE = "turns"
+TAKE_TURN = "take_turn"
+# One turn takes at most so many waiting messages of a person.
+MAX_COALESCED = 50
+
+ACCEPT = text(f"""
+WITH stored AS (
+    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
+                       content, attachments, wants_stream, sent_at)
+    VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username,
+            :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, :sent_at)
+    ON CONFLICT (platform, platform_event_id) DO NOTHING
+    RETURNING id, place_key
+)
+SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
+    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+)::procrastinate_job_to_defer_v1]) FROM stored
+""")
+
+# Places whose open messages have no live job: a job can be lost with the connection that was to finish it.
+REQUEUE_LOST = text(f"""
+SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
+    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
+)::procrastinate_job_to_defer_v1])
+FROM inbox
+WHERE status IN ('waiting', 'claimed') AND created_at < now() - interval '10 seconds'
+  AND NOT EXISTS (
+      SELECT FROM procrastinate_jobs WHERE lock = inbox.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
+  )
+GROUP BY place_key
+""")
+
+# Without it a worker that was frozen would take the turn back from the one that goes on with it.
+STILL_OURS = text("EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')")
+
+GIVE_UP = text("""
+WITH blocking AS (
+    SELECT id, turn_id FROM inbox
+    WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
+    ORDER BY turn_id, sent_at, id LIMIT 1
+), ended AS (
+    UPDATE turns SET status = 'failed', finished = false, error = 'parked', cause = :cause, finished_at = now()
+    FROM blocking WHERE turns.id = blocking.turn_id AND turns.status = 'running'
+), failed AS (
+    UPDATE inbox SET status = 'failed' FROM blocking
+    WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.id
+)
+SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
+FROM failed HAVING count(*) > 0
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The inbox row of an event; `is_new` False when the event had come before."""
+
+    inbox_id: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the queue has given a worker: a place to take a turn in, named by one of its messages.
+
+    `was_lost`: the attempt before in this process ended with the database's connection, which counts as no failure.
+    `last_error`: why it failed otherwise.
+    """
+
+    id: int
+    inbox_id: int
+    was_lost: bool = False
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One stored event."""
+
+    inbox_id: int
+    message: IncomingMessage
+    turn_id: int | None
+
+
+async def accept(database: Database, message: IncomingMessage) -> Accepted:
+    """Store an event once and queue its turn; only after this may the platform be told that it arrived.
+
+    Raises `DatabaseLost` when it could not be stored, `EventTaken` when the id is another message's.
+    """
+    async with database.statement() as session:
+        stored = (await session.execute(ACCEPT, _to_row(message))).one_or_none()
+        if stored is not None:
+            return Accepted(stored.id, is_new=True)
+        known = select(InboxMessage.id, InboxMessage.place_key, InboxMessage.platform_user_id).where(
+            InboxMessage.platform == message.place.platform, InboxMessage.platform_event_id == clean(message.event_id)
+        )
+        first = (await session.execute(known)).one()
+    # Whoever sends an id that is another person's must not be given that person's answer.
+    if (first.place_key, first.platform_user_id) != (message.place.key, clean(message.sender.platform_user_id)):
+        raise EventTaken
+    return Accepted(first.id, is_new=False)
+
+
+async def list_open(session: AsyncSession, job: Job) -> list[Waiting]:
+    """Return the open messages of the job's place, the oldest first; none when the job has been taken from us."""
+    given = {"job_id": job.id, "inbox_id": job.inbox_id}
+    return [_to_waiting(row) for row in (await session.execute(OPEN, given)).all()]
+
+
+def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
+    """Return the messages that make one turn: those of a turn that was cut off, else the first person's run."""
+    cut_off = [each for each in waiting if each.turn_id is not None]
+    if cut_off:
+        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
+    run: list[Waiting] = []
+    for each in waiting:
+        first = run[0].message if run else each.message
+        if each.message.sender.platform_user_id != first.sender.platform_user_id or each.message.door != first.door:
+            break
+        run.append(each)
+    return run[:MAX_COALESCED]
+
+
+async def requeue_lost(session: AsyncSession) -> int:
+    """Queue a job for every place that has open messages and no live job; return how many."""
+    return len((await session.execute(REQUEUE_LOST)).all())
+
+
+async def give_up(session: AsyncSession, job: Job) -> None:
+    """Set aside what no turn can be begun or gone on with for, and the place with it; who waits for it is told.
+
+    That is what comes first in the job's place, which need not be the message that the job names.
+    """
+    await session.execute(GIVE_UP, {"inbox_id": job.inbox_id, "cause": job.last_error})
+
+
+def to_note(turn_id: int, inbox_ids: Sequence[int], *, is_end: bool = False) -> str:
+    """Return the notification that says: there is something new to read about this turn."""
+    # 500 ids fit into one notification; a turn takes at most 50 messages.
+    return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "end": is_end})
+
+
+def _to_row(message: IncomingMessage) -> dict[str, Any]:
+    sender, place = message.sender, _cleaned(message.place)
+    return {
+        "door": message.door,
+        "platform": place.platform,
+        "event_id": clean(message.event_id),
+        "place_key": place.key,
+        "server": place.server,
+        "channel": place.channel,
+        "thread": place.thread,
+        "is_direct": place.is_direct,
+        "user_id": clean(sender.platform_user_id),
+        "username": _cleaned_or_none(sender.username),
+        "message_id": _cleaned_or_none(message.platform_message_id),
+        "content": clean(message.content),
+        "attachments": json.dumps(clean_json([asdict(each) for each in message.attachments])),
+        "wants_stream": message.wants_stream,
+        "sent_at": message.sent_at,
+    }
+
+
+def _cleaned(place: Place) -> Place:
+    server, thread = _cleaned_or_none(place.server), _cleaned_or_none(place.thread)
+    return replace(place, server=server, channel=clean(place.channel), thread=thread)
+
+
+def _cleaned_or_none(given: str | None) -> str | None:
+    return clean(given) if given is not None else None
+
+
+COLUMNS = (
+    InboxMessage.id,
+    InboxMessage.door,
+    InboxMessage.platform,
+    InboxMessage.platform_event_id,
+    InboxMessage.platform_server_id,
+    InboxMessage.platform_channel_id,
+    InboxMessage.platform_thread_id,
+    InboxMessage.is_direct,
+    InboxMessage.platform_user_id,
+    InboxMessage.platform_username,
+    InboxMessage.platform_message_id,
+    InboxMessage.content,
+    InboxMessage.attachments,
+    InboxMessage.wants_stream,
+    InboxMessage.sent_at,
+    InboxMessage.turn_id,
+)
+PLACE = select(InboxMessage.place_key).where(InboxMessage.id == bindparam("inbox_id"), STILL_OURS).scalar_subquery()
+# Built once: putting it together takes longer than sending it.
+OPEN = (
+    select(*COLUMNS)
+    .where(InboxMessage.place_key == PLACE, text("inbox.status IN ('waiting', 'claimed')"))
+    # A turn that was cut off comes first, also before messages that were sent earlier and arrived later.
+    .order_by(InboxMessage.turn_id.is_(None), InboxMessage.sent_at, InboxMessage.id)
+    .limit(MAX_COALESCED * 2)
+)
+
+
+def _to_waiting(row: Any) -> Waiting:
+    message = IncomingMessage(
+        door=row.door,
+        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
+        place=Place(
+            row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct
+        ),
+        event_id=row.platform_event_id,
+        content=row.content,
+        sent_at=row.sent_at,
+        attachments=tuple(Attachment(**each) for each in row.attachments),
+        platform_message_id=row.platform_message_id,
+        wants_stream=row.wants_stream,
+    )
+    return Waiting(row.id, message, row.turn_id)

@@ -1,0 +1,205 @@
+"""The journal of a turn: every step recorded once, fenced against a worker that woke up late.
+
+A model answer takes one row for its text and one per tool call; the result of the n-th call has its place reserved
+behind them, so that the order is the model's whatever finishes first.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.budget import SETTLE, Verdict, to_verdict
+from shared.errors import Superseded
+from shared.messages import Usage
+from shared.models import Message
+from shared.text import clean_json
+
+Role = Literal["user", "assistant", "tool_call", "tool_result"]
+
+FENCED = """
+fenced AS (
+    UPDATE turns SET iterations = iterations + :iterations, model = coalesce(:model, model)
+    WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+    RETURNING id, conversation_id, user_id, stop_requested
+)"""
+FENCED_END = """
+fenced AS (
+    UPDATE turns SET iterations = iterations + :iterations, model = coalesce(:model, model), status = :status,
+        finished = :finished, error = :error, cause = :cause, finished_at = now()
+    WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+    RETURNING id, conversation_id, user_id, stop_requested, live_message_id
+)"""
+STEPS = """
+steps AS (
+    INSERT INTO messages (conversation_id, turn_id, seq, user_id, role, content, token_count, model_used,
+                          tool_call_id, tool_name, speaker, platform_message_id)
+    SELECT fenced.conversation_id, fenced.id, step.seq, fenced.user_id, step.role, step.content, step.token_count,
+           step.model_used, step.tool_call_id, step.tool_name, step.speaker, step.platform_message_id
+    FROM fenced, jsonb_to_recordset(CAST(:steps AS jsonb)) AS step
+        (seq int, role text, content text, token_count int, model_used text, tool_call_id text, tool_name text,
+         speaker text, platform_message_id text)
+)"""
+TOLD = """
+told AS (
+    INSERT INTO turn_events (turn_id, seq, name, payload)
+    SELECT fenced.id, event.seq, event.name, event.payload
+    FROM fenced, jsonb_to_recordset(CAST(:events AS jsonb)) AS event (seq int, name text, payload jsonb)
+)"""
+ANNOUNCED = "CASE WHEN :note <> '' THEN pg_notify('parley_turns', :note) END"
+
+RECORD = text(f"WITH {FENCED}, {STEPS}, {TOLD} SELECT stop_requested, {ANNOUNCED} FROM fenced")
+RECORD_AND_SETTLE = text(f"""
+WITH {FENCED}, {STEPS}, {TOLD}, {SETTLE}
+SELECT stop_requested, coalesce(admitted, true) AS admitted, coalesce(used_now, 0) AS used, budget,
+       coalesce(resets_at, now()) AS resets_at, {ANNOUNCED}
+FROM fenced LEFT JOIN verdict ON true
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnKey:
+    """Which turn, and which attempt at it: what every write of a running turn is fenced with."""
+
+    id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of a turn: what was said, called or found out."""
+
+    seq: int
+    role: Role
+    content: str
+    token_count: int = 0
+    model_used: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    speaker: str | None = None
+    platform_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that a turn tells its readers."""
+
+    turn_id: int
+    seq: int
+    name: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PaidCall:
+    """One model call as the ledger keeps it."""
+
+    model: str
+    usage: Usage
+    purpose: str = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the database said to a recorded step."""
+
+    stop_requested: bool
+    verdict: Verdict | None = None
+
+
+async def record(
+    session: AsyncSession, key: TurnKey, steps: Sequence[Step], events: Sequence[Event], note: str = ""
+) -> Recorded:
+    """Record steps and events; raises `Superseded` when another attempt runs the turn."""
+    row = (await session.execute(RECORD, to_given(key, steps, events, note))).one_or_none()
+    if row is None:
+        raise Superseded
+    return Recorded(stop_requested=row.stop_requested)
+
+
+async def record_and_settle(
+    session: AsyncSession,
+    key: TurnKey,
+    steps: Sequence[Step],
+    events: Sequence[Event],
+    calls: Sequence[PaidCall],
+    *,
+    reserve: int = 0,
+    seconds: float = 0,
+    note: str = "",
+) -> Recorded:
+    """Record a model answer, pay for its calls and hold `reserve` tokens for the next one, in one statement.
+
+    Raises `Superseded` when another attempt runs the turn.
+    """
+    given = to_given(key, steps, events, note) | to_settlement(calls, reserve, seconds)
+    row = (await session.execute(RECORD_AND_SETTLE, given)).one_or_none()
+    if row is None:
+        raise Superseded
+    return Recorded(row.stop_requested, to_verdict(row.admitted, row.used, row.budget, row.resets_at))
+
+
+async def list_steps(session: AsyncSession, turn_id: int) -> list[Step]:
+    """Return what is recorded of a turn, in order."""
+    query = select(*STEP_COLUMNS).where(Message.turn_id == turn_id).order_by(Message.seq)
+    return [to_step(row) for row in (await session.execute(query)).all()]
+
+
+def to_step(values: Sequence[Any]) -> Step:
+    """Return the step of a messages row, by position: a history has hundreds of them."""
+    return Step(*values)
+
+
+# In the order of the fields of `Step`.
+STEP_COLUMNS = (
+    Message.seq,
+    Message.role,
+    Message.content,
+    Message.token_count,
+    Message.model_used,
+    Message.tool_call_id,
+    Message.tool_name,
+    Message.speaker,
+    Message.platform_message_id,
+)
+
+
+def to_given(key: TurnKey, steps: Sequence[Step], events: Sequence[Event], note: str) -> dict[str, Any]:
+    """Return the parameters of the fence, the steps and the events."""
+    told = [{"seq": event.seq, "name": event.name, "payload": event.payload} for event in events]
+    return {
+        "turn_id": key.id,
+        "attempt": key.attempt,
+        "iterations": 0,
+        "model": None,
+        "steps": json.dumps(clean_json([asdict(step) for step in steps])),
+        "events": json.dumps(clean_json(told)),
+        "note": note,
+    }
+
+
+def to_settlement(calls: Sequence[PaidCall], reserve: int = 0, seconds: float = 0) -> dict[str, Any]:
+    """Return the parameters of `SETTLE` for the calls of one model answer, rejected attempts included."""
+    return {
+        "iterations": 1 if calls else 0,
+        "model": calls[-1].model if calls else None,
+        "calls": json.dumps([_paid(call) for call in calls]),
+        "spent": sum(max(0, call.usage.total) for call in calls),
+        "reserve": reserve,
+        "seconds": seconds,
+    }
+
+
+def _paid(call: PaidCall) -> dict[str, Any]:
+    usage = call.usage
+    return {
+        "purpose": call.purpose,
+        "model": call.model,
+        "input_tokens": max(0, usage.input_tokens),
+        "cached_tokens": max(0, usage.cached_tokens),
+        "output_tokens": max(0, usage.output_tokens),
+        "cost": usage.cost,
+    }

@@ -1,0 +1,268 @@
+"""The two ways to an MCP server, each with a bound on what the other side may send: pipes to a program, and HTTP.
+
+A program gets the environment that its row names and nothing of ours, and its whole group is killed at the end.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx2
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+from shared.errors import Unavailable
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_LINE_BYTES = 256 * 1024 * 1024
+MAX_MESSAGES_PER_SECOND = 5000
+MAX_BYTES_PER_SECOND = 512 * 1024 * 1024
+KEPT_OF_TOO_LONG = 100_000
+TOO_LONG = -32099
+CHUNK = 256 * 1024
+END_SECONDS = 1.0
+KEPT_COMPLAINTS = 500
+REQUEST_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
+
+Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+Outgoing = MemoryObjectReceiveStream[SessionMessage]
+
+
+class Lines:
+    """Cuts a stream of bytes into lines; of a line that is too long only the beginning is kept."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int]]:
+        """Yield each line that is complete, with the length that it had."""
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            self._add(end)
+            yield bytes(self._kept), self._size
+            self._kept.clear()
+            self._size = 0
+        self._add(rest)
+
+    def _add(self, part: bytes) -> None:
+        self._kept += part[: max(0, MAX_MESSAGE_BYTES - len(self._kept))]
+        self._size += len(part)
+        if self._size > MAX_LINE_BYTES:
+            raise Unavailable(f"It wrote a line of more than {MAX_LINE_BYTES:,} bytes.")
+
+
+def to_message(line: bytes, size: int) -> SessionMessage | None:
+    """Return what a line says; a message that is too long as an error that holds its beginning, None for no message."""
+    if size > len(line):
+        found = REQUEST_ID.search(line[:KEPT_OF_TOO_LONG])
+        if found is None:
+            raise Unavailable(f"It wrote a message of {size:,} bytes.")
+        kept = {"total_bytes": size, "beginning": line[:KEPT_OF_TOO_LONG].decode(errors="replace")}
+        error = ErrorData(code=TOO_LONG, message=f"The answer has {size:,} bytes.", data=kept)
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        # Some programs print a greeting.
+        return None
+
+
+class _Pace:
+    # Who says more than anybody could ask for is cut off.
+    def __init__(self) -> None:
+        self._second, self._messages, self._bytes = 0, 0, 0
+
+    def count(self, *, messages: int = 0, size: int = 0) -> None:
+        second = int(asyncio.get_running_loop().time())
+        if second != self._second:
+            self._second, self._messages, self._bytes = second, 0, 0
+        self._messages += messages
+        self._bytes += size
+        if self._messages > MAX_MESSAGES_PER_SECOND or self._bytes > MAX_BYTES_PER_SECOND:
+            raise Unavailable("It floods its output.")
+
+
+@asynccontextmanager
+async def pipes_to(
+    command: str, args: Sequence[str], env: Mapping[str, str], on_end: Callable[[str], None]
+) -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+]:
+    """Start a program and talk to it over its standard streams; `on_end` is told when it ends by itself, and why.
+
+    Raises `Unavailable` when there is no such program.
+    """
+    process = await _start(command, args, env)
+    # Nothing is awaited before the block that ends the program.
+    heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, told = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with heard, incoming, outgoing, told, anyio.create_task_group() as group:
+            group.start_soon(_read, process, heard, on_end)
+            group.start_soon(_write, process, told)
+            async with _ending(process, incoming):
+                yield incoming, outgoing
+            group.cancel_scope.cancel()
+    finally:
+        _signal(process, signal.SIGKILL)
+        # asyncio closes the pipes at their end, which a program that got out of its group can put off for ever.
+        process._transport.close()  # type: ignore[attr-defined]  # it has no public name
+
+
+@asynccontextmanager
+async def _ending(
+    process: Process, incoming: MemoryObjectReceiveStream[SessionMessage | Exception]
+) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        incoming.close()
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+
+
+async def _start(command: str, args: Sequence[str], env: Mapping[str, str]) -> Process:
+    found = shutil.which(command)
+    if found is None:
+        raise Unavailable(f"There is no program {command!r} here; write its whole path.")
+    try:
+        return await asyncio.create_subprocess_exec(
+            found, *args, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(env), cwd="/", start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"{command!r} can't be started ({error}).") from error
+
+
+async def _read(process: Process, heard: Incoming, on_end: Callable[[str], None]) -> None:
+    complaints = bytearray()
+    reason = "It ended."
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_keep_complaints, process, complaints)
+            await _hear(process, heard)
+    except* Unavailable as errors:
+        reason = str(errors.exceptions[0])
+    except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        # The session is over.
+        pass
+    on_end(f"{reason} {complaints.decode(errors='replace')}".strip())
+
+
+async def _hear(process: Process, heard: Incoming) -> None:
+    lines, pace = Lines(), _Pace()
+    assert process.stdout is not None  # noqa: S101 - it was started with pipes
+    # Closed at the end of the output, whatever still holds the other pipe: the session learns it at once.
+    async with heard:
+        while chunk := await process.stdout.read(CHUNK):
+            pace.count(size=len(chunk))
+            for message in _messages(lines.feed(chunk), pace):
+                await heard.send(message)
+            # A program that always has more to say must not keep the others waiting.
+            await asyncio.sleep(0)
+
+
+def _messages(lines: Iterator[tuple[bytes, int]], pace: _Pace) -> Iterator[SessionMessage]:
+    for line, size in lines:
+        pace.count(messages=1)
+        if message := to_message(line, size):
+            yield message
+
+
+async def _keep_complaints(process: Process, kept: bytearray) -> None:
+    assert process.stderr is not None  # noqa: S101 - it was started with pipes
+    pace = _Pace()
+    while chunk := await process.stderr.read(CHUNK):
+        pace.count(messages=chunk.count(b"\n"), size=len(chunk))
+        kept += chunk
+        del kept[:-KEPT_COMPLAINTS]
+
+
+async def _write(process: Process, told: Outgoing) -> None:
+    assert process.stdin is not None  # noqa: S101 - it was started with pipes
+    with suppress(ConnectionError, anyio.ClosedResourceError):
+        async for message in told:
+            process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await process.stdin.drain()
+
+
+async def _end(process: Process) -> None:
+    """Close the program's input, then ask its group to end, then kill it; each step has a second."""
+    assert process.stdin is not None  # noqa: S101 - it was started with pipes
+    process.stdin.close()
+    for last_word in (signal.SIGTERM, signal.SIGKILL):
+        with anyio.move_on_after(END_SECONDS):
+            await process.wait()
+        _signal(process, last_word)
+    with anyio.move_on_after(END_SECONDS):
+        await process.wait()
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    # The program leads a group of its own, so that what it started goes with it.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+class _Capped(httpx2.AsyncBaseTransport):
+    # Bounds an answer's body; events of a stream are bounded one by one by the SDK.
+    def __init__(self) -> None:
+        self._inner = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        stream = response.stream
+        if "event-stream" in response.headers.get("content-type", "") or not isinstance(stream, httpx2.AsyncByteStream):
+            return response
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await stream.aclose()
+            raise httpx2.DecodingError("It answered in an encoding that was not asked for.", request=request)
+        response.stream = _CappedStream(stream)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _CappedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_MESSAGE_BYTES
+        async for piece in self._inner:
+            left -= len(piece)
+            if left < 0:
+                raise httpx2.StreamError(f"The answer has more than {MAX_MESSAGE_BYTES:,} bytes.")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@asynccontextmanager
+async def http_to(url: str, headers: Mapping[str, str]) -> AsyncIterator["TransportStreams"]:
+    """Talk to a server by streamable HTTP; its origin is trusted, and redirects to other origins are not followed."""
+    given = {**headers, "accept-encoding": "identity"}
+    # A call ends at its own deadline; this bounds what nobody waits for.
+    timeout = httpx2.Timeout(10, read=600)
+    # `trust_env` would read proxies and passwords from places that no row names.
+    async with (
+        httpx2.AsyncClient(headers=given, transport=_Capped(), timeout=timeout, trust_env=False) as client,
+        streamable_http_client(
+            url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE_BYTES
+        ) as streams,
+    ):
+        yield streams

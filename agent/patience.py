@@ -1,0 +1,48 @@
+"""Holding on to what cost money while the database is away for a moment."""
+
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import TypeVar
+
+from sqlalchemy.exc import IntegrityError
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    retry_if_not_exception_type,
+    stop_after_delay,
+    wait_exponential,
+)
+
+from shared.database import DatabaseLost
+
+Result = TypeVar("Result")
+
+
+class WrittenBefore(DatabaseLost):
+    """I lost my database for a moment; please try again."""
+
+
+async def insist(work: Callable[[], Awaitable[Result]], seconds: float) -> Result:
+    """Do database work again while the connection is lost, for so long at the most.
+
+    A model answer that was paid for is not given away to a cut connection. When a first try was committed and only its
+    word was lost, the second meets its own rows: then `WrittenBefore` sends the turn back to its journal at once.
+    """
+    tries = count()
+
+    async def attempt() -> Result:
+        number = next(tries)
+        try:
+            return await work()
+        except IntegrityError as error:
+            if number == 0:
+                raise
+            raise WrittenBefore from error
+
+    patiently = AsyncRetrying(
+        retry=retry_if_exception_type(DatabaseLost) & retry_if_not_exception_type(WrittenBefore),
+        wait=wait_exponential(multiplier=0.1, max=2),
+        stop=stop_after_delay(max(0.0, seconds)),
+        reraise=True,
+    )
+    return await patiently(attempt)

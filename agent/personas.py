@@ -1,0 +1,100 @@
+"""Who answers: the closest persona of a place, or the built-in one."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sqlalchemy import and_, bindparam, case, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.messages import Place
+from shared.models import Persona
+from shared.permissions import Permission
+from shared.settings import Settings
+
+PROMPTS = Path(__file__).parent / "prompts"
+DEFAULT_MAX_OUTPUT_TOKENS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPersona:
+    """A persona as one turn needs it. `allowed_modules` None means all that the permission allows."""
+
+    id: int | None
+    name: str
+    system_prompt: str
+    allowed_modules: frozenset[str] | None
+    model: str | None
+    max_output_tokens: int
+    max_iterations: int
+
+
+@cache
+def prompts() -> dict[str, str]:
+    """Return the built-in texts of `prompts/*.yaml`, by file and key: `persona.system`."""
+    texts: dict[str, str] = {}
+    for path in sorted(PROMPTS.glob("*.yaml")):
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+        texts |= {f"{path.stem}.{key}": str(value).strip() for key, value in entries.items()}
+    return texts
+
+
+async def resolve_persona(
+    session: AsyncSession, place: Place, permission: Permission, settings: Settings
+) -> ResolvedPersona:
+    """Return the persona for a place: channel, then server, then platform, then the default, then the built-in one."""
+    given = {"platform": place.platform, "server": place.server, "channel": place.channel}
+    row = (await session.execute(CLOSEST, given)).one_or_none()
+    return _built_in(permission, settings) if row is None else _from_row(row, settings)
+
+
+COLUMNS = (
+    Persona.id,
+    Persona.name,
+    Persona.system_prompt,
+    Persona.allowed_modules,
+    Persona.default_model,
+    Persona.max_tokens_per_request,
+    Persona.max_iterations,
+)
+HERE = and_(
+    Persona.platform == bindparam("platform"),
+    or_(Persona.platform_server_id.is_(None), Persona.platform_server_id == bindparam("server")),
+    or_(Persona.platform_channel_id.is_(None), Persona.platform_channel_id == bindparam("channel")),
+)
+CLOSENESS = case(
+    (and_(HERE, Persona.platform_channel_id.is_not(None)), 3),
+    (and_(HERE, Persona.platform_server_id.is_not(None)), 2),
+    (HERE, 1),
+    else_=0,
+)
+# Built once: putting it together takes longer than sending it.
+CLOSEST = select(*COLUMNS).where(or_(HERE, Persona.is_default)).order_by(CLOSENESS.desc(), Persona.id).limit(1)
+
+
+def _from_row(row: Any, settings: Settings) -> ResolvedPersona:
+    return ResolvedPersona(
+        id=row.id,
+        name=row.name,
+        system_prompt=row.system_prompt,
+        allowed_modules=None if row.allowed_modules is None else frozenset(row.allowed_modules),
+        model=row.default_model,
+        max_output_tokens=row.max_tokens_per_request or DEFAULT_MAX_OUTPUT_TOKENS,
+        max_iterations=row.max_iterations or settings.max_agent_iterations,
+    )
+
+
+def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
+    # Without a persona nobody has chosen what strangers may use; the setting does.
+    modules = frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
+    return ResolvedPersona(
+        id=None,
+        name="Parley",
+        system_prompt=prompts()["persona.system"],
+        allowed_modules=modules,
+        model=None,
+        max_output_tokens=DEFAULT_MAX_OUTPUT_TOKENS,
+        max_iterations=settings.max_agent_iterations,
+    )

@@ -1,0 +1,71 @@
+"""What a turn has come to so far."""
+
+from dataclasses import dataclass, field
+
+from agent.budget import Verdict
+from agent.journal import PaidCall, Step
+from agent.opening import RunningTurn
+from shared.messages import Usage
+
+
+@dataclass
+class Progress:
+    """What a turn has come to so far; survives an exception, so that the work done is kept in its closing.
+
+    `estimate` is the upper estimate of the next model call, in tokens.
+    """
+
+    steps: list[Step]
+    verdict: Verdict
+    estimate: int
+    unpaid: list[PaidCall] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    text: str = ""
+
+    @property
+    def answers(self) -> list[Step]:
+        """Return the model answers that are recorded."""
+        return [step for step in self.steps if step.role == "assistant"]
+
+    @property
+    def waves(self) -> int:
+        """Return how many of the answers called tools."""
+        return sum(1 for answer in self.answers if self.call_at(answer.seq + 1) is not None)
+
+    def open_calls(self) -> list[Step]:
+        """Return the recorded calls that have no result yet."""
+        done = {step.tool_call_id for step in self.steps if step.role == "tool_result"}
+        return [step for step in self.steps if step.role == "tool_call" and step.tool_call_id not in done]
+
+    def call_at(self, seq: int) -> Step | None:
+        """Return the call that is recorded at this position, if one is."""
+        return next((step for step in self.steps if step.seq == seq and step.role == "tool_call"), None)
+
+    def next_seq(self) -> int:
+        """Return the position behind the last step and behind the places kept for results."""
+        calls = sum(1 for step in self.steps if step.role == "tool_call")
+        others = sum(1 for step in self.steps if step.role in ("user", "assistant"))
+        return others + 2 * calls
+
+    def sorted_steps(self) -> list[Step]:
+        """Return the steps in the journal's order."""
+        return sorted(self.steps, key=lambda step: step.seq)
+
+
+def begin_progress(turn: RunningTurn) -> Progress:
+    """Return the progress that the journal tells."""
+    return Progress(list(turn.steps), turn.verdict, turn.estimate)
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Return the sum; the cost of a sum is unknown when one part of it is."""
+    if one == Usage():
+        return other
+    cost = None if one.cost is None or other.cost is None else one.cost + other.cost
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.cached_tokens + other.cached_tokens,
+        one.output_tokens + other.output_tokens,
+        cost,
+    )

@@ -1,0 +1,58 @@
+"""The answer of a turn as its caller is told, read back from the tables."""
+
+import json
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.personas import prompts
+from shared.messages import AgentResponse, ReplyFile, ToolCallMade, Usage
+
+FIND = text("""
+SELECT turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
+    (SELECT json_agg(json_build_object('id', tool_call_id, 'role', role, 'tool', tool_name, 'content', content)
+                     ORDER BY seq)
+     FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
+    (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
+                             CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
+     FROM token_logs WHERE token_logs.turn_id = turns.id AND purpose = 'answer') AS usage
+FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id LEFT JOIN outbox ON outbox.turn_id = turns.id
+WHERE inbox.id = :inbox_id AND (outbox.id IS NOT NULL OR inbox.status = 'failed')
+""")
+
+
+async def find_response(session: AsyncSession, inbox_id: int) -> AgentResponse | None:
+    """Return the answer to this message, None while its turn has not ended."""
+    row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
+    if row is None:
+        return None
+    if row.content is None:
+        return AgentResponse(turn_id=row.id or 0, content=prompts()["turn.parked"], finished=False, error="parked")
+    return AgentResponse(
+        turn_id=row.id,
+        content=row.content,
+        files=tuple(ReplyFile(**each) for each in row.files),
+        tool_calls_made=to_calls_made(row.steps or []),
+        finished=bool(row.finished),
+        iterations=row.iterations,
+        model=row.model,
+        usage=to_usage(row.usage),
+        error=row.error,
+    )
+
+
+def to_calls_made(steps: list[dict[str, Any]]) -> tuple[ToolCallMade, ...]:
+    """Return calls with their results; a call that never got one has the result None."""
+    results = {step["id"]: json.loads(step["content"]) for step in steps if step["role"] == "tool_result"}
+    return tuple(
+        ToolCallMade(step["tool"], json.loads(step["content"]), results.get(step["id"]))
+        for step in steps
+        if step["role"] == "tool_call"
+    )
+
+
+def to_usage(sums: list[Any]) -> Usage:
+    """Return the usage from its sums: input, cached, output tokens and cost."""
+    given, cached, made, cost = sums
+    return Usage(given or 0, cached or 0, made or 0, None if cost is None else float(cost))

@@ -1,0 +1,295 @@
+"""Try the routes in order until one answers; the only chat call to litellm."""
+
+import asyncio
+import logging
+import random
+import re
+import warnings
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.answers import to_completion, to_failure, to_usage
+from agent.attempts import Attempts
+from agent.completions import (
+    NO_TOOL,
+    Cause,
+    Completion,
+    Model,
+    ModelRequest,
+    OnText,
+    RejectedCall,
+    RouteFailed,
+    ToolCall,
+    estimate,
+)
+from agent.mock import MOCK, ScriptedModel
+from agent.offline import OFFLINE, OfflineModel
+from agent.protocols import Protocols
+from agent.routes import Cooldowns
+from agent.streams import Assembly, to_tool_calls
+from shared.clock import Clock
+from shared.messages import Usage
+from shared.settings import Settings, prepare_litellm_environment
+from shared.text import clean
+
+__all__ = ["Completion", "ModelRequest", "RejectedCall", "Router", "ToolCall"]
+
+CONNECT_SECONDS = 10.0
+# These want `max_completion_tokens`, which only litellm's own OpenAI route sends.
+REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
+OPENAI_ROUTES = ("hosted_vllm/", "openai/")
+
+
+class Router:
+    """The way to a model: the configured routes in order, each left alone for a while after it failed.
+
+    One per process. `warm` loads what the first call needs; `aclose` closes the connections.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, *, jitter: Callable[[], float] = random.random) -> None:
+        self._clock = clock
+        self._jitter = jitter
+        self._configured = settings.llm_models
+        self._cooldowns = Cooldowns(clock)
+        self._providers = Providers(settings, clock)
+        self._protocols = Protocols(settings.llm_protocols)
+        self._own: dict[str, Model] = {OFFLINE: OfflineModel(clock)}
+        self._is_mocked = settings.debug_mock_responses is not None
+        if settings.debug_mock_responses is not None:
+            self._own[MOCK] = ScriptedModel(settings.debug_mock_responses)
+
+    async def warm(self) -> None:
+        """Load litellm, which takes seconds, in a thread; nothing to load without a configured model."""
+        if self._configured and not self._is_mocked:
+            await self._providers.load()
+
+    async def aclose(self) -> None:
+        """Close the connections to the providers."""
+        await self._providers.aclose()
+
+    def routes(self, models: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return the names that are tried, in order: these, then the configured ones, then what needs no provider."""
+        if self._is_mocked:
+            return (MOCK,)
+        return tuple(dict.fromkeys((*models, *self._configured))) or (OFFLINE,)
+
+    async def complete(
+        self,
+        request: ModelRequest,
+        *,
+        deadline: float,
+        on_text: OnText | None = None,
+        on_reset: Callable[[], None] | None = None,
+    ) -> Completion:
+        """Return the first usable answer, before `deadline` on the monotonic clock; streams when `on_text` is given.
+
+        `on_reset` says that the text told so far belongs to an attempt that failed. Raises `ModelsUnavailable` when no
+        route answered; the paid attempts are then in its `fields["rejected"]`.
+        """
+        attempts = Attempts(
+            request, deadline, self._clock, self._cooldowns, self._protocols, self._jitter, on_text, on_reset
+        )
+        names = self.routes(request.models)
+        while True:
+            open_names = self._cooldowns.in_order(names)
+            for name in open_names:
+                model = self._own.get(name, self._providers)
+                completion = await attempts.on_route(name, model, is_last=name == open_names[-1])
+                if completion is not None:
+                    return replace(completion, rejected=tuple(attempts.rejected))
+            wait = self._cooldowns.seconds_until_open(names)
+            if wait is None or wait >= attempts.seconds_left:
+                raise attempts.gave_up(wait)
+            await asyncio.sleep(wait)
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """What is used of litellm, once it is imported."""
+
+    litellm: Any
+    client: Any
+    timeout: Any
+    is_internal_call: Any
+    log: Callable[[str], Any]
+    faults: tuple[type[Exception], ...]
+    stream_faults: tuple[type[Exception], ...]
+
+
+def _import_litellm(clock: Clock) -> _Library:
+    prepare_litellm_environment()
+    import httpx
+    import litellm
+    from litellm._internal_context import is_internal_call
+    from litellm.litellm_core_utils.litellm_logging import Logging
+    from litellm.llms.base_llm.chat.transformation import BaseLLMException
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+    from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
+    from openai import OpenAIError
+
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.drop_params = True
+    litellm.num_retries = 0
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        # Its messages repeat requests and answers, and they bring an output of their own.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+    class Unpriced(Logging):
+        # litellm prices each answer twice for its own log, a third of the call's processor time; we price it ourselves.
+        def response_cost_calculator(self, *_args: object, **_kwargs: object) -> None:
+            return None
+
+    def new_log(model: str) -> Unpriced:
+        # litellm reckons in the machine's own time, without a zone.
+        begun = clock.now().astimezone().replace(tzinfo=None)
+        return Unpriced(model, [], False, "acompletion", begun, "", "", kwargs={})
+
+    with warnings.catch_warnings():
+        # pydantic builds these at their first use, and warns of a type in them that is none of ours.
+        warnings.simplefilter("ignore")
+        ModelResponseStream(choices=[StreamingChoices(delta=Delta(content=""))])
+    faults = (OpenAIError, BaseLLMException, httpx.HTTPError)
+    # Chunks that are no chunks end in whatever error the parser ran into.
+    stream_faults = (*faults, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
+    return _Library(litellm, AsyncHTTPHandler(), httpx.Timeout, is_internal_call, new_log, faults, stream_faults)
+
+
+class Providers:
+    """Every model that litellm can reach, by its litellm name."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._clock = clock
+        self._base_url = settings.openai_base_url
+        self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
+        self._loading: asyncio.Task[_Library] | None = None
+        self._targets: dict[str, dict[str, Any]] = {}
+        self._unpriced: set[str] = set()
+
+    @property
+    def _library(self) -> _Library:
+        if self._loading is None:
+            raise RuntimeError("litellm is loaded before it is used")
+        return self._loading.result()
+
+    async def load(self) -> None:
+        """Import litellm in a thread, once, however many first calls wait for it."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm, self._clock))
+        # A caller that is cancelled leaves the import to the others.
+        await asyncio.shield(self._loading)
+
+    async def aclose(self) -> None:
+        """Close the connections: ours, and those that litellm keeps for other providers."""
+        if self._loading is not None:
+            library = await self._loading
+            await library.client.close()
+            await library.litellm.close_litellm_async_clients()
+            self._loading = None
+
+    async def complete(self, name: str, request: ModelRequest, limit: float, on_text: OnText | None) -> Completion:
+        """Ask the provider of this model; raises `RouteFailed`."""
+        await self.load()
+        # litellm then leaves out its own logging and billing: a third of a call's processor time, and background tasks.
+        self._library.is_internal_call.set(True)
+        asked = self._asked(name, request, limit)
+        try:
+            if on_text is not None:
+                return await self._stream(name, request, asked, on_text)
+            return self._whole(name, request, await self._library.litellm.acompletion(**asked))
+        except self._library.faults as error:
+            raise to_failure(error, self._clock) from None
+
+    def _asked(self, name: str, request: ModelRequest, limit: float) -> dict[str, Any]:
+        target = self._target(name)
+        asked: dict[str, Any] = {
+            **target,
+            "litellm_logging_obj": self._library.log(target["model"]),
+            "messages": list(request.messages),
+            "max_tokens": request.max_tokens,
+            "timeout": self._library.timeout(limit, connect=min(limit, CONNECT_SECONDS)),
+            "num_retries": 0,
+            "max_retries": 0,
+        }
+        if request.temperature is not None:
+            asked["temperature"] = request.temperature
+        if request.tools:
+            asked["tools"] = list(request.tools)
+        elif "client" not in asked and any("tool_calls" in message for message in request.messages):
+            asked |= {"tools": [NO_TOOL], "tool_choice": "none"}
+        return asked
+
+    def _target(self, name: str) -> dict[str, Any]:
+        if name not in self._targets:
+            self._targets[name] = self._find_target(name)
+        return self._targets[name]
+
+    def _find_target(self, name: str) -> dict[str, Any]:
+        """Return what leads litellm to the model: its name there, and for OpenAI-compatible servers address and key."""
+        bare = name.removeprefix("openai/")
+        try:
+            provider = "openai" if bare != name else self._library.litellm.get_llm_provider(name)[1]
+        except self._library.litellm.exceptions.BadRequestError:
+            if self._base_url is None:
+                raise RouteFailed(Cause.MODEL_UNKNOWN) from None
+            provider = "openai"
+        if provider != "openai":
+            return {"model": name}
+        if self._base_url is None:
+            return {"model": f"openai/{bare}", **({"api_key": self._key} if self._key else {})}
+        server = {"api_base": self._base_url, "api_key": self._key or "none"}
+        if REASONING_MODEL.match(bare):
+            return {"model": f"openai/{bare}", **server}
+        # The same wire format at less than half the processor time of litellm's `openai/` route.
+        return {"model": f"hosted_vllm/{bare}", "client": self._library.client, **server}
+
+    def _whole(self, name: str, request: ModelRequest, answer: Any) -> Completion:
+        if not answer.choices:
+            raise RouteFailed(Cause.EMPTY)
+        choice = answer.choices[0]
+        calls = to_tool_calls(
+            (call.id, call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()
+        )
+        text = clean(choice.message.content or "")
+        usage = self._priced(name, to_usage(answer.usage) or estimate(request, text, calls))
+        completion = to_completion(name, text, calls, choice.finish_reason, usage)
+        return replace(completion, thinking=clean(getattr(choice.message, "reasoning_content", None) or ""))
+
+    async def _stream(self, name: str, request: ModelRequest, asked: dict[str, Any], on_text: OnText) -> Completion:
+        answer = await self._library.litellm.acompletion(**asked, stream=True, stream_options={"include_usage": True})
+        assembly = Assembly(on_text)
+        try:
+            await self._follow(answer, assembly, speaks_openai=asked["model"].startswith(OPENAI_ROUTES))
+        except self._library.stream_faults:
+            assembly.finish_reason = None
+        text, calls = assembly.text, assembly.tool_calls
+        if assembly.finish_reason is None:
+            raise RouteFailed(Cause.CUT, usage=self._priced(name, estimate(request, text, calls)))
+        usage = self._priced(name, to_usage(assembly.usage) or estimate(request, text, calls))
+        completion = to_completion(name, text, calls, assembly.finish_reason, usage)
+        return replace(completion, thinking=assembly.thinking)
+
+    async def _follow(self, answer: Any, assembly: Assembly, *, speaks_openai: bool) -> None:
+        async with aclosing(answer):
+            # litellm's wrapper ends a stream that was cut as if it were whole, and leaves tasks behind at its end.
+            async for chunk in answer.completion_stream if speaks_openai else answer:
+                assembly.add(chunk)
+
+    def _priced(self, name: str, usage: Usage) -> Usage:
+        model = self._targets[name]["model"].replace("hosted_vllm/", "openai/")
+        if model in self._unpriced:
+            return usage
+        litellm = self._library.litellm
+        try:
+            prices = litellm.cost_per_token(
+                model=model,
+                prompt_tokens=usage.input_tokens,
+                completion_tokens=usage.output_tokens,
+                cache_read_input_tokens=usage.cached_tokens,
+            )
+        except (litellm.exceptions.ModelNotMappedError, *self._library.faults):
+            self._unpriced.add(model)
+            return usage
+        return replace(usage, cost=sum(prices))

@@ -1,0 +1,80 @@
+"""The pieces of a streamed answer, put together."""
+
+from typing import Any
+from uuid import uuid4
+
+from agent.completions import OnText, ToolCall
+from shared.text import clean
+
+
+class Assembly:
+    """Takes the chunks of one answer in the OpenAI shape; `is_complete` once the model said why it stopped."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self.usage: Any = None
+        self.finish_reason: str | None = None
+        self._on_text = on_text
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[dict[str, str]] = []
+        self._open: dict[int, dict[str, str]] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether the answer came to its end."""
+        return self.finish_reason is not None
+
+    @property
+    def text(self) -> str:
+        """Return the text so far."""
+        return clean("".join(self._text))
+
+    @property
+    def thinking(self) -> str:
+        """Return the thinking that the provider tells apart from the text."""
+        return clean("".join(self._thinking))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls so far."""
+        return to_tool_calls((call["id"], call["name"], call["arguments"]) for call in self._calls)
+
+    def add(self, chunk: Any) -> None:
+        """Take one chunk."""
+        # litellm hands the end mark and unreadable lines on as plain dicts: they carry nothing.
+        if isinstance(chunk, dict):
+            return
+        self.usage = getattr(chunk, "usage", None) or self.usage
+        for choice in chunk.choices[:1]:
+            self.finish_reason = choice.finish_reason or self.finish_reason
+            if choice.delta is None:
+                continue
+            if choice.delta.content:
+                self._text.append(choice.delta.content)
+                self._on_text(clean(choice.delta.content))
+            if thought := getattr(choice.delta, "reasoning_content", None):
+                self._thinking.append(thought)
+            for piece in choice.delta.tool_calls or ():
+                self._add_call(piece)
+
+    def _add_call(self, piece: Any) -> None:
+        index = piece.index or 0
+        call = self._open.get(index)
+        # Some servers number every call 0: another id is another call.
+        if call is None or (piece.id and call["id"] and piece.id != call["id"]):
+            call = {"id": "", "name": "", "arguments": ""}
+            self._open[index] = call
+            self._calls.append(call)
+        call["id"] = call["id"] or piece.id or ""
+        if piece.function is not None:
+            call["name"] = call["name"] or piece.function.name or ""
+            call["arguments"] += piece.function.arguments or ""
+
+
+def to_tool_calls(given: Any) -> tuple[ToolCall, ...]:
+    """Return the calls of (id, name, arguments) triples, cleaned; each id is there and stands once."""
+    calls: dict[str, ToolCall] = {}
+    for call_id, name, arguments in given:
+        unique = call_id if call_id and call_id not in calls else f"call_{uuid4().hex[:24]}"
+        calls[unique] = ToolCall(unique, clean(name or ""), clean(arguments or "") or "{}")
+    return tuple(calls.values())

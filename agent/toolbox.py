@@ -1,0 +1,323 @@
+"""Finds the modules, offers their tools by permission, and calls them.
+
+`authorize` decides what a person may use: the offer filters with it, and every call asks it again.
+"""
+
+import asyncio
+import importlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from agent.personas import ResolvedPersona, prompts
+from agent.tokens import count_prompt
+from shared.database import DatabaseLost
+from shared.errors import ToolError, Unavailable
+from shared.log import get_logger
+from shared.messages import Place
+from shared.permissions import Permission
+from shared.text import MAX_DEPTH, clean, clean_json, cut
+from shared.tools import Caller, Tool, ToolContext
+
+MODULES = Path(__file__).resolve().parent.parent / "modules"
+MAX_ARGUMENT_CHARS = 1_000_000
+MAX_NAMED_TOOLS = 40
+WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+GARBLED = "not_json"
+GARBLED_CHARS = 2000
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who asks, under which persona, where: what `authorize` looks at."""
+
+    user: Caller
+    persona: ResolvedPersona
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call came to: JSON text for the model and the journal."""
+
+    content: str
+    is_error: bool
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The tools of one turn, in an order that does not change from call to call.
+
+    `instructions` is what their modules add to the system prompt.
+    """
+
+    tools: tuple[Tool, ...]
+    instructions: str = ""
+
+    @cached_property
+    def schemas(self) -> tuple[dict[str, Any], ...]:
+        """Return the tools in the OpenAI function format."""
+        return tuple(each.schema for each in self.tools)
+
+    def full_name(self, name: str) -> str:
+        """Return `module.tool` for what a model wrote; an unknown name stays as it is, cut to a bearable length."""
+        tool = self.find(name)
+        return tool.name if tool else clean(name)[:64]
+
+    @cached_property
+    def tokens(self) -> int:
+        """Return an upper estimate of what the tool list costs in a prompt."""
+        return count_prompt(self.schemas)
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool with this name: `module__tool`, `module.tool`, or a bare name that only one tool has."""
+        for each in self.tools:
+            if name in (each.wire_name, each.name):
+                return each
+        bare = [each for each in self.tools if each.run.__name__ == name]
+        return bare[0] if len(bare) == 1 else None
+
+
+def authorize(scope: Scope, tool: Tool) -> bool:
+    """Return whether this person may use this tool here: permission first, then the persona's modules."""
+    allowed = scope.persona.allowed_modules
+    return tool.requires <= scope.user.permission and (allowed is None or tool.module in allowed)
+
+
+class Toolbox:
+    """All tools of the house. A module that fails to load is off and says so; the rest serves."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        failures: Mapping[str, str],
+        result_limit: int,
+        instructions: Mapping[str, str] | None = None,
+    ) -> None:
+        self._own = tuple(tools)
+        self.tools: tuple[Tool, ...] = ()
+        self.failures = dict(failures)
+        self._instructions = dict(instructions or {})
+        self._result_limit = result_limit
+        self._offers: dict[tuple[Permission, frozenset[str] | None], Offer] = {}
+        self.set_remote(())
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """Return the names of the modules in the house, those that failed to load too."""
+        return frozenset({*self._instructions, *self.failures, *(each.module for each in self._own)})
+
+    def set_remote(self, tools: Iterable[Tool]) -> None:
+        """Replace the tools of MCP servers: the next offer has them, and calls of running turns see what is gone."""
+        self.tools = tuple(sorted((*self._own, *tools), key=lambda each: each.name))
+        self._current = {each.name: each for each in self.tools}
+        self._offers = {}
+
+    def offered_to(self, scope: Scope) -> Offer:
+        """Return the tools for a person in a place: one object for the same rights, so that it is rendered once."""
+        key = (scope.user.permission, scope.persona.allowed_modules)
+        if key not in self._offers:
+            tools = tuple(each for each in self.tools if authorize(scope, each))
+            texts = [self._instructions.get(module, "") for module in dict.fromkeys(each.module for each in tools)]
+            self._offers[key] = Offer(tools, "\n\n".join(text for text in texts if text))
+        return self._offers[key]
+
+    async def call(self, offer: Offer, scope: Scope, name: str, arguments: str, context: ToolContext) -> Outcome:
+        """Run one call; every failure comes back as an error result that says what would be valid."""
+        offered = offer.find(name)
+        tool = self._current.get(offered.name) if offered is not None else None
+        if tool is None or not authorize(scope, tool):
+            return self._error(f"There is no tool {name!r} here.", available_tools=_names(offer))
+        try:
+            given = parse_arguments(tool, arguments)
+        except ToolError as error:
+            return self._error(str(error), **error.fields)
+        return await self._run(tool, given, context)
+
+    async def _run(self, tool: Tool, given: Mapping[str, Any], context: ToolContext) -> Outcome:
+        tries = 2 if tool.repeatable else 1
+        for left in reversed(range(tries)):
+            try:
+                async with asyncio.timeout(tool.timeout_seconds):
+                    result = await tool.run(context, **given)
+                return Outcome(self._to_json(result), is_error=False)
+            except ToolError as error:
+                return self._error(str(error), **error.fields)
+            except DatabaseLost:
+                if not tool.read_only:
+                    return unknown_outcome()
+                message = f"{tool.name} lost its database for a moment."
+            except (Unavailable, TimeoutError) as error:
+                log.warning("tool_unavailable", tool=tool.name, call=context.call_id, cause=type(error).__name__)
+                message = str(error) or f"{tool.name} took longer than {tool.timeout_seconds:.0f} seconds."
+            except asyncio.CancelledError:
+                # Cancelled from outside, or by something within the tool that should have kept it to itself?
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
+                message = f"{tool.name} was interrupted."
+            except Exception:
+                # A module is foreign code to the loop: its bug is told to the operator, and the turn goes on.
+                log.exception("tool_failed", tool=tool.name, call=context.call_id)
+                message = f"{tool.name} failed unexpectedly."
+            if not left:
+                return self._error(message)
+        raise AssertionError("a tool is tried at least once")
+
+    def _error(self, message: str, **valid: Any) -> Outcome:
+        told = {"error": True, "message": cut(message, self._result_limit // 2)}
+        content = self._to_json({**told, **valid})
+        # A cut result would not say any more that it is an error: rather that than what would be valid.
+        fits = len(content) < self._result_limit and '"cut": true' not in content[:16]
+        return Outcome(content if fits else json.dumps(told, ensure_ascii=False), is_error=True)
+
+    def _to_json(self, result: Any) -> str:
+        plain = clean_json(to_jsonable_python(result, fallback=str, inf_nan_mode="strings"))
+        text = json.dumps(plain, ensure_ascii=False)
+        if len(text) <= self._result_limit:
+            return text
+        room = max(0, self._result_limit - 120)
+        beginning = text[:room]
+        # Quotes are escaped once more: what is cut to fit may grow beyond the limit again.
+        while (size := len(json.dumps(beginning, ensure_ascii=False))) > room + 2:
+            beginning = beginning[: len(beginning) * room // size]
+        return json.dumps({"cut": True, "total_chars": len(text), "beginning": beginning}, ensure_ascii=False)
+
+
+def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
+    """Return the checked arguments; raises `ToolError` that says what would be valid."""
+    if len(arguments) > MAX_ARGUMENT_CHARS:
+        raise ToolError(f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters.")
+    try:
+        plain = read_json(arguments)
+    except ValueError:
+        raise _wrong(tool, "The arguments are not valid JSON.") from None
+    except RecursionError:
+        plain = None
+    if not isinstance(plain, dict) or depth(plain) > MAX_DEPTH:
+        raise _wrong(tool, f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep.")
+    try:
+        return tool.check(clean_json(plain))
+    except ToolError as error:
+        raise _wrong(tool, str(error), **error.fields) from None
+
+
+def read_json(text: str) -> Any:
+    """Return a JSON value; raises `ValueError` also for NaN and infinity, which Postgres would refuse later."""
+    plain = json.loads(clean(text) or "{}")
+    json.dumps(plain, allow_nan=False)
+    return plain
+
+
+def to_json_object(arguments: str) -> str:
+    """Return arguments as the journal keeps them: a JSON object; what the model garbled is kept as text inside one."""
+    if len(arguments) <= MAX_ARGUMENT_CHARS:
+        try:
+            plain = read_json(arguments)
+        except (ValueError, RecursionError):
+            plain = None
+        if isinstance(plain, dict) and depth(plain) <= MAX_DEPTH:
+            return json.dumps(clean_json(plain), ensure_ascii=False)
+    return json.dumps({GARBLED: clean(arguments[:GARBLED_CHARS])}, ensure_ascii=False)
+
+
+def to_wire_name(name: str) -> str:
+    """Return a tool's name in the characters that all providers take, also for one that a model made up."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name.replace(".", "__"))[:64] or "_"
+
+
+def to_arguments(content: str) -> dict[str, Any]:
+    """Return journaled arguments as an object."""
+    plain: dict[str, Any] = json.loads(content)
+    return plain
+
+
+def to_argument_text(content: str) -> str:
+    """Return the arguments to check: for garbled ones the model's own text, so that the check says what is wrong."""
+    plain = json.loads(content)
+    return str(plain[GARBLED]) if plain.keys() == {GARBLED} else content
+
+
+def depth(value: Any) -> int:
+    """Return how deep a JSON value is nested, without recursion."""
+    deepest = 0
+    level = [value]
+    while level:
+        deepest += 1
+        level = [inner for each in level for inner in _children(each)]
+    return deepest
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _wrong(tool: Tool, message: str, **fields: Any) -> ToolError:
+    error = ToolError(message)
+    error.fields = {**fields, "parameters": tool.schema["function"]["parameters"]}
+    return error
+
+
+def _names(offer: Offer) -> list[str]:
+    return [each.wire_name for each in offer.tools[:MAX_NAMED_TOOLS]]
+
+
+def unknown_outcome() -> Outcome:
+    """Return the result of a call with effects that was interrupted: told, and not repeated."""
+    return Outcome(json.dumps({"error": True, "message": prompts()["turn.unknown_outcome"]}), is_error=True)
+
+
+def repeated_failure(content: str) -> Outcome:
+    """Return the error of an earlier call with the same arguments: it is told again, and not run again."""
+    told = {**json.loads(content), "hint": prompts()["turn.repeated_call"]}
+    return Outcome(json.dumps(told, ensure_ascii=False), is_error=True)
+
+
+def too_many_calls(most: int) -> Outcome:
+    """Return the result of the first call beyond what one answer may hold; the ones after it are not even recorded."""
+    return Outcome(json.dumps({"error": True, "message": prompts()["turn.too_many_calls"].format(most=most)}), True)
+
+
+def discover(result_limit: int, folder: Path = MODULES) -> Toolbox:
+    """Import every module in the folder; collect its tools, and its `INSTRUCTIONS` for the system prompt."""
+    tools: list[Tool] = []
+    failures: dict[str, str] = {}
+    instructions: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        if not (path / "__init__.py").is_file():
+            continue
+        try:
+            module = importlib.import_module(f"{folder.name}.{path.name}")
+            found = [each for each in vars(module).values() if isinstance(each, Tool) and each.module == path.name]
+            for each in found:
+                refuse_unfit(each)
+        except Exception as error:
+            # Whatever a module raises while it loads: this part is off, the rest serves.
+            log.exception("module_failed_to_load", module=path.name)
+            failures[path.name] = f"{type(error).__name__}: {error}"
+            continue
+        tools += found
+        instructions[path.name] = str(getattr(module, "INSTRUCTIONS", "")).strip()
+    return Toolbox(tools, failures, result_limit, instructions)
+
+
+def refuse_unfit(tool: Tool) -> None:
+    """Raise for a tool that no provider would take: one of them would make every request fail."""
+    if not WIRE_NAME.fullmatch(tool.wire_name):
+        raise ValueError(f"{tool.wire_name}: a tool's name with its module has at most 64 letters, digits, _ and -")
+    if not tool.description:
+        raise ValueError(f"{tool.name}: the docstring tells the model what the tool is for, and there is none")
+    untyped = [name for name, each in tool.parameters.items() if each.annotation is each.empty]
+    if untyped:
+        raise ValueError(f"{tool.name}: {', '.join(untyped)} has no type")
+    # Rendered now, so that a type that has no schema is found here and not in somebody's turn.
+    json.dumps(tool.schema)

@@ -1,0 +1,157 @@
+"""One turn, from the stored message to the delivered reply: the whole path on one page."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from sqlalchemy import text
+
+from agent.app import App
+from agent.attachments import store_files
+from agent.budget import Admission, release
+from agent.closing import Answer, Status, close
+from agent.context import build_context
+from agent.events import STOPS
+from agent.inbox import Job
+from agent.journal import TurnKey
+from agent.loop import respond
+from agent.opening import RunningTurn, open_turn
+from agent.outbox import deliver
+from agent.patience import insist
+from agent.personas import prompts
+from agent.progress import Progress, begin_progress
+from agent.stops import Stops
+from agent.wave import list_file_ids
+from shared.database import DatabaseLost
+from shared.errors import ParleyError, Refusal, Stopped, TurnTimedOut, Unavailable
+from shared.log import get_logger
+from shared.messages import Place
+
+MAX_FAILURES = 3
+CLOSING_SECONDS = 30
+
+log = get_logger()
+
+HAND_OVER = text("""
+UPDATE turns SET handovers = handovers + 1 WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+""")
+
+STOP = text(f"""
+WITH stopped AS (
+    UPDATE turns SET stop_requested = true FROM conversations
+    WHERE conversations.id = turns.conversation_id AND turns.status = 'running' AND conversations.platform = :platform
+      AND conversations.platform_server_id IS NOT DISTINCT FROM :server AND conversations.platform_channel_id = :channel
+      AND conversations.platform_thread_id IS NOT DISTINCT FROM :thread
+      AND (CAST(:user_id AS bigint) IS NULL OR turns.user_id = :user_id)
+    RETURNING turns.id
+)
+SELECT pg_notify('{STOPS}', CAST(id AS text)) FROM stopped
+""")
+
+
+async def run_turn(app: App, job: Job, stops: Stops) -> None:
+    """Take the next turn of the job's place to its end.
+
+    Raises `Superseded` when another worker has taken the turn over, `DatabaseLost` when the turn has to be taken up
+    again, and whatever a bug raises.
+    """
+    turn = await open_turn(app, job)
+    if turn is None:
+        return
+    try:
+        answer = await answer_turn(app, turn, stops, job.last_error)
+        reply = await insist(lambda: close(app, turn, answer), CLOSING_SECONDS)
+    except asyncio.CancelledError:
+        # Without the database the turn is found by whoever sees that this worker is gone.
+        with suppress(DatabaseLost):
+            await asyncio.shield(hand_over(app, turn.key))
+        raise
+    await deliver(app, reply)
+    log.info(
+        "turn_finished",
+        turn=turn.key.id,
+        status=answer.status,
+        error=answer.error,
+        steps=answer.iterations,
+        route=answer.model,
+        tokens=answer.usage.total,
+        cost=answer.usage.cost,
+        seconds=round(app.clock.monotonic() - turn.began, 3),
+    )
+
+
+async def answer_turn(app: App, turn: RunningTurn, stops: Stops, last_error: str | None) -> Answer:
+    """Return what the turn comes to: the model's answer, or the one honest sentence that stands for it."""
+    progress = begin_progress(turn)
+    if turn.failures >= MAX_FAILURES:
+        cause = f"failed {turn.failures} times; last: {last_error or 'the worker died'}"
+        return replace(_ended(progress, prompts()["turn.parked"], "failed", "parked", cause), file_ids=())
+    try:
+        async with asyncio.timeout(turn.deadline - app.clock.monotonic()), stops.watch(turn.key.id):
+            return await _work(app, turn, progress)
+    except TimeoutError:
+        return _interrupted(progress, TurnTimedOut())
+    except DatabaseLost:
+        raise
+    except (Refusal, Unavailable) as error:
+        return _interrupted(progress, error)
+
+
+async def hand_over(app: App, key: TurnKey) -> None:
+    """Leave a turn to another worker: give its reservation back, and count no failure."""
+    async with app.database.transaction() as session:
+        await session.execute(HAND_OVER, {"turn_id": key.id, "attempt": key.attempt})
+        await release(session, key.id)
+
+
+async def _work(app: App, turn: RunningTurn, progress: Progress) -> Answer:
+    if turn.is_stopped:
+        raise Stopped
+    if turn.verdict.admission is Admission.EXHAUSTED and not progress.answers:
+        raise turn.verdict.refusal()
+    await store_files(app, turn.user.id, turn.files)
+    context = await build_context(
+        app, turn.user, turn.persona, turn.conversation, turn.history, turn.said, turn.offer.instructions
+    )
+    return await respond(app, turn, context, progress)
+
+
+def _interrupted(progress: Progress, error: ParleyError) -> Answer:
+    # What the model had said so far is kept; the sentence says why it ends here.
+    if isinstance(error, Stopped):
+        return _ended(progress, f"{progress.text}\n\n{error}".strip(), "cancelled", error.code)
+    if isinstance(error, Refusal) and not progress.answers:
+        return _ended(progress, str(error), "refused", error.code)
+    sentence = prompts()["turn.ended_in_mid_turn"].format(sentence=error) if isinstance(error, Refusal) else str(error)
+    cause = str(error.__cause__) if error.__cause__ else None
+    status: Status = "answered" if isinstance(error, Refusal) else "failed"
+    return _ended(progress, f"{progress.text}\n\n{sentence}".strip(), status, error.code, cause)
+
+
+def _ended(progress: Progress, said: str, status: Status, error: str, cause: str | None = None) -> Answer:
+    return Answer(
+        text=said,
+        steps=tuple(progress.steps),
+        calls=tuple(progress.unpaid),
+        usage=progress.usage,
+        iterations=len(progress.answers) + (1 if progress.unpaid else 0),
+        model=progress.model,
+        status=status,
+        finished=False,
+        error=error,
+        cause=cause,
+        file_ids=list_file_ids(progress.steps),
+    )
+
+
+async def request_stop(app: App, place: Place, user_id: int | None) -> bool:
+    """Ask the running turn of a place (of this user; None: anybody's) to stop; returns whether there was one."""
+    given = {
+        "platform": place.platform,
+        "server": place.server,
+        "channel": place.channel,
+        "thread": place.thread,
+        "user_id": user_id,
+    }
+    async with app.database.transaction() as session:
+        return bool((await session.execute(STOP, given)).all())

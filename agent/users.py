@@ -1,0 +1,83 @@
+"""Who wrote: the user behind an identity, found or made."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.messages import Sender
+from shared.models import User, UserPlatformLink
+from shared.permissions import Permission
+from shared.tools import Caller
+
+FIND = select(
+    User.id,
+    User.permission_level,
+    User.display_name,
+    User.time_zone,
+    User.week_start,
+    User.has_memories,
+    UserPlatformLink.id.label("link_id"),
+    UserPlatformLink.platform_username,
+).join(UserPlatformLink, UserPlatformLink.user_id == User.id)
+FIND = FIND.where(
+    UserPlatformLink.platform == bindparam("platform"),
+    UserPlatformLink.platform_user_id == bindparam("platform_user_id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedUser:
+    """A user as one message needs it."""
+
+    id: int
+    permission: Permission
+    name: str
+    time_zone: str
+    week_start: str
+    has_memories: bool = False
+
+    def as_caller(self) -> Caller:
+        """Return what tools are told about the user."""
+        return Caller(self.id, self.permission, self.name, self.time_zone, self.week_start)
+
+
+async def find_user(session: AsyncSession, sender: Sender) -> ResolvedUser | None:
+    """Return the user of this identity, None when it has never written."""
+    given = {"platform": sender.platform, "platform_user_id": sender.platform_user_id}
+    row = (await session.execute(FIND, given)).one_or_none()
+    if row is None:
+        return None
+    if sender.username and sender.username != row.platform_username:
+        await session.execute(
+            update(UserPlatformLink).where(UserPlatformLink.id == row.link_id).values(platform_username=sender.username)
+        )
+    name = row.display_name or sender.username or row.platform_username or sender.platform_user_id
+    permission = Permission.from_label(row.permission_level)
+    return ResolvedUser(row.id, permission, name, row.time_zone, row.week_start, row.has_memories)
+
+
+async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:
+    """Return the user of this identity; a new one is a guest with `guest_budget` tokens a month."""
+    user = await find_user(session, sender)
+    if user is not None:
+        return user
+    # Many first messages may come at once: the lock lets one make the user, the others find it.
+    await session.execute(
+        select(func.pg_advisory_xact_lock(func.hashtextextended(f"{sender.platform}:{sender.platform_user_id}", 0)))
+    )
+    user = await find_user(session, sender)
+    if user is not None:
+        return user
+    made = await session.execute(insert(User).values(token_budget_monthly=guest_budget).returning(User.id))
+    link = {
+        "user_id": made.scalar_one(),
+        "platform": sender.platform,
+        "platform_user_id": sender.platform_user_id,
+        "platform_username": sender.username,
+    }
+    await session.execute(insert(UserPlatformLink).values(link))
+    user = await find_user(session, sender)
+    if user is None:
+        raise RuntimeError("a user that was just made is not there")
+    return user

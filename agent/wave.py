@@ -1,0 +1,192 @@
+"""A wave: all tool calls of one model answer at once; each is recorded when done, none ends by another's failure."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.app import App
+from agent.breaker import Failures, failed_calls, to_key
+from agent.journal import Event, Recorded, Step, record
+from agent.opening import RunningTurn
+from agent.patience import insist
+from agent.progress import Progress
+from agent.tokens import count_tokens
+from agent.toolbox import Outcome, repeated_failure, to_argument_text, too_many_calls, unknown_outcome
+from shared.errors import Stopped
+from shared.tools import ToolContext
+
+# Results that come this close together are recorded in one transaction.
+GROUPING_SECONDS = 0.005
+# A tool that holds on when it is cancelled is left behind after this.
+CANCEL_SECONDS = 1.0
+MAX_FILES = 10
+# The loop records one call more than may run; its result tells the model that the rest was left out.
+MAX_CALLS = 32
+
+Finished = tuple[Step, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    # What decides whether a call of this wave runs: how many at once, what failed before, what is one too many.
+    gate: asyncio.Semaphore
+    failures: Failures
+    surplus: frozenset[int]
+    is_repeated: bool
+
+
+async def play(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[Step], *, is_repeated: bool) -> None:
+    """Run the calls, at most `WAVE_WIDTH` at once, and record their results; `progress` has them in the model's order.
+
+    With `is_repeated` the calls come from the journal of an attempt that was cut off: those with effects are not run
+    again, the model is told that their outcome is unknown.
+    """
+    places = _result_places(progress)
+    rules = _Rules(
+        gate=asyncio.Semaphore(app.settings.wave_width),
+        failures=failed_calls(progress.steps),
+        surplus=frozenset(answer.seq + 1 + MAX_CALLS for answer in progress.answers),
+        is_repeated=is_repeated,
+    )
+    running = {asyncio.create_task(_call(app, turn, call, rules), name=call.tool_call_id) for call in calls}
+    try:
+        while running:
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            done, running = await asyncio.wait(running, timeout=GROUPING_SECONDS)
+            results = [_to_result(each.result(), places) for each in done]
+            await _record(app, turn, progress, results)
+    finally:
+        # Only a stop, a lost turn or the deadline comes here with calls still running.
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=CANCEL_SECONDS)
+
+
+def _result_places(progress: Progress) -> dict[str, int]:
+    # The result of the n-th call of an answer stands n places behind its last call, whatever finishes first.
+    places: dict[str, int] = {}
+    for answer in progress.answers:
+        count = 0
+        while (call := progress.call_at(answer.seq + 1 + count)) is not None:
+            places[str(call.tool_call_id)] = answer.seq + 1 + count
+            count += 1
+        for call_id in list(places)[len(places) - count :]:
+            places[call_id] += count
+    return places
+
+
+async def _call(app: App, turn: RunningTurn, call: Step, rules: _Rules) -> Finished:
+    name = str(call.tool_name)
+    if call.seq in rules.surplus:
+        return call, too_many_calls(MAX_CALLS)
+    if to_key(call) in rules.failures:
+        return call, repeated_failure(rules.failures[to_key(call)])
+    tool = turn.offer.find(name)
+    if rules.is_repeated and tool is not None and not tool.read_only:
+        return call, unknown_outcome()
+    async with rules.gate:
+        context = build_tool_context(app, turn, call, module=tool.module if tool else "")
+        return call, await app.toolbox.call(turn.offer, turn.scope, name, to_argument_text(call.content), context)
+
+
+def build_tool_context(app: App, turn: RunningTurn, call: Step, module: str) -> ToolContext:
+    """Return what the tool is given: who, where and which conversation come from the turn, never from the model."""
+    place = turn.conversation.place
+    return ToolContext(
+        user=turn.scope.user,
+        place=place,
+        conversation_id=turn.conversation.id,
+        turn_id=turn.key.id,
+        call_id=str(call.tool_call_id),
+        module=module,
+        clock=app.clock,
+        http=app.http,
+        storage=app.storage.of_user(app.database, turn.user.id, turn.conversation.id, turn.key.id),
+        memory=app.memory.of_user(turn.user.id, place, turn.conversation.id),
+        database=app.database,
+        house_settings=app.settings,
+    )
+
+
+def _to_result(finished: Finished, places: dict[str, int]) -> tuple[Step, bool]:
+    call, outcome = finished
+    step = Step(
+        seq=places[str(call.tool_call_id)],
+        role="tool_result",
+        content=outcome.content,
+        token_count=count_tokens(outcome.content),
+        tool_call_id=call.tool_call_id,
+        tool_name=call.tool_name,
+    )
+    return step, outcome.is_error
+
+
+async def _record(app: App, turn: RunningTurn, progress: Progress, results: Sequence[tuple[Step, bool]]) -> None:
+    events: list[Event] = [
+        turn.announcer.event(
+            "tool_result", id=step.tool_call_id, tool=step.tool_name, result=json.loads(step.content), error=is_error
+        )
+        for step, is_error in sorted(results, key=lambda each: each[0].seq)
+    ]
+
+    async def write() -> Recorded:
+        async with app.database.statement() as session:
+            return await record(session, turn.key, [step for step, _ in results], events, turn.announcer.note())
+
+    recorded = await insist(write, turn.deadline - app.clock.monotonic())
+    progress.steps += [step for step, _ in results]
+    progress.estimate += sum(step.token_count for step, _ in results)
+    if recorded.stop_requested:
+        raise Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a tool that ends the turn says to the person; `choices` are answers to offer."""
+
+    text: str
+    choices: tuple[str, ...] = ()
+
+
+def find_ending(turn: RunningTurn, progress: Progress) -> Ending | None:
+    """Return what ends the turn, when the last answer called a tool that does; None when the model goes on."""
+    last = max((answer.seq for answer in progress.answers), default=0)
+    results = sorted((step for step in progress.steps if step.role == "tool_result"), key=lambda step: step.seq)
+    for step in results:
+        tool = turn.offer.find(str(step.tool_name)) if step.seq > last else None
+        plain = json.loads(step.content) if tool is not None and tool.ends_turn else None
+        if not isinstance(plain, dict) or plain.get("error") or not isinstance(plain.get("message"), str):
+            continue
+        if plain["message"].strip():
+            options = plain.get("options")
+            return Ending(plain["message"], tuple(map(str, options)) if isinstance(options, list) else ())
+    return None
+
+
+def list_file_ids(steps: Sequence[Step]) -> tuple[int, ...]:
+    """Return the ids of files that tools made: results, or entries of their `files`, with `file_id` and `url`."""
+    ids: dict[int, None] = {}
+    for step in steps:
+        if step.role == "tool_result":
+            ids |= dict.fromkeys(_file_ids(json.loads(step.content)))
+    return tuple(ids)[:MAX_FILES]
+
+
+def is_id(value: Any) -> bool:
+    """Return whether a value that a tool gave can be a row's id."""
+    return type(value) is int and 0 < value < 2**63
+
+
+def _file_ids(result: Any) -> list[int]:
+    if not isinstance(result, dict):
+        return []
+    listed = result.get("files")
+    candidates = [result, *(listed if isinstance(listed, list) else [])]
+    return [
+        each["file_id"]
+        for each in candidates
+        if isinstance(each, dict) and is_id(each.get("file_id")) and isinstance(each.get("url"), str)
+    ]
