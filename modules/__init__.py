@@ -1,0 +1,1 @@
+"""What the agent can do: one folder per module, found by walking."""

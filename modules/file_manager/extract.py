@@ -1,0 +1,172 @@
+"""Run as a program: a document on standard input, its text on standard output.
+
+It bounds its own memory and time, because it reads what anybody may have sent. Exit status 3 comes with one sentence on
+standard error that says why the document can't be read; any other failure means that it is damaged or a bomb.
+"""
+
+import io
+import logging
+import re
+import resource
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from typing import Never
+from xml.etree import ElementTree
+
+MEMORY_BYTES = 1024 * 1024 * 1024
+CPU_SECONDS = 15
+MAX_CHARS = 1_000_000
+MAX_ENTRIES = 1000
+MAX_UNPACKED = 100 * 1024 * 1024
+MAX_RATIO = 100
+# Small parts pack well without being bombs.
+RATIO_COUNTS_FROM = 1024 * 1024
+UNREADABLE = 3
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+UNSHOWN = frozenset({"script", "style", "head", "template", "noscript"})
+BLOCKS = frozenset(
+    {
+        "p",
+        "div",
+        "br",
+        "li",
+        "tr",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "pre",
+        "table",
+        "section",
+        "article",
+        "blockquote",
+    }
+)
+
+
+def main() -> None:
+    """Read one document of the kind that the first argument names."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Standard error is for the reason alone.
+    logging.disable()
+    kinds: dict[str, Callable[[bytes], Iterator[str]]] = {"pdf": pdf, "docx": docx, "html": html}
+    written = 0
+    for part in kinds[sys.argv[1]](sys.stdin.buffer.read()):
+        kept = part[: MAX_CHARS - written]
+        sys.stdout.buffer.write(kept.encode("utf-8", "replace"))
+        written += len(kept)
+        if written >= MAX_CHARS:
+            break
+    sys.stdout.buffer.flush()
+
+
+def refuse(reason: str) -> Never:
+    """End with the reason why the document can't be read."""
+    sys.stderr.write(reason)
+    sys.exit(UNREADABLE)
+
+
+def pdf(content: bytes) -> Iterator[str]:
+    """Give the text page by page."""
+    from pypdf import PdfReader
+
+    reader = PdfReader(io.BytesIO(content))
+    if reader.is_encrypted and not reader.decrypt(""):
+        refuse("it is locked with a password.")
+    found = False
+    for page in reader.pages:
+        text = page.extract_text().strip()
+        found = found or bool(text)
+        yield text + "\n\n"
+    if not found:
+        refuse("the PDF has no text in it, perhaps only scanned pictures.")
+
+
+def docx(content: bytes) -> Iterator[str]:
+    """Give the text paragraph by paragraph, a table row by row."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        check_archive(archive)
+        xml = archive.read("word/document.xml")
+    if b"<!DOCTYPE" in xml:
+        refuse("it is no proper Word document.")
+    body = ElementTree.fromstring(xml).find(f"{W}body")  # noqa: S314  # no DTD, and memory and time are bounded
+    for block in body if body is not None else ():
+        if block.tag == f"{W}tbl":
+            yield from (
+                " | ".join(paragraph(cell) for cell in row.iter(f"{W}tc")) + "\n" for row in block.iter(f"{W}tr")
+            )
+        else:
+            yield from (paragraph(each) + "\n" for each in block.iter(f"{W}p"))
+
+
+def check_archive(archive: zipfile.ZipFile) -> None:
+    """See that the archive is no bomb before anything of it is unpacked."""
+    entries = archive.infolist()
+    unpacked = sum(entry.file_size for entry in entries)
+    packed = sum(entry.compress_size for entry in entries)
+    if len(entries) > MAX_ENTRIES or unpacked > MAX_UNPACKED:
+        refuse("it unpacks to more than is allowed.")
+    if unpacked > RATIO_COUNTS_FROM and unpacked > MAX_RATIO * max(packed, 1):
+        refuse("it unpacks to more than is allowed.")
+
+
+def paragraph(element: ElementTree.Element) -> str:
+    """Return the text of a paragraph or a cell; deleted text and field codes have other tags."""
+    marks = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n"}
+    return "".join(
+        (each.text or "") if each.tag == f"{W}t" else marks[each.tag]
+        for each in element.iter()
+        if each.tag == f"{W}t" or each.tag in marks
+    )
+
+
+def html(content: bytes) -> Iterator[str]:
+    """Give what a reader of the page would see."""
+    page = Page()
+    page.feed(content.decode("utf-8-sig", "replace"))
+    page.close()
+    text = re.sub(r"[ \t\r\f]+", " ", "".join(page.parts))
+    yield re.sub(r" ?\n[ \n]*\n ?", "\n\n", text).strip() + "\n"
+
+
+class Page(HTMLParser):
+    """Collects the visible text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._unshown = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Count what is not shown, break lines where the page would."""
+        if tag in UNSHOWN:
+            self._unshown += 1
+        elif tag in BLOCKS:
+            self.parts.append("\n")
+        elif tag in {"td", "th"}:
+            self.parts.append(" | ")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close what is not shown, break lines where the page would."""
+        if tag in UNSHOWN:
+            self._unshown = max(0, self._unshown - 1)
+        elif tag in BLOCKS:
+            self.parts.append("\n")
+
+    def keep(self, data: str) -> None:
+        """Keep what is shown."""
+        if not self._unshown:
+            self.parts.append(data)
+
+    # The name that the parser calls it by.
+    handle_data = keep
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The text of a file. Formats that need a parser are read in a process of their own, which can be ended."""
+
+import asyncio
+import codecs
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from shared.errors import ToolError
+from shared.file_types import WORD
+from shared.storage import StoredFile
+from shared.text import clean
+
+PARSER = Path(__file__).with_name("extract.py")
+PARSE_SECONDS = 20.0
+UNREADABLE = 3
+PARSED = {"application/pdf": "pdf", WORD: "docx", "text/html": "html"}
+KINDS = {"image": "a picture", "audio": "a sound file", "video": "a video", "font": "a font"}
+
+
+async def read_text(file: StoredFile, content: bytes, seconds: float = PARSE_SECONDS) -> str:
+    """Return the text in a file; raises `ToolError` that says what the file is when there is none to read."""
+    if kind := PARSED.get(file.mime_type):
+        return clean(await _parse(file, kind, content, seconds))
+    if file.mime_type.startswith("text/") or file.mime_type == "application/json":
+        encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        return clean(content.decode(encoding, "replace"))
+    what = KINDS.get(file.mime_type.partition("/")[0], "a binary file")
+    raise ToolError(
+        f"{file.filename} is {what} ({file.mime_type}, {file.size_bytes:,} bytes) and has no text to read. "
+        "Text, Markdown, HTML, CSV, JSON, PDF and Word (docx) can be read."
+    )
+
+
+async def _parse(file: StoredFile, kind: str, content: bytes, seconds: float) -> str:
+    # Isolated and without environment: a parser that a file has tricked finds no keys.
+    parser = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        str(PARSER),
+        kind,
+        env={},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            text, reason = await parser.communicate(content)
+    except TimeoutError as error:
+        raise ToolError(f"{file.filename} takes too long to read.") from error
+    finally:
+        with suppress(ProcessLookupError):
+            parser.kill()
+        await parser.wait()
+    if parser.returncode == UNREADABLE:
+        raise ToolError(f"{file.filename} can't be read: {reason.decode('utf-8', 'replace').strip()}")
+    if parser.returncode != 0:
+        raise ToolError(f"{file.filename} can't be read: it is damaged, or too large to unpack.")
+    return text.decode("utf-8", "replace")

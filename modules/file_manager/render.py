@@ -1,0 +1,88 @@
+"""What a model wrote, made into the content of a file."""
+
+import csv
+import io
+import json
+from html import escape
+from typing import Any
+
+from shared.errors import ToolError
+from shared.text import clean
+
+MAX_CHARS = 500_000
+# Fetches nothing and runs nothing, whatever is in the page.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+STYLE = (
+    "body{max-width:46rem;margin:2rem auto;padding:0 1rem;font:1rem/1.6 system-ui,sans-serif;color:#222}"
+    "table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.3rem .6rem;text-align:left}"
+    "pre,code{font-family:ui-monospace,monospace;background:#f3f3f3}pre{padding:.8rem;overflow:auto}"
+    "blockquote{margin-left:0;padding-left:1rem;border-left:3px solid #bbb}"
+)
+
+
+def render(title: str, content: str, kind: str) -> tuple[str, str]:
+    """Return the file's name and text; raises `ToolError` when the content is not of that kind."""
+    title = " ".join(clean(title).split())
+    content = clean(content)
+    if not content.strip():
+        raise ToolError("content is empty; a document needs some.")
+    if len(content) > MAX_CHARS:
+        raise ToolError(f"content is too long; a document may have {MAX_CHARS:,} characters.")
+    filename = title if title.lower().endswith(f".{kind}") else f"{title or 'document'}.{kind}"
+    title = filename.removesuffix(f".{kind}")
+    match kind:
+        case "json":
+            return filename, _json(content)
+        case "csv":
+            return filename, _csv(content)
+        case "html":
+            return filename, _html(title, content)
+        case "md" if not content.lstrip().startswith("#"):
+            return filename, f"# {title}\n\n{content.rstrip()}\n"
+        case _:
+            return filename, content.rstrip("\n") + "\n"
+
+
+def _json(content: str) -> str:
+    try:
+        value = json.loads(content, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ToolError(f"content is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
+    except RecursionError as error:
+        raise ToolError("content is nested too deeply for JSON.") from error
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ToolError(f"content is not JSON: {name} is no JSON value; use null.")
+
+
+def _csv(content: str) -> str:
+    try:
+        rows = [row for row in csv.reader(io.StringIO(content, newline=""), strict=True) if row]
+    except csv.Error as error:
+        raise ToolError(f"content is not CSV: {error}. Quote cells with commas, double the quotes in them.") from error
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise ToolError(
+                f"content is not CSV: row {number} has {len(row)} cells, the first has {len(rows[0])}. "
+                "Quote cells with commas in them."
+            )
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def _html(title: str, content: str) -> str:
+    if content.lstrip()[:15].lower().startswith(("<!doctype html", "<html")):
+        return content
+    # Imported late: most turns make no page.
+    from markdown_it import MarkdownIt
+
+    body = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).render(content)
+    return (
+        '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+    )

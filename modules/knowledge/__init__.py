@@ -1,0 +1,58 @@
+"""What the person wants remembered, and what is remembered about them."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from shared.errors import NotFound
+from shared.memory import RecalledMemory, StoredMemory
+from shared.permissions import Permission
+from shared.tools import ToolContext, tool
+
+# Numbers out of bounds are brought within: bounds in the schema would cost tokens in every prompt.
+MAX_RECALLED = 20
+MAX_SKIPPED = 100_000
+PAGE = 50
+
+
+@tool(requires=Permission.GUEST, repeatable=True)
+async def remember(context: ToolContext, content: str) -> dict[str, Any]:
+    """Keep a fact about the user."""
+    memory = await context.memory.remember(content)
+    return {"memory_id": memory.id, "content": memory.content}
+
+
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+async def recall(context: ToolContext, query: str, k: int = 5) -> dict[str, Any]:
+    """Search the user's memories."""
+    found = await context.memory.recall(query, min(max(k, 1), MAX_RECALLED))
+    return {"memories": list(_fitting(context, found))}
+
+
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
+    """List the user's memories."""
+    skip = min(max(skip, 0), MAX_SKIPPED)
+    found = await context.memory.list_all(limit=PAGE + 1, skip=skip)
+    shown = list(_fitting(context, found[:PAGE]))
+    more = {"note": f"There are more: skip {skip + len(shown)}."} if len(shown) < len(found) else {}
+    return {"memories": shown, **more}
+
+
+@tool(requires=Permission.GUEST, repeatable=True)
+async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
+    """Delete a memory."""
+    if not await context.memory.forget(memory_id):
+        raise NotFound(what="memory")
+    return {"memory_id": memory_id, "forgotten": True}
+
+
+def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMemory]) -> Iterator[dict[str, Any]]:
+    """Yield entries as long as the result stays whole: it would be cut in the middle of one."""
+    left = context.house_settings.tool_result_max_chars * 3 // 4
+    for position, each in enumerate(memories):
+        entry = {"memory_id": each.id, "content": each.content, "said_at": f"{each.said_at:%Y-%m-%d}"}
+        left -= len(json.dumps(entry, ensure_ascii=False))
+        if left < 0 and position:
+            return
+        yield entry
