@@ -1,0 +1,66 @@
+"""The `parley` command, one file per group of commands.
+
+Only typer is imported here: what a command needs is imported when it runs, so that `parley --help` answers at once.
+"""
+
+import sys
+
+import typer
+
+# typer brings its own copy of click and gives its errors no public name.
+from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+
+from adapters.cli import chat, database, doctor, explain, mcp, personas, run, tools, users
+from adapters.cli.console import complain, find_version, say
+from shared.errors import ConfigurationError, ParleyError
+
+app = typer.Typer(
+    name="parley",
+    help="Parley: a self-hosted chat agent. `parley run` starts everything that is configured.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain.app, mcp.app):
+    app.add_typer(commands)
+app.add_typer(users.app, name="user")
+app.add_typer(personas.app, name="persona")
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        say(f"parley {find_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Parley: a self-hosted chat agent. `parley run` starts everything that is configured."""
+
+
+def main() -> None:
+    """Run the command line; whatever is wrong with what was typed or set is one line, without a traceback."""
+    try:
+        code = app(standalone_mode=False)
+    except NoArgsIsHelpError as error:
+        error.show()
+        code = 2
+    except UsageError as error:
+        where = error.ctx.command_path if error.ctx else "parley"
+        complain(f"{error.format_message().rstrip('.')}. See `{where} --help`.")
+        code = 2
+    except ClickException as error:
+        complain(error.format_message())
+        code = error.exit_code
+    except ConfigurationError as error:
+        complain(str(error))
+        code = 2
+    except ParleyError as error:
+        complain(str(error))
+        code = 1
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)

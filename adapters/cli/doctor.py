@@ -1,0 +1,185 @@
+"""`parley doctor`: look at everything that has to be in order, and say what to do about what is not."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from adapters.cli.console import say
+from adapters.cli.models import describe_models, is_offline
+from shared.errors import ParleyError
+
+if TYPE_CHECKING:
+    from shared.database import Address
+    from shared.settings import Settings
+
+app = typer.Typer()
+
+Level = Literal["ok", "warn", "fail"]
+LITTLE_SPACE, NO_SPACE = 1_000_000_000, 200_000_000
+SECRET_FILES = ("api_token", "secret_key")
+COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    level: Level
+    subject: str
+    text: str
+
+
+@app.command("doctor")
+def examine(
+    call: bool = typer.Option(False, "--call", help="Also ask the first model one tiny question, which costs tokens."),
+) -> None:
+    """Check settings, database, storage, models and space; exit code 1 when something fails."""
+    levels = []
+    for finding in asyncio.run(_collect(call)):
+        levels.append(finding.level)
+        say(f"{typer.style(f'{finding.level:4}', COLOURS[finding.level])}  {finding.subject:9} {finding.text}")
+    raise typer.Exit(1 if "fail" in levels else 0)
+
+
+async def _collect(call: bool) -> list[Finding]:
+    from adapters.cli.opening import read_settings
+
+    try:
+        settings = read_settings(quiet=True)
+    except ParleyError as error:
+        return [Finding("fail", "settings", str(error))]
+    found = [Finding("ok", "settings", f"read; PARLEY_HOME is {settings.parley_home.resolve()}")]
+    found += _look_at_home(settings)
+    found += [each async for each in _look_at_database(settings)]
+    found.append(await _look_at_storage(settings))
+    found += _look_at_modules(settings)
+    found += _look_at_models(settings)
+    if call:
+        found.append(await _call_model(settings))
+    return found
+
+
+def _look_at_home(settings: "Settings") -> Iterator[Finding]:
+    home = settings.parley_home
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        (home / ".doctor").touch()
+        (home / ".doctor").unlink()
+    except OSError as error:
+        yield Finding(
+            "fail", "home", f"{home} can't be written ({error.strerror}); set PARLEY_HOME to a folder of yours."
+        )
+        return
+    free = shutil.disk_usage(home).free
+    shown = f"{free / 1e9:.1f} GB free in {home}"
+    if free < NO_SPACE:
+        yield Finding("fail", "space", f"{shown}; Postgres stops when it is full: make room.")
+    else:
+        yield Finding("warn" if free < LITTLE_SPACE else "ok", "space", shown)
+    yield from (_look_at_secret(home / name) for name in SECRET_FILES)
+
+
+def _look_at_secret(path: Path) -> Finding:
+    if not path.exists():
+        return Finding("ok", path.name, "is made at the first start, unless the setting gives it")
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        return Finding("warn", path.name, f"others can read it (mode {mode:o}); run: chmod 600 {path}")
+    return Finding("ok", path.name, f"kept in {path}, mode {mode:o}")
+
+
+async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
+    from adapters.cli.opening import find_database
+    from shared.database import check, find_revision, newest_revision
+
+    try:
+        address = find_database(settings)
+        await check(address)
+    except ParleyError as error:
+        yield Finding("fail", "database", str(error))
+        return
+    kind = "embedded" if address.is_embedded else "given by DATABASE_URL"
+    yield Finding("ok", "database", f"{kind}, {await _describe_server(address)}")
+    revision, newest = await find_revision(address), newest_revision()
+    if revision == newest:
+        yield Finding("ok", "tables", f"at revision {revision}")
+    elif revision is None:
+        yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
+    elif revision < newest:
+        yield Finding("warn", "tables", f"at revision {revision}, the newest is {newest}; run: parley migrate")
+    else:
+        text = f"at revision {revision}, newer than this program ({newest}); install the newer Parley again."
+        yield Finding("fail", "tables", text)
+
+
+async def _describe_server(address: "Address") -> str:
+    import asyncpg
+
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        version = await connection.fetchval("SHOW server_version")
+        vector = await connection.fetchval("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+    finally:
+        await connection.close()
+    return f"Postgres {version}, pgvector {vector}"
+
+
+async def _look_at_storage(settings: "Settings") -> Finding:
+    from shared.settings import load_secrets
+    from shared.storage import open_storage
+
+    where = f"S3 at {settings.s3_endpoint}, bucket {settings.s3_bucket}" if settings.s3_endpoint else "a folder"
+    key, content = "doctor/check", b"Parley was here."
+    try:
+        storage = open_storage(settings, load_secrets(settings))
+        async with aclosing(storage):
+            await storage.put(key, content, "text/plain")
+            came_back = b"".join([chunk async for chunk in storage.get(key)])
+            await storage.delete(key)
+    except (ParleyError, OSError) as error:
+        remedy = "check S3_ENDPOINT, S3_ACCESS_KEY and S3_SECRET_KEY" if settings.s3_endpoint else "check PARLEY_HOME"
+        return Finding("fail", "storage", f"{where}: {error} ({remedy})")
+    if came_back != content:
+        return Finding("fail", "storage", f"{where}: what was read is not what was written")
+    return Finding("ok", "storage", f"{where}: written, read and removed")
+
+
+def _look_at_modules(settings: "Settings") -> Iterator[Finding]:
+    from agent.toolbox import discover
+
+    toolbox = discover(settings.tool_result_max_chars)
+    modules = sorted({each.module for each in toolbox.tools})
+    yield Finding("ok", "modules", f"{len(toolbox.tools)} tools in {', '.join(modules)}")
+    for name, reason in toolbox.failures.items():
+        yield Finding("warn", "modules", f"{name} is off, it fails to load: {reason}")
+
+
+def _look_at_models(settings: "Settings") -> Iterator[Finding]:
+    if is_offline(settings):
+        text = f"{describe_models(settings)}; set LLM_MODELS and the provider's key for a real one"
+        yield Finding("warn", "models", text)
+    else:
+        yield Finding("ok", "models", describe_models(settings))
+    if settings.embedding_model is None:
+        yield Finding("ok", "recall", "by words; EMBEDDING_MODEL adds recall by meaning")
+
+
+async def _call_model(settings: "Settings") -> Finding:
+    from agent.router import ModelRequest, Router
+    from shared.clock import SystemClock
+
+    clock = SystemClock()
+    question = {"role": "user", "content": "Answer with the one word: ready"}
+    try:
+        async with aclosing(Router(settings, clock)) as router:
+            request = ModelRequest(messages=(question,), tools=(), max_tokens=16)
+            completion = await router.complete(request, deadline=clock.monotonic() + 60)
+    except ParleyError as error:
+        return Finding("fail", "call", f"{error} (the log above names the cause of each model)")
+    return Finding("ok", "call", f"{completion.model} answered with {completion.usage.total} tokens")

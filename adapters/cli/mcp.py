@@ -1,0 +1,45 @@
+"""`parley mcp`: our own modules for programs that speak the Model Context Protocol."""
+
+import asyncio
+import signal
+
+import typer
+
+from adapters.cli.console import complain
+from adapters.cli.opening import find_database, prepare, read_settings
+
+app = typer.Typer()
+
+
+@app.command("mcp")
+def serve_mcp(
+    modules: list[str] = typer.Argument(
+        None, metavar="[MODULE]…", help="Only these modules; of a single one the tools are listed without its name."
+    ),
+    http: bool = typer.Option(
+        False, "--http", help="Serve streamable HTTP at HOST instead of standard input and output."
+    ),
+    port: int = typer.Option(8090, min=0, max=65535, help="With --http: the port."),
+) -> None:
+    """Serve the modules as an MCP server, until the other side closes the pipes, or a signal."""
+    settings = read_settings(quiet=True)
+
+    async def work() -> None:
+        from adapters.cli.compose import open_app
+        from adapters.cli.owner import resolve_terminal_user
+        from adapters.mcp import ModuleServer, serve_http, serve_pipes
+
+        working = asyncio.current_task()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: working and working.cancel())
+        async with open_app(settings, await prepare(find_database(settings))) as house:
+            if http:
+                await serve_http(
+                    house, ModuleServer(house, modules or ()), port, lambda url: complain(f"serving {url}")
+                )
+            else:
+                await serve_pipes(ModuleServer(house, modules or (), await resolve_terminal_user(house)))
+
+    try:
+        asyncio.run(work())
+    except asyncio.CancelledError:
+        raise typer.Exit(128 + signal.SIGTERM) from None

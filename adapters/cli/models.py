@@ -1,0 +1,26 @@
+"""Which model answers, told in one sentence with the remedy when it is only the offline one."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shared.settings import Settings
+
+REMEDY = (
+    "For a real model put two lines into .env and start again:  "
+    "LLM_MODELS=gpt-4o-mini  and  OPENAI_API_KEY=…  "
+    "(any provider that litellm knows; OPENAI_BASE_URL for a server of your own)."
+)
+
+
+def is_offline(settings: "Settings") -> bool:
+    """Return whether only the offline model answers."""
+    return not settings.llm_models and settings.debug_mock_responses is None
+
+
+def describe_models(settings: "Settings") -> str:
+    """Return who answers."""
+    if settings.debug_mock_responses is not None:
+        return "scripted answers (DEBUG_MOCK_RESPONSES)"
+    if not settings.llm_models:
+        return "the offline model (it understands only a few plain requests)"
+    return ", then ".join(settings.llm_models)

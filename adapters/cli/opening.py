@@ -1,0 +1,108 @@
+"""What every command begins with: settings, logging, and a database that is there and up to date."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from adapters.cli.console import progress
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.database import Address, Database
+    from shared.settings import Settings
+
+Result = TypeVar("Result")
+
+
+def read_settings(*, quiet: bool = False) -> "Settings":
+    """Return the settings and send the logs where they say; `quiet` keeps all but warnings out of a person's sight."""
+    from shared.log import configure_logging
+    from shared.settings import load_settings
+
+    settings = load_settings()
+    level = "WARNING" if quiet and settings.log_level == "INFO" else settings.log_level
+    configure_logging(level, settings.log_format)
+    return settings
+
+
+def find_database(settings: "Settings") -> "Address":
+    """Return where the database is; the embedded one is started."""
+    from shared.database import locate
+
+    _see_to_home(settings)
+    if settings.database_url is not None:
+        return locate(settings)
+    is_new = not (settings.parley_home / "postgres").exists()
+    with progress("making a new Postgres (a few seconds, once)" if is_new else "starting Postgres"):
+        return locate(settings)
+
+
+def _see_to_home(settings: "Settings") -> None:
+    from shared.errors import ConfigurationError
+
+    if settings.database_url and settings.api_token and settings.secret_key:
+        # Nothing has to be kept here.
+        return
+    home = settings.parley_home
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        is_ours = os.access(home, os.W_OK | os.X_OK)
+    except OSError:
+        is_ours = False
+    if not is_ours:
+        raise ConfigurationError(f"PARLEY_HOME: {home} can't be made or written; set it to a folder of yours.")
+
+
+async def prepare(address: "Address") -> "Address":
+    """See that the database will do, and bring its tables to the newest revision."""
+    from shared.database import check, migrate
+
+    if not address.is_embedded:
+        await check(address)
+    with progress("bringing the tables up to date"):
+        await migrate(address)
+    return address
+
+
+@asynccontextmanager
+async def opened_database(settings: "Settings") -> "AsyncIterator[Database]":
+    """Open the database with its tables at the newest revision."""
+    from shared.database import Database
+
+    database = Database(await prepare(find_database(settings)), pool_size=2)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]") -> Result:
+    """Run `work` in one transaction on the configured database, which is committed when it returns.
+
+    Raises `Refusal` with the database's own reason when it refuses a value.
+    """
+    settings = read_settings(quiet=True)
+
+    async def whole() -> Result:
+        from sqlalchemy.exc import DataError, IntegrityError
+
+        from shared.errors import Refusal
+
+        async with opened_database(settings) as database:
+            try:
+                async with database.transaction() as session:
+                    return await work(session, settings)
+            except (IntegrityError, DataError) as error:
+                raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
+
+    return asyncio.run(whole())
+
+
+def _reason(error: BaseException | None) -> str:
+    # SQLAlchemy wraps asyncpg's error, which alone has the fields.
+    cause = error.__cause__ if error is not None and error.__cause__ is not None else error
+    detail = getattr(cause, "detail", None)
+    return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"

@@ -1,0 +1,129 @@
+"""`parley persona …`: who answers where, with which instructions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from adapters.cli.console import say, show_table
+from adapters.cli.opening import in_transaction
+from shared.errors import Refusal
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.settings import Settings
+
+app = typer.Typer(help="Personas: list, create, set-default.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_personas() -> None:
+    """List the personas and where they answer."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+        from sqlalchemy import select
+
+        from shared.models import Persona
+
+        return list((await session.scalars(select(Persona).order_by(Persona.id))).all())
+
+    rows = [_row(each) for each in in_transaction(work)]
+    if not rows:
+        say("There is no persona; the built-in one answers. Make one: parley persona create NAME --prompt TEXT")
+        return
+    show_table(("id", "name", "answers in", "modules", "model", "prompt"), rows)
+
+
+@app.command("create")
+def create_persona(
+    name: str = typer.Argument(help="A name for people, unique."),
+    prompt: str | None = typer.Option(None, help="The instructions."),
+    prompt_file: Path | None = typer.Option(
+        None, exists=True, dir_okay=False, allow_dash=True, help="Read them from a file (- is stdin)."
+    ),
+    platform: str | None = typer.Option(None, help="Only on this platform: discord, slack, web, terminal, …"),
+    server: str | None = typer.Option(None, help="Only on this server or workspace (its id)."),
+    channel: str | None = typer.Option(None, help="Only in this channel (its id)."),
+    modules: str | None = typer.Option(
+        None, help="Modules allowed here, comma-separated; none given: all that the permission allows."
+    ),
+    model: str | None = typer.Option(None, help="litellm name of the model to try first."),
+    max_tokens: int | None = typer.Option(None, min=1, help="Most output tokens of one model call."),
+    max_iterations: int | None = typer.Option(None, min=1, max=100, help="Most waves of tool calls."),
+    allow_mentions: bool = typer.Option(False, "--allow-mentions", help="Replies may mention people."),
+    default: bool = typer.Option(False, "--default", help="Answer wherever no closer persona does."),
+) -> None:
+    """Make a persona. It counts from the next message on."""
+    values: dict[str, Any] = {
+        "name": name.strip(),
+        "system_prompt": _prompt(prompt, prompt_file),
+        "platform": platform,
+        "platform_server_id": server,
+        "platform_channel_id": channel,
+        "allowed_modules": None if modules is None else [part.strip() for part in modules.split(",") if part.strip()],
+        "default_model": model,
+        "max_tokens_per_request": max_tokens,
+        "max_iterations": max_iterations,
+        "allow_mentions": allow_mentions,
+    }
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> int:
+        from shared.models import Persona
+
+        persona = Persona(**values)
+        session.add(persona)
+        await session.flush()
+        if default:
+            await _set_default(session, values["name"])
+        return persona.id
+
+    say(f"persona {in_transaction(work)}: {values['name']}")
+
+
+@app.command("set-default")
+def set_default(name: str = typer.Argument(help="The persona's name, or `none` for the built-in one.")) -> None:
+    """Choose the persona that answers wherever no closer one does."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> None:
+        await _set_default(session, None if name == "none" else name)
+
+    in_transaction(work)
+    say("the built-in persona is the default" if name == "none" else f"{name} is the default")
+
+
+async def _set_default(session: "AsyncSession", name: str | None) -> None:
+    from sqlalchemy import select, update
+
+    from shared.models import Persona
+
+    if name is not None and (await session.scalars(select(Persona.id).where(Persona.name == name))).first() is None:
+        raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.")
+    # Off first: at most one row may be the default at any moment.
+    await session.execute(update(Persona).where(Persona.is_default).values(is_default=False))
+    await session.execute(update(Persona).where(Persona.name == name).values(is_default=True))
+
+
+def _prompt(prompt: str | None, prompt_file: Path | None) -> str:
+    if (prompt is None) == (prompt_file is None):
+        raise typer.BadParameter("Give the instructions by --prompt TEXT or by --prompt-file FILE.")
+    if prompt_file is None:
+        found = prompt or ""
+    elif str(prompt_file) == "-":
+        found = typer.get_text_stream("stdin").read()
+    else:
+        found = prompt_file.read_text(encoding="utf-8", errors="replace")
+    if not found.strip():
+        raise typer.BadParameter("The instructions are empty.")
+    return found.strip()
+
+
+def _row(persona: Any) -> tuple[object, ...]:
+    place = [part for part in (persona.platform, persona.platform_server_id, persona.platform_channel_id) if part]
+    where = [" / ".join(place)] if place else []
+    if persona.is_default:
+        where.append("default")
+    modules = "all" if persona.allowed_modules is None else ", ".join(persona.allowed_modules) or "none"
+    prompt = " ".join(persona.system_prompt.split())
+    shown = prompt if len(prompt) <= 60 else prompt[:59] + "…"
+    return (persona.id, persona.name, ", ".join(where) or "nowhere yet", modules, persona.default_model, shown)

@@ -1,0 +1,119 @@
+"""`parley run`, `worker`, `adapter` and `link`: what stays up, and the way in."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from adapters.cli.console import find_version, say, seconds_since_start
+from adapters.cli.models import REMEDY, describe_models, is_offline
+from adapters.cli.opening import read_settings
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from shared.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command("run")
+def run_all() -> None:
+    """Start everything that is configured in one process: tables, worker, web page, HTTP API, platforms."""
+    from adapters.cli.platforms import build_platforms
+    from adapters.cli.serving import Parts, serve
+
+    settings = read_settings()
+    platforms = build_platforms(settings)
+
+    async def tell(house: "App") -> None:
+        seconds = seconds_since_start()
+        after = "" if seconds is None else f" after {seconds:.1f} s"
+        say(f"Parley {find_version()} is ready{after}")
+        await _tell_doors(house)
+        _tell_platforms(settings, [each.platform for each in platforms])
+        say("Ctrl+C stops it.")
+
+    serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), tell)
+
+
+@app.command("worker")
+def run_worker() -> None:
+    """Run one more worker: it takes messages from the queue and answers them."""
+    from adapters.cli.platforms import build_platforms
+    from adapters.cli.serving import Parts, serve
+
+    settings = read_settings()
+
+    async def tell(_house: "App") -> None:
+        say(f"the worker is ready; answers come from {describe_models(settings)}")
+
+    serve(settings, Parts(worker=True, senders=build_platforms(settings)), tell)
+
+
+@app.command("adapter")
+def run_adapter(name: str = typer.Argument(metavar="web|discord|slack", help="Which door to open.")) -> None:
+    """Open one door only: what comes in there is stored and waits for a worker."""
+    from adapters.cli.platforms import build_platform
+    from adapters.cli.serving import Parts, serve
+
+    settings = read_settings()
+    if name == "web":
+        serve(settings, Parts(web=True), _tell_doors)
+        return
+
+    async def tell(_house: "App") -> None:
+        say(f"{name} is open")
+
+    serve(settings, Parts(listeners=[build_platform(name, settings)]), tell)
+
+
+@app.command("link")
+def make_link(
+    person: str | None = typer.Option(
+        None, "--as", metavar="ID", help="For this person on the platform web; else the owner of an embedded database."
+    ),
+) -> None:
+    """Print a link that opens the chat page once, within ten minutes."""
+    import asyncio
+
+    settings = read_settings(quiet=True)
+
+    async def work() -> str:
+        from adapters.cli.compose import open_app
+        from adapters.cli.opening import find_database, prepare
+        from adapters.cli.owner import find_owner_on_the_web
+        from adapters.web import one_time_link
+
+        async with open_app(settings, await prepare(find_database(settings))) as house:
+            return one_time_link(house, person or await find_owner_on_the_web(house))
+
+    say(asyncio.run(work()))
+
+
+async def _tell_doors(house: "App") -> None:
+    from adapters.cli.owner import find_owner_on_the_web
+    from adapters.web import one_time_link
+
+    settings = house.settings
+    base = settings.public_url or f"http://{settings.host}:{settings.port}"
+    token = "API_TOKEN" if settings.api_token else f"the token in {settings.parley_home / 'api_token'}"
+    say(f"  page      {one_time_link(house, await find_owner_on_the_web(house))}")
+    say("            opens once, within 10 minutes; `parley link` makes another")
+    say("  terminal  parley chat")
+    say(f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}")
+    say(f"  model     {describe_models(settings)}")
+    if is_offline(settings):
+        say(f"            {REMEDY}")
+    where = (
+        f"embedded, in {settings.parley_home / 'postgres'}" if house.database.address.is_embedded else "DATABASE_URL"
+    )
+    say(f"  database  {where}")
+
+
+def _tell_platforms(settings: "Settings", running: list[str]) -> None:
+    from adapters.cli.platforms import list_configured
+
+    for name in running:
+        say(f"  {name:9} listening")
+    for name in list_configured(settings):
+        if name not in running:
+            say(f"  {name:9} off: there is a token, but this Parley has no adapter for it")

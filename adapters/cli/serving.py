@@ -1,0 +1,127 @@
+"""Parts that run until somebody stops them: web, worker, platforms."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from adapters.cli.compose import open_app
+from adapters.cli.console import complain
+from adapters.cli.opening import find_database, prepare
+from agent.app import App
+from agent.worker import GRACE_SECONDS, Worker
+from shared.errors import ConfigurationError
+from shared.log import get_logger
+from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from adapters.cli.platforms import Platform
+
+log = get_logger()
+# A turn makes thousands of short-lived objects, hardly any of them in cycles.
+COLLECT_AFTER = (20_000, 20, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What this process is to do."""
+
+    web: bool = False
+    worker: bool = False
+    # A worker sends replies by REST; only who listens holds a gateway.
+    listeners: "Sequence[Platform]" = ()
+    senders: "Sequence[Platform]" = ()
+
+
+def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
+    """Run these parts until a signal; raises what ended one of them before."""
+    settings = with_free_port(settings) if parts.web else settings
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, parts, on_ready))
+
+
+async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
+    stopping = _catch_signals()
+    address = await prepare(find_database(settings))
+    senders = {each.platform: each for each in parts.senders}
+    async with open_app(settings, address, senders) as app:
+        tasks = await _start(app, parts)
+        await on_ready(app)
+        # After ready: loading the models' library takes seconds, and nobody has asked yet.
+        warming = asyncio.create_task(_warm(app), name="warm")
+        waiting = asyncio.create_task(stopping.wait(), name="signal")
+        await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
+
+
+async def _warm(app: App) -> None:
+    await app.router.warm()
+    await app.memory.warm()
+    # Half a million objects of the libraries stay for good: the collector need not walk them again and again.
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
+
+
+async def _start(app: App, parts: Parts) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(each.listen(app), name=each.platform) for each in parts.listeners]
+    if parts.worker:
+        tasks.append(asyncio.create_task(Worker(app).run(), name="worker"))
+    if parts.web:
+        # Imported here: a worker serves no HTTP.
+        from adapters.web import serve as serve_web
+
+        listening = asyncio.Event()
+        tasks.append(asyncio.create_task(serve_web(app, lambda _host, _port: listening.set()), name="web"))
+        await asyncio.wait(
+            {tasks[-1], asyncio.create_task(listening.wait(), name="listening")}, return_when=asyncio.FIRST_COMPLETED
+        )
+    return tasks
+
+
+async def _stop(tasks: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[object]], *, is_asked: bool) -> None:
+    """End the parts, each in its own way; then raise what made one end by itself."""
+    if is_asked:
+        complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
+    ended = [task for task in tasks if task.done()]
+    for task in (*tasks, *others):
+        task.cancel()
+    await asyncio.gather(*tasks, *others, return_exceptions=True)
+    for task in ended:
+        log.error("part_ended", part=task.get_name())
+        task.result()
+
+
+def _catch_signals() -> asyncio.Event:
+    """Return an event that the first SIGTERM or SIGINT sets; a second one ends the program at once."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopping.set()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop)
+    return stopping
+
+
+def with_free_port(settings: Settings) -> Settings:
+    """See that the port can be had, and choose one for port 0; raises `ConfigurationError` with the remedy."""
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((settings.host, settings.port), family=family) as server:
+            return settings.model_copy(update={"port": server.getsockname()[1]})
+    except socket.gaierror:
+        raise ConfigurationError(f"HOST is wrong: this machine has no address {settings.host}.") from None
+    except PermissionError:
+        raise ConfigurationError(f"PORT {settings.port} needs root; set PORT to 1024 or more.") from None
+    except OSError as error:
+        where, cause = f"{settings.host}:{settings.port}", os.strerror(error.errno or 0)
+        raise ConfigurationError(f"PORT: {where} can't be had ({cause}); set PORT to another one.") from None

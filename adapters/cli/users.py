@@ -1,0 +1,235 @@
+"""`parley user …`: who there is, what they may do, what they may spend."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from adapters.cli.console import say, show_table
+from adapters.cli.opening import in_transaction
+from shared.errors import Refusal
+from shared.permissions import Permission
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.settings import Settings
+
+app = typer.Typer(help="People: list, promote, set-budget, link.", no_args_is_help=True)
+WHO = typer.Argument(
+    metavar="WHO", help="A user's number (12), an account (discord:80351110224678912) or an account's name."
+)
+NEW = typer.Option(False, "--new", help="Make the user when this account has never written.")
+HOUSE_LEVELS = (Permission.ADMIN, Permission.OWNER)
+
+LIST = """
+SELECT users.id, coalesce(display_name, (array_agg(platform_username ORDER BY link.id))[1]) AS name, permission_level,
+       token_budget_monthly AS budget, tokens_used_this_month AS used, tokens_reserved AS reserved, budget_reset_at,
+       time_zone, string_agg(platform || ':' || platform_user_id, ', ' ORDER BY link.id) AS accounts
+FROM users LEFT JOIN user_platform_links AS link ON link.user_id = users.id
+{where} GROUP BY users.id ORDER BY users.id DESC LIMIT :limit
+"""
+
+
+@app.command("list")
+def list_users(limit: int = typer.Option(50, min=1, max=10_000, help="At most so many, the newest first.")) -> None:
+    """List people with permission, budget and accounts."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+        return await _read(session, "", limit=limit)
+
+    rows = [
+        (each.id, each.name, each.permission_level, _spent(each), f"{each.budget_reset_at:%Y-%m-%d}", each.accounts)
+        for each in in_transaction(work)
+    ]
+    show_table(("id", "name", "permission", "tokens", "renews", "accounts"), rows)
+
+
+@app.command("show")
+def show_user(who: str = WHO) -> None:
+    """Show one person."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> Any:
+        user_id = await _find(session, who)
+        return (await _read(session, "WHERE users.id = :id", id=user_id, limit=1))[0]
+
+    user = in_transaction(work)
+    held = f" ({user.reserved:,} held by running requests)" if user.reserved else ""
+    say(f"user        {user.id}")
+    say(f"name        {user.name or '(none)'}")
+    say(f"permission  {user.permission_level}")
+    say(f"tokens      {_spent(user)}{held}; renews {user.budget_reset_at:%Y-%m-%d}")
+    say(f"time zone   {user.time_zone}")
+    say(f"accounts    {user.accounts or '(none)'}")
+
+
+@app.command("promote")
+def promote(
+    who: str = WHO,
+    level: str = typer.Argument(metavar="guest|user|admin|owner", help="The permission."),
+    new: bool = NEW,
+) -> None:
+    """Set a person's permission; admins and owners have no budget limit. Counts from the next message on."""
+    permission = _permission(level)
+
+    async def work(session: "AsyncSession", settings: "Settings") -> str:
+        user_id = await _find(session, who, settings.default_guest_token_budget if new else None)
+        return await _promote(session, user_id, permission, settings.default_guest_token_budget)
+
+    say(in_transaction(work))
+
+
+@app.command("set-budget")
+def set_budget(
+    who: str = WHO, tokens: str = typer.Argument(metavar="TOKENS|unlimited", help="Per 30 days."), new: bool = NEW
+) -> None:
+    """Set what a person may spend in 30 days. Counts from the next message on."""
+    budget = _budget(tokens)
+
+    async def work(session: "AsyncSession", settings: "Settings") -> int:
+        from sqlalchemy import update
+
+        from shared.models import User
+
+        user_id = await _find(session, who, settings.default_guest_token_budget if new else None)
+        await session.execute(update(User).where(User.id == user_id).values(token_budget_monthly=budget))
+        return user_id
+
+    user_id = in_transaction(work)
+    say(f"user {user_id}: {'unlimited' if budget is None else f'{budget:,} tokens in 30 days'}")
+
+
+@app.command("link")
+def link(
+    who: str = WHO,
+    account: str = typer.Argument(metavar="PLATFORM:ID", help="The account, for instance slack:U024BE7LH."),
+    move: bool = typer.Option(False, "--move", help="Take the account away from another user who has it."),
+) -> None:
+    """Make an account on a platform one more identity of a person."""
+    platform, account_id = _account(account)
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> int:
+        user_id = await _find(session, who)
+        await _link(session, user_id, platform, account_id, may_move=move)
+        return user_id
+
+    say(f"user {in_transaction(work)}: {platform}:{account_id} is linked")
+
+
+async def _read(session: "AsyncSession", where: str, **given: Any) -> list[Any]:
+    from sqlalchemy import text
+
+    return list((await session.execute(text(LIST.format(where=where)), given)).all())
+
+
+async def _find(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
+    """Return the user's id; with `new_budget`, an account that has never written gets a user. Raises `Refusal`."""
+    from agent.users import find_user, resolve_user
+    from shared.messages import Sender
+    from shared.models import User
+
+    if who.isdecimal():
+        if len(who) > 18 or await session.get(User, int(who)) is None:
+            raise Refusal(f"There is no user {who}; `parley user list` shows them.")
+        return int(who)
+    if ":" not in who:
+        return await _find_by_name(session, who)
+    sender = Sender(*_account(who))
+    if new_budget is not None:
+        return (await resolve_user(session, sender, new_budget)).id
+    user = await find_user(session, sender)
+    if user is None:
+        raise Refusal(
+            f"Nobody has written from {who} yet; with --new the user is made now where the command allows it."
+        )
+    return user.id
+
+
+async def _find_by_name(session: "AsyncSession", name: str) -> int:
+    from sqlalchemy import func, or_, select
+
+    from shared.models import User, UserPlatformLink
+
+    query = (
+        select(User.id)
+        .outerjoin(UserPlatformLink, UserPlatformLink.user_id == User.id)
+        .where(
+            or_(
+                func.lower(User.display_name) == name.lower(),
+                func.lower(UserPlatformLink.platform_username) == name.lower(),
+            )
+        )
+        .distinct()
+        .order_by(User.id)
+        .limit(10)
+    )
+    found = (await session.scalars(query)).all()
+    if len(found) > 1:
+        raise Refusal(f"Several users are called {name}: {', '.join(map(str, found))}; say which by number.")
+    if not found:
+        raise Refusal(f"There is no user called {name}; `parley user list` shows them.")
+    return found[0]
+
+
+async def _promote(session: "AsyncSession", user_id: int, permission: Permission, guest_budget: int) -> str:
+    user = (await _read(session, "WHERE users.id = :id", id=user_id, limit=1))[0]
+    was_house = Permission.from_label(user.permission_level) in HOUSE_LEVELS
+    budget = user.budget
+    if permission in HOUSE_LEVELS:
+        budget = None
+    elif was_house and budget is None:
+        # Else somebody who is admin no more would go on without a limit.
+        budget = guest_budget
+    from sqlalchemy import update
+
+    from shared.models import User
+
+    changed = {"permission_level": permission.label, "token_budget_monthly": budget}
+    await session.execute(update(User).where(User.id == user_id).values(changed))
+    limit = "unlimited budget" if budget is None else f"{budget:,} tokens in 30 days"
+    return f"user {user_id} ({user.name or user.accounts}): {permission.label}, {limit}"
+
+
+async def _link(session: "AsyncSession", user_id: int, platform: str, account_id: str, *, may_move: bool) -> None:
+    from sqlalchemy import select
+    from sqlalchemy.dialects.postgresql import insert
+
+    from shared.models import UserPlatformLink as Link
+
+    is_theirs = (Link.platform == platform, Link.platform_user_id == account_id)
+    owner = (await session.scalars(select(Link.user_id).where(*is_theirs).with_for_update())).one_or_none()
+    if owner not in (None, user_id) and not may_move:
+        raise Refusal(f"{platform}:{account_id} belongs to user {owner}; --move takes it from there.")
+    made = insert(Link).values(user_id=user_id, platform=platform, platform_user_id=account_id)
+    await session.execute(
+        made.on_conflict_do_update(index_elements=["platform", "platform_user_id"], set_={"user_id": user_id})
+    )
+
+
+def _spent(user: Any) -> str:
+    limit = "unlimited" if user.budget is None else f"{user.budget:,}"
+    return f"{user.used:,} of {limit}"
+
+
+def _account(account: str) -> tuple[str, str]:
+    platform, colon, account_id = account.partition(":")
+    if not (platform and colon and account_id):
+        raise typer.BadParameter(
+            f"{account!r} is no account; write PLATFORM:ID, for instance discord:80351110224678912."
+        )
+    return platform.lower(), account_id
+
+
+def _permission(level: str) -> Permission:
+    try:
+        return Permission.from_label(level)
+    except KeyError:
+        raise typer.BadParameter(f"{level!r} is no permission; write guest, user, admin or owner.") from None
+
+
+def _budget(tokens: str) -> int | None:
+    if tokens.lower() == "unlimited":
+        return None
+    plain = tokens.replace(",", "").replace("_", "")
+    if not plain.isdecimal() or len(plain) > 15:
+        raise typer.BadParameter(f"{tokens!r} is no budget; write a whole number of tokens, or unlimited.")
+    return int(plain)

@@ -1,0 +1,93 @@
+"""Where the lines come from: a person at a keyboard, or a pipe."""
+
+import asyncio
+import codecs
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+CHUNK_BYTES = 64 * 1024
+
+
+class Reader(Protocol):
+    """Gives what is written, message by message."""
+
+    async def read(self) -> str | None:
+        """Return the next message, None at the end."""
+        ...
+
+
+class PipedLines:
+    """One message per line of stdin."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        # A thread of its own, and not Python's buffer: the program can end while it still waits.
+        Thread(target=self._feed, args=(asyncio.get_running_loop(),), daemon=True).start()
+
+    async def read(self) -> str | None:
+        """Return the next line, None at the end of the input."""
+        return await self._lines.get()
+
+    def _feed(self, loop: asyncio.AbstractEventLoop) -> None:
+        decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        rest = ""
+        while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
+            *lines, rest = (rest + decode(chunk)).split("\n")
+            self._put(loop, lines)
+        rest += decode(b"", final=True)
+        self._put(loop, [rest, None] if rest else [None])
+
+    def _put(self, loop: asyncio.AbstractEventLoop, lines: Iterable[str | None]) -> None:
+        for line in lines:
+            try:
+                loop.call_soon_threadsafe(self._lines.put_nowait, line)
+            except RuntimeError:
+                return  # the loop is closed: nobody reads any more
+
+
+class PersonAtKeyboard:
+    """A prompt with history and completion; Alt+Enter makes a new line."""
+
+    def __init__(self, history: Path, commands: Iterable[str]) -> None:
+        self._session = _new_session(history, list(commands))
+
+    async def read(self) -> str | None:
+        """Return what was typed, None after Ctrl+D; Ctrl+C only clears the line."""
+        while True:
+            try:
+                return await self._session.prompt_async("> ", prompt_continuation="  ", handle_sigint=False)
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return None
+
+
+def _new_session(history: Path, commands: list[str]) -> "PromptSession[str]":
+    # Imported here: a pipe needs none of it.
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    # What somebody has said is for their own eyes.
+    history.touch(mode=0o600)
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return PromptSession(
+        history=FileHistory(history),
+        key_bindings=keys,
+        completer=WordCompleter(commands, sentence=True),
+        complete_while_typing=False,
+        enable_open_in_editor=True,
+    )

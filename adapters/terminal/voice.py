@@ -1,0 +1,150 @@
+"""How an answer is shown: as it grows on a screen, or whole as plain text."""
+
+import json
+import re
+import sys
+from typing import Any, Protocol
+
+from adapters.terminal.files import to_size
+from agent.journal import Event
+
+# What a model says must not steer the terminal: no escape sequences, no carriage returns, no reversed text.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[2K"
+MOST_ARGUMENT_CHARS = 100
+
+
+def harmless(text: str) -> str:
+    """Return the text without characters that steer a terminal."""
+    return CONTROLS.sub("", text)
+
+
+def describe_file(file: dict[str, Any]) -> str:
+    """Return one line for a file of an answer, with its link."""
+    size = to_size(file["size_bytes"])
+    return harmless(f"file: {file['filename']} ({file['mime_type']}, {size}) {file['url']}")
+
+
+def describe_call(payload: dict[str, Any]) -> str:
+    """Return one line for a tool call."""
+    arguments = harmless(json.dumps(payload["args"], ensure_ascii=False))
+    shown = arguments if len(arguments) <= MOST_ARGUMENT_CHARS else arguments[: MOST_ARGUMENT_CHARS - 1] + "…"
+    return f"{harmless(payload['tool'])} {shown}"
+
+
+class Voice(Protocol):
+    """Where the conversation is written to; `wants_stream` tells whether the growing answer is of use here."""
+
+    wants_stream: bool
+
+    def note(self, text: str) -> None:
+        """Say something that is no part of the conversation."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Write the whole answer to a command."""
+        ...
+
+    def wait(self) -> None:
+        """Show that an answer is being worked on."""
+        ...
+
+    def hear(self, event: Event) -> None:
+        """Show one event of a turn."""
+        ...
+
+
+class PlainVoice:
+    """Answers as plain text on stdout, everything else on stderr."""
+
+    wants_stream = False
+
+    def note(self, text: str) -> None:
+        """Say something that is no part of the conversation."""
+        print(text, file=sys.stderr, flush=True)  # noqa: T201  # the terminal is this adapter's platform
+
+    def say(self, text: str) -> None:
+        """Write the whole answer to a command."""
+        print(harmless(text), flush=True)  # noqa: T201  # as above
+
+    def wait(self) -> None:
+        """Nobody watches."""
+
+    def hear(self, event: Event) -> None:
+        """Write the answer with its files; tool calls are notes."""
+        if event.name == "tool_call":
+            self.note(f"tool: {describe_call(event.payload)}")
+        elif event.name == "message":
+            self.say("\n".join([event.payload["content"], *map(describe_file, event.payload["files"])]))
+
+
+class LiveVoice:
+    """The answer as it grows, on a screen; tool calls as dim lines between."""
+
+    wants_stream = True
+
+    def __init__(self) -> None:
+        self._shown = ""
+        self._is_waiting = False
+
+    def note(self, text: str) -> None:
+        """Write a dim line."""
+        self._end_line()
+        self._write(f"{DIM}{text}{PLAIN}\n")
+
+    def say(self, text: str) -> None:
+        """Write the whole answer to a command."""
+        self._end_line()
+        self._write(f"{harmless(text)}\n\n")
+
+    def wait(self) -> None:
+        """Show a dim word until something else is written."""
+        self._end_line()
+        self._write(f"{DIM}thinking…{PLAIN}")
+        self._is_waiting = True
+
+    def hear(self, event: Event) -> None:
+        """Show one event of a turn."""
+        if event.name == "text_delta":
+            self._grow(event.payload)
+        elif event.name == "tool_call":
+            self.note(f"· {describe_call(event.payload)}")
+            self.wait()
+        elif event.name == "tool_result" and event.payload["error"]:
+            self.note(f"  {harmless(event.payload['tool'])} failed")
+            self.wait()
+        elif event.name == "message":
+            self._finish(event.payload)
+
+    def _grow(self, payload: dict[str, Any]) -> None:
+        if payload.get("reset") and self._shown:
+            self.note("(the answer begins anew)")
+        text = harmless(payload["text"])
+        if text:
+            self._write(text)
+            self._shown += text
+
+    def _finish(self, payload: dict[str, Any]) -> None:
+        whole = harmless(payload["content"])
+        # What was streamed is a view; the stored message decides.
+        if self._shown and whole.startswith(self._shown.rstrip()):
+            self._write(whole[len(self._shown) :])
+        elif whole:
+            self._end_line()
+            self._write(whole)
+        self._shown = whole
+        self._end_line()
+        for file in payload["files"]:
+            self._write(f"{describe_file(file)}\n")
+        self._write("\n")
+
+    def _end_line(self) -> None:
+        self._write("" if not self._shown or self._shown.endswith("\n") else "\n")
+        self._shown = ""
+
+    def _write(self, text: str) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            text = CLEAR_LINE + text
+        sys.stdout.write(text)
+        sys.stdout.flush()

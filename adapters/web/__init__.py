@@ -1,0 +1,6 @@
+"""The web door: HTTP API, chat page, files, health."""
+
+from adapters.web.app import build_web, serve
+from adapters.web.auth import one_time_link
+
+__all__ = ["build_web", "one_time_link", "serve"]

@@ -1,0 +1,113 @@
+"""The web door: which address is answered by what, and the server around it."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from adapters.web import chat, files, health, messages, openai, page
+from adapters.web.faults import HANDLERS
+from agent.app import App
+from shared.errors import ConfigurationError
+from shared.settings import Settings
+
+GRACE_SECONDS = 20
+# Longer than clients keep an idle connection: one that is closed while they write to it loses them a message.
+KEEP_ALIVE_SECONDS = 75
+BACKLOG = 2048
+
+
+def build_web(app: App) -> Starlette:
+    """Return the web application on these collaborators."""
+    web = Starlette(
+        routes=[
+            # The busiest first: routes are tried in order.
+            Route("/v1/messages", messages.post_message, methods=["POST"]),
+            Route("/v1/chat/completions", openai.post_completion, methods=["POST"]),
+            Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
+            Route("/chat/events", chat.get_chat_events),
+            Route("/chat/history", chat.get_history),
+            Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
+            Route("/v1/models", openai.get_models),
+            Route("/v1/models/{model}", openai.get_model),
+            Route("/v1/conversations/{id}/events", messages.get_events),
+            Route("/files/{id}", files.get_file),
+            Route("/healthz", health.get_health),
+            Route("/readyz", health.get_readiness),
+            Route("/metrics", health.get_metrics),
+            Route("/", page.get_page),
+            *page.static_routes(),
+        ],
+        exception_handlers=HANDLERS,
+    )
+    # An address with a slash too many is unknown; a redirect would lose the body of a POST.
+    web.router.redirect_slashes = False
+    web.state.parley = app
+    return web
+
+
+class Server(uvicorn.Server):
+    """A server that leaves the signals to the program that it runs in."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return the socket to serve on; raises `ConfigurationError` when somebody else has the port."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # Named as TCP: asyncio switches Nagle's delay (40 ms an answer) off only on sockets that say what they are.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            f"HOST or PORT: can't listen on {settings.host}:{settings.port} ({error.strerror or error});"
+            " set PORT to a free one."
+        ) from None
+    return listening
+
+
+def to_config(application: ASGIApp, **own: Any) -> uvicorn.Config:
+    """Return what every server of the house is set to: the loop and the log are the program's; `own` is added."""
+    return uvicorn.Config(
+        application,
+        loop="none",
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        **own,
+    )
+
+
+async def serve(app: App, started: Callable[[str, int], None] | None = None) -> None:
+    """Serve until cancelled, then finish what is being answered; `started` is told host and port.
+
+    Raises `ConfigurationError` when the port is taken.
+    """
+    listening = listen(app.settings)
+    own = {"http": "httptools", "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
+    server = Server(to_config(build_web(app), **own))
+    serving = asyncio.create_task(server.serve([listening]), name="web server")
+    try:
+        if started is not None:
+            # The socket listens already: who comes before the server has its loop waits for a moment.
+            started(*listening.getsockname()[:2])
+        await asyncio.shield(serving)
+    finally:
+        server.should_exit = True
+        await serving

@@ -1,0 +1,152 @@
+"""Who may come in: the bearer token for programs; for people a one-time link, exchanged for a session cookie."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import wraps
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+from typing import Any
+from urllib.parse import urlsplit
+
+from itsdangerous import BadSignature, URLSafeSerializer
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adapters.web.faults import Fault
+from agent.app import App
+
+COOKIE = "parley_session"
+LINK_LIFE = timedelta(minutes=10)
+SESSION_LIFE = timedelta(days=30)
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def app_of(request: Request) -> App:
+    """Return the assembled collaborators that this server was built with."""
+    app: App = request.app.state.parley
+    return app
+
+
+def with_token(endpoint: Endpoint) -> Endpoint:
+    """Let only callers in who send `Authorization: Bearer API_TOKEN`."""
+
+    @wraps(endpoint)
+    async def checked(request: Request) -> Response:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        expected = app_of(request).secrets.api_token
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), expected.encode()):
+            reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
+            raise Fault(401, "unauthorized", reason, headers={"WWW-Authenticate": "Bearer"})
+        return await endpoint(request)
+
+    return checked
+
+
+def with_session(endpoint: Endpoint) -> Endpoint:
+    """Let only browsers in that hold a session, asking from our own page."""
+
+    @wraps(endpoint)
+    async def checked(request: Request) -> Response:
+        session_of(request)
+        require_same_origin(request)
+        return await endpoint(request)
+
+    return checked
+
+
+def require_same_origin(request: Request) -> None:
+    """Refuse what another site's page sends with this browser's cookie."""
+    site = request.headers.get("sec-fetch-site")
+    if site == "same-origin":
+        return
+    origin = request.headers.get("origin", "")
+    ours = {request.headers.get("host", "")}
+    if public := app_of(request).settings.public_url:
+        ours.add(urlsplit(public).netloc)
+    if site is None and origin and urlsplit(origin).netloc in ours:
+        return
+    raise Fault(403, "wrong_origin", "This may only be asked from Parley's own page.")
+
+
+def one_time_link(app: App, web_user_id: str | None = None) -> str:
+    """Return the address that opens the chat page once, within ten minutes.
+
+    `web_user_id` is the person's id on the platform `web`; without it the link makes a new person.
+    """
+    claim = {"who": web_user_id or token_hex(8), "nonce": token_urlsafe(12), "until": _deadline(app, LINK_LIFE)}
+    base = app.settings.public_url or f"http://{_reachable(app.settings.host)}:{app.settings.port}"
+    return f"{base.rstrip('/')}/?key={_signer(app, 'link').dumps(claim)}"
+
+
+def redeem(app: App, key: str) -> str | None:
+    """Return the web user's id that the link was made for, None when it is wrong, too old or used."""
+    claim = _read(app, "link", key)
+    if claim is None or not _use_once(app.settings.parley_home / "used_links", claim["nonce"], app):
+        return None
+    return str(claim["who"])
+
+
+def find_session(request: Request) -> str | None:
+    """Return the web user's id in this browser's cookie, None without a valid one."""
+    claim = _read(app_of(request), "session", request.cookies.get(COOKIE, ""))
+    return None if claim is None else str(claim["who"])
+
+
+def session_of(request: Request) -> str:
+    """Return the web user's id in this browser's cookie; raises the 401 that says what to do."""
+    who = find_session(request)
+    if who is None:
+        raise Fault(401, "no_session", "Your session has ended; open the page with a new link.")
+    return who
+
+
+def give_session(app: App, response: Response, web_user_id: str) -> None:
+    """Set the session cookie, good for 30 days from now."""
+    claim = {"who": web_user_id, "until": _deadline(app, SESSION_LIFE)}
+    response.set_cookie(
+        COOKIE,
+        _signer(app, "session").dumps(claim),
+        max_age=int(SESSION_LIFE.total_seconds()),
+        secure=(app.settings.public_url or "").startswith("https:"),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _reachable(host: str) -> str:
+    # "All addresses" is none that a browser can go to.
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _deadline(app: App, life: timedelta) -> int:
+    return int((app.clock.now() + life).timestamp())
+
+
+def _signer(app: App, purpose: str) -> URLSafeSerializer:
+    # The last key of the list signs; the setting names the newest first.
+    return URLSafeSerializer(list(reversed(app.secrets.secret_keys)), salt=f"parley-web-{purpose}")
+
+
+def _read(app: App, purpose: str, token: str) -> dict[str, Any] | None:
+    try:
+        claim: dict[str, Any] = _signer(app, purpose).loads(token)
+    except BadSignature:
+        return None
+    return claim if claim["until"] > app.clock.now().timestamp() else None
+
+
+def _use_once(folder: Path, nonce: str, app: App) -> bool:
+    """Leave a mark for this link; a mark in a file also holds after a restart and for a second process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for mark in folder.iterdir():
+        if mark.stat().st_mtime < app.clock.now().timestamp() - 2 * LINK_LIFE.total_seconds():
+            mark.unlink(missing_ok=True)
+    try:
+        (folder / nonce).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

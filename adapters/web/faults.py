@@ -1,0 +1,118 @@
+"""What a caller is told when a request can't be served: a status, a stable code and one sentence, always as JSON."""
+
+from secrets import token_hex
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from shared.errors import EventTaken, NotFound, ParleyError, Refusal, ToolError, Unavailable
+from shared.log import get_logger
+from shared.text import clean, cut
+
+log = get_logger()
+
+OPENAI_PATHS = ("/v1/chat/", "/v1/models")
+UNEXPECTED = "Something went wrong on our side; the operator can find it in the log under this id."
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+HTTP_SENTENCES = {404: "There is nothing at this address.", 405: "This address does not take that method."}
+
+
+class Fault(Exception):
+    """A request that is answered with a 4xx or 503; `field` names what was wrong, where there is one."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        field: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.code = code
+        self.message = message
+        self.field = field
+        self.headers = headers
+        super().__init__(code)
+
+
+def invalid(field: str, reason: str) -> Fault:
+    """Return the fault of a field with a wrong value."""
+    return Fault(400, "invalid_request", f"{field}: {reason}", field=field)
+
+
+def from_validation(error: ValidationError) -> Fault:
+    """Return the fault that names the first wrong field and why."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    if first["type"] == "json_invalid":
+        return Fault(400, "invalid_json", f"The body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}.")
+    # The path may hold keys that the caller made up.
+    field = cut(clean(".".join(str(part) for part in first["loc"])), 200)
+    if first["type"] == "extra_forbidden":
+        return invalid(field, "there is no such field")
+    reason = first["msg"].removeprefix("Value error, ")
+    return invalid(field, reason[:1].lower() + reason[1:]) if field else Fault(400, "invalid_request", reason)
+
+
+def answer(request: Request, fault: Fault) -> Response:
+    """Return the fault as JSON, in OpenAI's shape on the addresses that speak it."""
+    error: dict[str, Any] = {"code": fault.code, "message": fault.message}
+    if request.url.path.startswith(OPENAI_PATHS):
+        kind = "invalid_request_error" if fault.status < 500 else "api_error"
+        error |= {"type": kind, "param": fault.field}
+    elif fault.field is not None:
+        error["field"] = fault.field
+    return JSONResponse({"error": error}, fault.status, fault.headers)
+
+
+async def on_fault(request: Request, error: Exception) -> Response:
+    """Answer a `Fault`."""
+    assert isinstance(error, Fault)  # noqa: S101 - the handler is registered for this class alone
+    return answer(request, error)
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Answer what the router raises: an unknown address, a wrong method."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    code = HTTP_CODES.get(error.status_code, "http_error")
+    message = HTTP_SENTENCES.get(error.status_code, error.detail)
+    headers = dict(error.headers) if error.headers else None
+    return answer(request, Fault(error.status_code, code, message, headers=headers))
+
+
+async def on_our_error(request: Request, error: Exception) -> Response:
+    """Answer an error of one of our families: its text is made for people."""
+    assert isinstance(error, ParleyError)  # noqa: S101 - as above
+    if isinstance(error, Unavailable):
+        wait = {"Retry-After": str(max(1, round(error.retry_after or 1)))}
+        return answer(request, Fault(503, error.code, str(error), headers=wait))
+    if isinstance(error, (Refusal, ToolError)):
+        status = 404 if isinstance(error, NotFound) else 409 if isinstance(error, EventTaken) else 400
+        return answer(request, Fault(status, error.code, str(error)))
+    raise error
+
+
+async def on_disconnect(_request: Request, _error: Exception) -> Response:
+    """Answer nobody: the caller left while sending."""
+    return Response(status_code=499)
+
+
+async def on_bug(request: Request, error: Exception) -> Response:
+    """Answer anything else with one fixed sentence; the server logs the traceback, marked with the same id."""
+    number = token_hex(4)
+    error.add_note(f"error_id={number}")
+    log.error("request_failed", error_id=number, path=request.url.path, error=type(error).__name__)
+    return answer(request, Fault(500, "internal_error", f"{UNEXPECTED} ({number})"))
+
+
+HANDLERS = {
+    Fault: on_fault,
+    HTTPException: on_http_exception,
+    ParleyError: on_our_error,
+    ClientDisconnect: on_disconnect,
+    Exception: on_bug,
+}

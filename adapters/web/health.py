@@ -1,0 +1,98 @@
+"""What machines ask: is it alive, can it serve, how much has it done."""
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from sqlalchemy import text
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.web.auth import app_of, with_token
+from agent.app import App
+from shared.database import newest_revision
+from shared.errors import Unavailable
+
+TURNS = text("SELECT status, count(*) FROM turns WHERE status <> 'running' GROUP BY status")
+LEDGER = text("""
+SELECT model, purpose, count(*), sum(input_tokens), sum(cached_tokens), sum(output_tokens),
+       coalesce(sum(cost_estimate), 0)
+FROM token_logs GROUP BY model, purpose
+""")
+QUEUES = text("""
+SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
+       (SELECT count(*) FROM turns WHERE status = 'running'),
+       (SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')),
+       (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting')
+""")
+
+
+async def get_health(_request: Request) -> Response:
+    """Say that the process lives."""
+    return JSONResponse({"status": "ok"})
+
+
+async def get_readiness(request: Request) -> Response:
+    """Say whether a message could be taken: the database answers and its tables are ours."""
+    reason = await find_obstacle(app_of(request))
+    if reason is None:
+        return JSONResponse({"status": "ready"})
+    return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": reason}}, 503)
+
+
+async def find_obstacle(app: App) -> str | None:
+    """Return why no message could be taken just now, None when one could."""
+    try:
+        async with app.database.transaction() as session:
+            revision = await session.scalar(text("SELECT version_num FROM alembic_version"))
+    except Unavailable:
+        return "The database can't be reached."
+    if revision != newest_revision():
+        return f"The tables are at revision {revision}, the program needs {newest_revision()}; run: parley migrate."
+    return None
+
+
+@with_token
+async def get_metrics(request: Request) -> Response:
+    """Return the counters for Prometheus, read from the tables, so that they are the same in every process."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(Snapshot(await read_metrics(app_of(request))))
+    return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class Snapshot:
+    """Figures that were read for one scrape."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> list[Metric]:
+        """Return the figures."""
+        return self._metrics
+
+
+async def read_metrics(app: App) -> list[Metric]:
+    """Return what the tables tell."""
+    async with app.database.transaction() as session:
+        turns = (await session.execute(TURNS)).all()
+        ledger = (await session.execute(LEDGER)).all()
+        waiting, running, unsent, age = (await session.execute(QUEUES)).one()
+    by_status = CounterMetricFamily("parley_turns", "Turns by how they ended.", labels=["status"])
+    for status, count in turns:
+        by_status.add_metric([status], count)
+    calls = CounterMetricFamily("parley_model_calls", "Model calls.", labels=["model", "purpose"])
+    tokens = CounterMetricFamily("parley_tokens", "Tokens by kind.", labels=["model", "purpose", "kind"])
+    cost = CounterMetricFamily("parley_cost_usd", "Known cost in US dollars.", labels=["model", "purpose"])
+    for model, purpose, count, given, cached, made, dollars in ledger:
+        calls.add_metric([model, purpose], count)
+        cost.add_metric([model, purpose], float(dollars))
+        for kind, sum_of_kind in (("input", given), ("cached", cached), ("output", made)):
+            tokens.add_metric([model, purpose, kind], sum_of_kind)
+    gauges = (
+        ("parley_inbox_waiting", "Messages that wait for a turn.", waiting),
+        ("parley_inbox_oldest_seconds", "Age of the oldest message that waits.", age),
+        ("parley_turns_running", "Turns that run.", running),
+        ("parley_outbox_open", "Replies that are not delivered.", unsent),
+    )
+    families = [GaugeMetricFamily(name, about, value=float(value)) for name, about, value in gauges]
+    return [by_status, calls, tokens, cost, *families]

@@ -1,0 +1,67 @@
+"""What the page shows again after it was closed: read from the stored events."""
+
+from typing import Any
+
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.messages import Place
+from shared.models import InboxMessage
+from shared.text import cut
+
+SHOWN_TURNS = 200
+TITLE_CHARS = 80
+
+CHATS = text("""
+SELECT substr(platform_channel_id, length(:prefix) + 1) AS chat, last_active_at,
+    (SELECT content FROM messages WHERE messages.conversation_id = conversations.id AND role = 'user'
+     ORDER BY turn_id, seq LIMIT 1) AS title
+FROM conversations
+WHERE platform = :platform AND platform_server_id IS NULL AND platform_thread_id IS NULL
+  AND starts_with(platform_channel_id, :prefix)
+ORDER BY last_active_at DESC LIMIT 100
+""")
+
+EVENTS = text("""
+WITH shown AS (
+    SELECT turns.id FROM turns JOIN conversations ON conversations.id = turns.conversation_id
+    WHERE platform = :platform AND platform_server_id IS NULL AND platform_thread_id IS NULL
+      AND platform_channel_id = :channel
+    ORDER BY turns.id DESC LIMIT :limit
+)
+SELECT turn_id, seq, name, payload FROM turn_events JOIN shown ON shown.id = turn_id ORDER BY turn_id, seq
+""")
+
+
+async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[dict[str, Any]]:
+    """Return the conversations in channels that begin with the prefix, the latest first."""
+    rows = (await session.execute(CHATS, {"platform": platform, "prefix": prefix})).all()
+    return [
+        {"chat": row.chat, "title": cut(row.title or "", TITLE_CHARS), "last_active_at": row.last_active_at.isoformat()}
+        for row in rows
+    ]
+
+
+async def list_recent_events(session: AsyncSession, place: Place) -> list[dict[str, Any]]:
+    """Return the events of the last turns in a place, in order, as the event stream would send them."""
+    given = {"platform": place.platform, "channel": place.channel, "limit": SHOWN_TURNS}
+    rows = (await session.execute(EVENTS, given)).all()
+    return [{"name": row.name, **row.payload, "turn_id": row.turn_id, "seq": row.seq} for row in rows]
+
+
+async def list_open_messages(session: AsyncSession, place: Place, prefix: str) -> list[dict[str, Any]]:
+    """Return the messages of a place that are not answered yet, for the page to follow."""
+    query = (
+        select(InboxMessage.platform_event_id, InboxMessage.content, InboxMessage.attachments, InboxMessage.turn_id)
+        .where(InboxMessage.place_key == place.key, InboxMessage.status.in_(("waiting", "claimed")))
+        .order_by(InboxMessage.sent_at, InboxMessage.id)
+    )
+    return [
+        {
+            "event_id": row.platform_event_id.removeprefix(prefix),
+            "content": row.content,
+            "files": [{"filename": each["filename"], "size_bytes": each["size_bytes"]} for each in row.attachments],
+            "turn_id": row.turn_id,
+        }
+        for row in (await session.execute(query)).all()
+    ]

@@ -1,0 +1,106 @@
+"""`POST /v1/messages` and the events of a conversation: the agent's own HTTP interface."""
+
+from collections.abc import AsyncIterator
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.web import sse
+from adapters.web.auth import app_of, with_token
+from adapters.web.bodies import max_body, read_json
+from adapters.web.faults import Fault, invalid
+from adapters.web.schemas import SentMessage
+from adapters.web.uploads import discard, store_sent
+from agent import commands, inbox
+from agent.app import App
+from agent.inbox import Accepted
+from agent.journal import Event
+from agent.replies import find_response
+from shared.messages import AgentResponse, IncomingMessage
+from shared.models import Conversation, Turn, TurnEvent
+
+RESPONSE = TypeAdapter(AgentResponse)
+MAX_PAGE = 1000
+MAX_ID = 2**63 - 1
+
+
+def wants_events(request: Request) -> bool:
+    """Tell whether the caller asked for server-sent events."""
+    return "text/event-stream" in request.headers.get("accept", "")
+
+
+@with_token
+async def post_message(request: Request) -> Response:
+    """Take one message; answer with the AgentResponse, or with the events of its turn as they happen."""
+    app = app_of(request)
+    sent = await read_json(request, SentMessage, max_body(app))
+    watched = wants_events(request)
+    said = await commands.answer(app, sent.sender, sent.place, sent.content)
+    if said is not None:
+        return sse.stream(sse.frames(command_events(said.text))) if watched else to_json(AgentResponse(0, said.text))
+    files = await store_sent(app, sent.attachments)
+    accepted = await accept_once(app, sent.to_incoming(app.clock, files, wants_stream=watched))
+    if watched:
+        return sse.stream(sse.frames(app.events.follow(accepted.inbox_id)))
+    return to_json(await answer_to(app, accepted))
+
+
+async def accept_once(app: App, message: IncomingMessage) -> Accepted:
+    """Accept the message; what a second copy brought is not kept."""
+    accepted = await inbox.accept(app.database, message)
+    if not accepted.is_new:
+        await discard(app, message.attachments)
+    return accepted
+
+
+async def answer_to(app: App, accepted: Accepted) -> AgentResponse:
+    """Return the answer to a message; one that came before may have been answered long ago, by another process."""
+    if not accepted.is_new:
+        async with app.database.transaction() as session:
+            answer = await find_response(session, accepted.inbox_id)
+        if answer is not None:
+            return answer
+    return await app.events.response(accepted.inbox_id)
+
+
+def to_json(response: AgentResponse) -> Response:
+    """Return the answer of a turn; `turn_id` 0 means that a command was answered and no turn ran."""
+    return Response(RESPONSE.dump_json(response), media_type="application/json")
+
+
+async def command_events(text: str) -> AsyncIterator[Event]:
+    """Yield what a command says in the shape of a turn."""
+    yield Event(0, 0, "message", {"content": text, "files": []})
+    nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
+    yield Event(
+        0, 1, "turn_complete", {"iterations": 0, "usage": nothing, "finished": True, "error": None, "model": None}
+    )
+
+
+@with_token
+async def get_events(request: Request) -> Response:
+    """Return the stored events of a conversation, those after the id `after`, the oldest first."""
+    conversation_id = number(request.path_params["id"], "id", MAX_ID)
+    after = number(request.query_params.get("after", "0"), "after", MAX_ID)
+    limit = number(request.query_params.get("limit", "500"), "limit", MAX_PAGE)
+    async with app_of(request).database.transaction() as session:
+        if await session.get(Conversation, conversation_id) is None:
+            raise Fault(404, "not_found", "There is no conversation with that id.")
+        query = (
+            select(TurnEvent.id, TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
+            .join(Turn, Turn.id == TurnEvent.turn_id)
+            .where(Turn.conversation_id == conversation_id, TurnEvent.id > after)
+            .order_by(TurnEvent.id)
+            .limit(limit)
+        )
+        rows = (await session.execute(query)).all()
+    return JSONResponse({"events": [row._asdict() for row in rows]})
+
+
+def number(text: str, field: str, highest: int) -> int:
+    """Return a whole number given in an address; raises the 400 that names the field."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > highest:
+        raise invalid(field, f"write a whole number from 0 to {highest}")
+    return int(text)

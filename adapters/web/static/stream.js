@@ -1,0 +1,42 @@
+// Server-sent events out of a fetch response: EventSource can neither POST nor tell a refusal from a lost connection.
+
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const frames = (rest + value).split("\n\n");
+    rest = frames.pop();
+    for (const frame of frames) {
+      const event = parse(frame);
+      if (event) yield event;
+    }
+  }
+}
+
+function parse(frame) {
+  let name = "message";
+  const lines = [];
+  for (const line of frame.split("\n")) {
+    if (line.startsWith("event: ")) name = line.slice(7);
+    else if (line.startsWith("data: ")) lines.push(line.slice(6));
+  }
+  return lines.length ? { ...JSON.parse(lines.join("\n")), name } : null;
+}
+
+// What the server said in words when it refused.
+export async function refusal(response) {
+  try {
+    return (await response.json()).error.message;
+  } catch {
+    return `The server answered with status ${response.status}.`;
+  }
+}
+
+export const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+
+export function newId() {
+  // crypto.randomUUID is missing where the page is served without TLS to another machine.
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

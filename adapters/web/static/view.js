@@ -1,0 +1,211 @@
+// What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
+
+import { codeBlock, render } from "./markdown.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
+const ATTACHED = /\n*\[Attached files:\]\n([\s\S]*)$/;
+const ATTACHED_LINE = /^- (.+) \(file_id \d+, ([^()]*), [^,()]*\)$/gm;
+const SLOWEST_FRAME = 400;
+
+export function node(name, className, ...children) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+}
+
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS(SVG, "use");
+  use.setAttribute("href", `#i-${name}`);
+  svg.append(use);
+  return svg;
+}
+
+export function sizeText(bytes) {
+  if (bytes === null || bytes === undefined) return "";
+  if (bytes < 1024) return `${bytes} B`;
+  if (bytes < 1024 * 1024) return `${Math.round(bytes / 1024)} KB`;
+  return `${(bytes / 1024 / 1024).toFixed(1)} MB`;
+}
+
+export function chip(filename, size, ...more) {
+  return node("span", "chip", icon("file"), node("span", "chip-name", filename), node("span", "chip-size", size), ...more);
+}
+
+function download(file) {
+  // Only our own address: what stands before the path is how others reach us, which may differ from how we were reached.
+  const address = new URL(file.url, location.href);
+  const link = node("a", "download");
+  link.href = address.pathname + address.search;
+  link.download = file.filename;
+  if (SHOWN_IMAGES.test(file.mime_type)) {
+    const image = node("img");
+    image.src = link.href;
+    image.alt = file.filename;
+    image.loading = "lazy";
+    link.append(image);
+  }
+  link.append(chip(file.filename, sizeText(file.size_bytes), icon("down")));
+  return link;
+}
+
+export function personMessage(content, files) {
+  const attached = ATTACHED.exec(content);
+  const shown = attached ? content.slice(0, attached.index) : content;
+  const names = files ?? Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
+  const message = node("article", "message person");
+  message.setAttribute("aria-label", "You");
+  if (shown.trim()) message.append(node("div", "bubble", shown));
+  if (names.length) {
+    const chips = names.map((file) => chip(file.filename, file.size ?? sizeText(file.size_bytes)));
+    message.append(node("div", "chips", ...chips));
+  }
+  return message;
+}
+
+export class ToolCard {
+  constructor(event) {
+    this.state = node("span", "tool-state running");
+    this.label = node("span", "unseen", "running");
+    const preview = Object.values(event.args ?? {}).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+    const summary = node("summary", "", this.state, node("span", "tool-name", event.tool),
+      node("span", "tool-preview", preview.join(", ").slice(0, 120)), this.label, icon("chevron"));
+    this.node = node("details", "tool", summary, node("h4", "", "Arguments"), codeBlock(pretty(event.args)));
+  }
+
+  finish(event) {
+    this.mark(event.error ? "fault" : "check", event.error ? "failed" : "done");
+    this.node.append(node("h4", "", "Result"), codeBlock(pretty(event.result)));
+  }
+
+  mark(name, label) {
+    this.state.className = `tool-state ${label}`;
+    this.state.replaceChildren(icon(name));
+    this.label.textContent = label;
+  }
+
+  leave() {
+    if (this.state.classList.contains("running")) this.mark("fault", "unknown");
+  }
+}
+
+function pretty(value) {
+  return typeof value === "string" ? value : JSON.stringify(value ?? null, null, 2);
+}
+
+export class TurnView {
+  constructor() {
+    this.body = node("div", "body");
+    this.dots = node("div", "dots", node("i"), node("i"), node("i"));
+    this.dots.setAttribute("aria-label", "Working");
+    this.node = node("article", "message agent", this.body, this.dots);
+    this.node.setAttribute("aria-label", "Parley");
+    this.node.setAttribute("aria-busy", "true");
+    this.seen = new Set();
+    this.cards = new Map();
+    this.text = "";
+    this.block = null;
+    this.drawAfter = 0;
+  }
+
+  // Events may come twice: two messages of one turn, or a connection that was opened again.
+  take(event) {
+    const key = `${event.name}:${event.seq}`;
+    if (this.isDone || this.seen.has(key)) return;
+    this.seen.add(key);
+    this[event.name]?.(event);
+  }
+
+  text_delta(event) {
+    if (event.reset) this.text = "";
+    this.text += event.text;
+    this.drawSoon();
+  }
+
+  thinking(event) {
+    if (this.lastThought !== event.text && this.text !== event.text) this.think(event.text);
+  }
+
+  tool_call(event) {
+    if (this.text.trim()) this.think(this.text);
+    this.startBlock();
+    const card = new ToolCard(event);
+    this.cards.set(event.id, card);
+    this.body.append(card.node);
+  }
+
+  tool_result(event) {
+    this.cards.get(event.id)?.finish(event);
+  }
+
+  message(event) {
+    this.text = event.content;
+    this.draw();
+    if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
+  }
+
+  turn_complete(event) {
+    this.isDone = true;
+    this.node.setAttribute("aria-busy", "false");
+    this.dots.remove();
+    for (const card of this.cards.values()) card.leave();
+    if (event.error) this.node.classList.add("refused");
+    const used = (event.usage?.input_tokens ?? 0) + (event.usage?.output_tokens ?? 0);
+    const facts = [event.model, used ? `${used.toLocaleString("en")} tokens` : null].filter(Boolean);
+    if (facts.length) this.body.append(node("p", "facts", facts.join(" · ")));
+  }
+
+  think(text) {
+    this.lastThought = text;
+    this.block?.remove();
+    this.body.append(node("div", "thought", render(text)));
+    this.startBlock();
+  }
+
+  startBlock() {
+    this.text = "";
+    this.block = null;
+  }
+
+  drawSoon() {
+    if (this.frame) return;
+    const wait = Math.max(0, this.drawAfter - performance.now());
+    this.frame = setTimeout(() => requestAnimationFrame(() => { if (this.frame) this.draw(); }), wait);
+  }
+
+  draw() {
+    clearTimeout(this.frame);
+    this.frame = null;
+    const begun = performance.now();
+    if (!this.block) {
+      this.block = node("div", "text");
+      this.body.append(this.block);
+    }
+    this.block.replaceChildren(render(this.text));
+    // A long answer takes longer to draw: draw it less often, so that typing stays fluent.
+    const spent = performance.now() - begun;
+    this.drawAfter = performance.now() + Math.min(SLOWEST_FRAME, 4 * spent);
+  }
+}
+
+export function faultLine(text, label, action) {
+  const line = node("p", "fault", icon("fault"), node("span", "", text));
+  line.setAttribute("role", "alert");
+  if (action) {
+    const button = node("button", "", label);
+    button.type = "button";
+    button.addEventListener("click", () => { line.remove(); action(); });
+    line.append(button);
+  }
+  return line;
+}
+
+export function chatEntry(chat, isCurrent) {
+  const link = node("a", "", chat.title || "New chat");
+  link.href = `#${chat.chat}`;
+  if (isCurrent) link.setAttribute("aria-current", "page");
+  return node("li", "", link);
+}
