@@ -1,0 +1,1 @@
+"""The command line, through the console script that people type."""

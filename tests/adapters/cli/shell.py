@@ -1,0 +1,75 @@
+"""A shell in a folder of its own, where somebody types `parley …`."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PARLEY = str(Path(sys.executable).with_name("parley"))
+SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Return the lines of stdout."""
+        return self.out.splitlines()
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Runs commands with these settings and no others."""
+
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        """Return the folder of the embedded data."""
+        return self.folder / "home"
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        """Return what a command finds in its environment."""
+        basics = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PARLEY_HOME": str(self.home), "TERM": "xterm"}
+        return basics | dict(self.settings) | settings
+
+    def run(self, *arguments: str, stdin: str = "", **settings: str) -> Finished:
+        """Run a command to its end."""
+        done = subprocess.run(  # our own program
+            [PARLEY, *arguments],
+            input=stdin,
+            cwd=self.folder,
+            env=self.environment(**settings),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def says(self, *arguments: str, **settings: str) -> str:
+        """Run a command that succeeds and return what it says."""
+        done = self.run(*arguments, **settings)
+        assert done.code == 0, done.err
+        return done.out
+
+    def start(self, *arguments: str, **settings: str) -> "subprocess.Popen[str]":
+        """Start a command that runs until it is stopped."""
+        return subprocess.Popen(  # our own program
+            [PARLEY, *arguments],
+            cwd=self.folder,
+            env=self.environment(**settings),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )

@@ -1,0 +1,157 @@
+"""`parley chat` through a pipe: plain lines in, plain answers out."""
+
+import json
+import os
+import pwd
+import signal
+from pathlib import Path
+from subprocess import Popen
+
+from sqlalchemy import URL
+
+from shared.database import Address
+from tests.adapters.cli.shell import Shell
+
+LOGIN = pwd.getpwuid(os.getuid()).pw_name
+
+
+def talk(shell: Shell, *lines: str, **settings: str) -> str:
+    done = shell.run("chat", stdin="".join(f"{line}\n" for line in lines), **settings)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def ask(chat: "Popen[str]", text: str) -> str:
+    """Write one line to a running chat and read one."""
+    assert chat.stdin is not None
+    assert chat.stdout is not None
+    chat.stdin.write(f"{text}\n")
+    chat.stdin.flush()
+    return chat.stdout.readline().strip()
+
+
+def test_a_conversation_remembers_across_two_sittings(shell: Shell) -> None:
+    talk(shell, "remember that my cat is called Tom")
+
+    assert "Tom" in talk(shell, "what do you know about my cat?")
+
+
+def test_who_starts_it_on_an_embedded_database_is_the_owner(shell: Shell) -> None:
+    said = talk(shell, "/me", "/budget")
+
+    assert f"You are {LOGIN} (user 1) with the permission owner." in said
+    assert "Your budget is unlimited" in said
+
+
+def test_what_comes_after_quit_is_not_read(shell: Shell) -> None:
+    said = talk(shell, "/quit", "what is 12*7?")
+
+    assert said == "Goodbye.\n"
+
+
+def test_empty_lines_say_nothing(shell: Shell) -> None:
+    assert talk(shell, "", "   ", "hello", DEBUG_MOCK_RESPONSES='["fine"]') == "fine\n"
+
+
+def test_a_last_line_without_an_end_is_a_line_too(shell: Shell) -> None:
+    assert "84" in shell.run("chat", stdin="what is 12*7?").out
+
+
+def test_bytes_that_are_no_text_do_no_harm(shell: Shell) -> None:
+    assert "There is no command /budgte" in talk(shell, "/budgte \x00 \x1b[31m")
+
+
+def test_a_file_is_attached_and_known_afterwards(shell: Shell, tmp_path: Path) -> None:
+    plan = tmp_path / "our plan.txt"
+    plan.write_text("First we eat.")
+
+    done = shell.run("chat", stdin=f"/attach {plan}\nkeep this\nlist my files\n")
+
+    assert done.err == "our plan.txt (13 bytes) goes with your next message.\n" + done.err.split("\n", 1)[1]
+    assert "our plan.txt" in done.out
+
+
+def test_a_dropped_file_is_attached_too(shell: Shell, tmp_path: Path) -> None:
+    plan = tmp_path / "dropped.txt"
+    plan.write_text("First we eat.")
+
+    assert "dropped.txt (13 bytes) goes with your next message." in shell.run("chat", stdin=f"'{plan}'\n").err
+
+
+def test_a_file_that_is_not_there_is_told_and_the_talk_goes_on(shell: Shell, tmp_path: Path) -> None:
+    done = shell.run("chat", stdin=f"/attach {tmp_path / 'no such'}\nwhat is 12*7?\n")
+
+    assert "There is no file" in done.err
+    assert "84" in done.out
+
+
+def test_help_names_what_only_a_terminal_has(shell: Shell) -> None:
+    said = talk(shell, "/help")
+
+    for command in ("/attach PATH", "/budget", "/quit", "/stop"):
+        assert f"\n{command} - " in said
+
+
+def test_tool_calls_and_files_are_told_and_nothing_steers_the_terminal(fresh: Shell) -> None:
+    note = {"title": "Tea", "content": "hot", "format": "md"}
+    script = [
+        {"content": "One moment.", "tool_calls": [{"name": "file_manager.create_document", "arguments": note}]},
+        "\u001b[2Jhere \u202eit\u001b]0;owned\u0007 is",
+    ]
+
+    done = fresh.run("chat", stdin="write\n", DEBUG_MOCK_RESPONSES=json.dumps(script))
+
+    assert done.out.splitlines()[0] == "[2Jhere it]0;owned is"
+    assert done.out.splitlines()[1].startswith("file: Tea.md (text/markdown, 11 bytes) http://127.0.0.1:8080/files/1?")
+    assert "tool: file_manager.create_document " in done.err
+
+
+def test_an_admin_s_change_counts_from_the_next_message_on(shell: Shell) -> None:
+    chat = shell.start("chat", DEBUG_MOCK_RESPONSES='["fine"]')
+    with chat:
+        assert ask(chat, "hello") == "fine"
+        shell.says("user", "set-budget", LOGIN, "1")
+        assert ask(chat, "hello").startswith("You have used this month's budget; it renews on ")
+        assert "of 1 tokens; 0 are left" in ask(chat, "/budget")
+        shell.says("user", "promote", LOGIN, "owner")
+        assert ask(chat, "hello") == "fine"
+        shell.says("persona", "create", "Pirate", "--prompt", "Arr.", "--default")
+        assert ask(chat, "/persona").startswith("Pirate answers here")
+        shell.says("persona", "set-default", "none")
+        assert chat.stdin is not None
+        chat.stdin.close()
+        assert chat.wait(30) == 0
+
+
+def test_sigterm_ends_it_and_stops_the_database(fresh: Shell) -> None:
+    assert end_by(fresh, signal.SIGTERM) == 143
+    assert not (fresh.home / "postgres" / "postmaster.pid").exists()
+
+
+def test_ctrl_c_ends_it(shell: Shell) -> None:
+    assert end_by(shell, signal.SIGINT) == 130
+
+
+def end_by(shell: Shell, number: signal.Signals) -> int:
+    with shell.start("chat", DEBUG_MOCK_RESPONSES='["fine"]') as chat:
+        assert ask(chat, "hello") == "fine"
+        chat.send_signal(number)
+        code = chat.wait(30)
+        assert chat.stderr is not None
+        assert "Traceback" not in chat.stderr.read()
+    return code
+
+
+async def test_on_a_database_of_one_s_own_a_terminal_is_a_guest(fresh: Shell, address: Address) -> None:
+    given = Shell(fresh.folder, {"DATABASE_URL": to_text(address.url)})
+
+    said = talk(given, "/me", "/budget")
+
+    assert "with the permission guest" in said
+    assert "You have used 0 of 5,000 tokens" in said
+    given.says("user", "promote", LOGIN, "user")
+    assert "with the permission user" in talk(given, "/me")
+
+
+def to_text(url: URL) -> str:
+    return url.render_as_string(hide_password=False)

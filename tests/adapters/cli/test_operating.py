@@ -1,0 +1,183 @@
+"""What operators type: people, personas, SQL, a turn's story, a look at everything, a copy."""
+
+import json
+
+import pytest
+
+from tests.adapters.cli.shell import Shell
+
+
+def cell(shell: Shell, query: str) -> str:
+    return shell.says("psql", "-At", "-c", query).strip()
+
+
+def test_an_account_is_promoted_before_its_first_message(shell: Shell) -> None:
+    assert "Nobody has written from discord:80" in shell.run("user", "promote", "discord:80", "admin").err
+
+    said = shell.says("user", "promote", "discord:80", "admin", "--new")
+
+    assert said.endswith("(discord:80): admin, unlimited budget\n")
+    assert "admin" in shell.says("user", "show", "discord:80")
+
+
+def test_one_who_is_admin_no_more_has_a_limit_again(shell: Shell) -> None:
+    shell.says("user", "promote", "discord:81", "owner", "--new")
+
+    assert shell.says("user", "promote", "discord:81", "guest").endswith("guest, 5,000 tokens in 30 days\n")
+
+
+def test_a_limit_that_an_admin_chose_stays_with_the_permission_user(shell: Shell) -> None:
+    shell.says("user", "set-budget", "discord:82", "70,000", "--new")
+
+    assert shell.says("user", "promote", "discord:82", "user").endswith("user, 70,000 tokens in 30 days\n")
+    shell.says("user", "set-budget", "discord:82", "unlimited")
+    assert "0 of unlimited" in shell.says("user", "show", "discord:82")
+
+
+def test_an_account_is_linked_and_moved_only_when_that_is_said(shell: Shell) -> None:
+    shell.says("user", "set-budget", "discord:83", "1000", "--new")
+    shell.says("user", "set-budget", "slack:U83", "2000", "--new")
+
+    refused = shell.run("user", "link", "discord:83", "slack:U83")
+    assert refused.code == 1
+    assert "belongs to user" in refused.err
+    assert "--move" in refused.err
+
+    shell.says("user", "link", "discord:83", "slack:U83", "--move")
+    assert "0 of 1,000" in shell.says("user", "show", "slack:U83")
+    assert "discord:83, slack:U83" in shell.says("user", "list")
+
+
+def test_people_are_found_by_name_unless_two_bear_it(shell: Shell) -> None:
+    for number in (84, 85):
+        shell.says("user", "set-budget", f"discord:{number}", "1000", "--new")
+    cell(shell, "UPDATE user_platform_links SET platform_username = 'Eve' WHERE platform_user_id IN ('84', '85')")
+
+    assert "Several users are called eve" in shell.run("user", "show", "eve").err
+    assert "There is no user called Nobody" in shell.run("user", "show", "Nobody").err
+    assert "There is no user 999999" in shell.run("user", "show", "999999").err
+
+
+def test_personas_are_made_listed_and_made_the_default(shell: Shell) -> None:
+    assert "There is no persona; the built-in one answers" in shell.says("persona", "list")
+    prompt = shell.folder / "cook.md"
+    prompt.write_text("You cook.\n")
+
+    shell.says(
+        "persona", "create", "Cook", "--prompt-file", str(prompt), "--modules", "knowledge, calculator", "--default"
+    )
+    shell.says("persona", "create", "Pirate", "--prompt", "Arr.", "--platform", "discord", "--server", "99")
+
+    listed = shell.says("persona", "list")
+    assert "default" in listed.splitlines()[2]
+    assert "knowledge, calculator" in listed
+    assert "discord / 99" in listed
+    shell.says("persona", "set-default", "Pirate")
+    assert cell(shell, "SELECT name FROM personas WHERE is_default") == "Pirate"
+    shell.says("persona", "set-default", "none")
+    assert cell(shell, "SELECT count(*) FROM personas WHERE is_default") == "0"
+
+
+def test_what_the_database_refuses_is_one_line(shell: Shell) -> None:
+    shell.says("persona", "create", "Twin", "--prompt", "Hello.")
+
+    done = shell.run("persona", "create", "Twin", "--prompt", "Hello.")
+
+    assert done.code == 1
+    assert "Key (name)=(Twin) already exists" in done.err
+    assert done.err.count("\n") == 1
+    assert "server_needs_a_platform" in shell.run("persona", "create", "X", "--prompt", "Y", "--server", "1").err
+
+
+def test_the_tools_are_listed_with_what_they_need(shell: Shell) -> None:
+    said = shell.says("tools", "knowledge")
+
+    assert "knowledge.remember" in said
+    assert "guest" in said
+    assert "file_manager" not in said
+    assert "there is no module 'kitchen'" in shell.run("tools", "kitchen").err
+
+
+def test_a_turn_is_explained_from_the_message_to_the_delivery(shell: Shell) -> None:
+    call = {"name": "knowledge.remember", "arguments": {"content": "likes tea"}}
+    script = [{"content": "One moment.", "tool_calls": [call]}, "I shall remember it."]
+    assert shell.run("chat", stdin="I like tea\n", DEBUG_MOCK_RESPONSES=json.dumps(script)).code == 0
+    turn = cell(shell, "SELECT max(id) FROM turns")
+
+    said = shell.says("explain", turn)
+
+    assert f"turn          {turn}: answered" in said
+    for part in (
+        "I like tea",
+        "knowledge.remember",
+        "likes tea",
+        "I shall remember it.",
+        "mock",
+        "delivered",
+        "terminal",
+    ):
+        assert part in said
+    assert "held budget: none" in said
+    assert "the last one is" in shell.run("explain", "999999").err
+
+
+def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: Shell) -> None:
+    done = shell.run("doctor")
+
+    assert done.code == 0
+    found = {line.split()[1]: line.split()[0] for line in done.lines}
+    assert found.pop("models") == "warn"
+    assert set(found.values()) == {"ok"}
+    assert {"settings", "space", "api_token", "database", "tables", "storage", "modules"} <= set(found)
+    assert "Postgres 1" in done.out
+    assert "offline answered" in shell.says("doctor", "--call")
+
+
+def test_doctor_says_what_to_do(shell: Shell) -> None:
+    token = shell.home / "api_token"
+    token.write_text("secret")
+    token.chmod(0o644)
+
+    assert f"run: chmod 600 {token}" in shell.says("doctor")
+    for settings, expected in (
+        ({"DATABASE_URL": "postgresql://a:b@127.0.0.1:1/c"}, "fail  database  DATABASE_URL: no Postgres answers"),
+        (
+            {"S3_ENDPOINT": "127.0.0.1:1", "S3_ACCESS_KEY": "a", "S3_SECRET_KEY": "b", "S3_SECURE": "false"},
+            "fail  storage",
+        ),
+        ({"PORT": "x"}, "fail  settings  PORT is wrong"),
+    ):
+        done = shell.run("doctor", **settings)
+        assert expected in done.out
+        assert done.code == 1
+    token.unlink()
+
+
+@pytest.mark.parametrize(("query", "code"), [("SELECT 1", 0), ("SELEKT", 1)])
+def test_psql_s_exit_code_is_passed_on(shell: Shell, query: str, code: int) -> None:
+    assert shell.run("psql", "-c", query).code == code
+
+
+def test_a_dump_brings_back_what_was_there(shell: Shell) -> None:
+    shell.says("user", "set-budget", "discord:90", "1234", "--new")
+    assert "copy.dump" in shell.says("dump", "copy.dump")
+    shell.says("user", "set-budget", "discord:90", "1")
+
+    assert shell.run("restore", "copy.dump").code == 2
+    assert "0 of 1" in shell.says("user", "show", "discord:90")
+    assert shell.says("restore", "copy.dump", "--yes") == "restored\n"
+
+    assert "0 of 1,234" in shell.says("user", "show", "discord:90")
+    assert shell.run("chat", stdin="/me\n").code == 0
+
+
+def test_a_damaged_dump_changes_nothing(shell: Shell) -> None:
+    shell.says("user", "set-budget", "discord:91", "1234", "--new")
+    (shell.folder / "bad.dump").write_bytes(b"PGDMP nonsense")
+
+    assert shell.run("restore", "bad.dump", "--yes").code == 1
+    assert "0 of 1,234" in shell.says("user", "show", "discord:91")
+
+
+def test_tables_that_are_there_are_left_alone(shell: Shell) -> None:
+    assert shell.says("migrate").endswith("nothing to change\n")

@@ -1,0 +1,157 @@
+"""`parley run` and its parts: they start, say so, serve, and stop when asked."""
+
+import json
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from subprocess import Popen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from tests.adapters.cli.shell import Shell
+
+
+@contextmanager
+def started(shell: Shell, *arguments: str, until: str, **settings: str) -> "Iterator[tuple[Popen[str], list[str]]]":
+    """Start a command, wait for a line, and give the lines up to it; whatever happens, it ends."""
+    running = shell.start(*arguments, **settings)
+    try:
+        assert running.stdout is not None
+        lines: list[str] = []
+        for line in running.stdout:
+            lines.append(line.rstrip("\n"))
+            if until in line:
+                break
+        assert any(until in line for line in lines), running.communicate()[1]
+        yield running, lines
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def stop(running: "Popen[str]", number: signal.Signals = signal.SIGTERM) -> float:
+    """Send a signal; return how many seconds the program took to end in good order."""
+    begun = time.monotonic()
+    running.send_signal(number)
+    assert running.wait(30) == 0
+    return time.monotonic() - begun
+
+
+def find_base(lines: list[str]) -> str:
+    found = re.search(r"API +(http://[^/]+)/v1", "\n".join(lines))
+    assert found is not None
+    return found[1]
+
+
+def fetch(url: str, token: str | None = None, **body: object) -> tuple[int, str]:
+    request = Request(url, data=json.dumps(body).encode() if body else None)  # noqa: S310  # loopback
+    request.add_header("Content-Type", "application/json")
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urlopen(request, timeout=30) as response:  # noqa: S310  # loopback
+            return response.status, response.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def ask_over_http(shell: Shell, base: str, content: str, person: str = "ann") -> dict[str, object]:
+    token = (shell.home / "api_token").read_text().strip()
+    status, said = fetch(
+        f"{base}/v1/messages", token, platform="test", platform_user_id=person, platform_channel_id="c", content=content
+    )
+    assert status == 200, said
+    answer: dict[str, object] = json.loads(said)
+    return answer
+
+
+def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> None:
+    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+        base = find_base(lines)
+        assert re.fullmatch(r"Parley 0\.\S+ is ready after \d+\.\d s", lines[0])
+        link = next(line.split()[1] for line in lines if line.startswith("  page"))
+        said = "\n".join(lines)
+        for expected in ("parley chat", "offline model", "LLM_MODELS=", "OPENAI_API_KEY", "embedded, in"):
+            assert expected in said
+
+        assert fetch(f"{base}/healthz") == (200, '{"status":"ok"}')
+        assert fetch(f"{base}/readyz")[0] == 200
+        assert fetch(link)[0] == 200
+        assert "84" in str(ask_over_http(shell, base, "what is 12*7?")["content"])
+        assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
+
+        assert stop(running) < 10
+
+
+def test_ctrl_c_stops_it_too(shell: Shell) -> None:
+    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, _lines):
+        assert stop(running, signal.SIGINT) < 10
+        assert running.stderr is not None
+        assert "parley: stopping; running answers have 20 s" in running.stderr.read()
+
+
+def test_a_new_link_can_be_made_while_it_runs(shell: Shell) -> None:
+    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+        port = find_base(lines).rsplit(":", 1)[1]
+        link = shell.says("link", PORT=port).strip()
+
+        assert fetch(link)[0] == 200
+        stop(running)
+
+
+def test_a_taken_port_is_one_line(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = shell.run("run", PORT=str(port))
+
+    assert (
+        done.err == f"parley: PORT: 127.0.0.1:{port} can't be had (Address already in use); set PORT to another one.\n"
+    )
+    assert done.code == 2
+
+
+def test_an_address_of_another_machine_is_one_line(shell: Shell) -> None:
+    done = shell.run("run", HOST="no.such.host.invalid")
+
+    assert done.err == "parley: HOST is wrong: this machine has no address no.such.host.invalid.\n"
+    assert done.code == 2
+
+
+def test_a_message_that_came_by_the_web_door_is_answered_by_a_worker_elsewhere(shell: Shell) -> None:
+    with started(shell, "adapter", "web", until="database", PORT="0") as (web, lines):
+        with started(shell, "worker", until="the worker is ready") as (worker, _):
+            answer = ask_over_http(shell, find_base(lines), "what is 12*7?")
+            assert "84" in str(answer["content"])
+            assert stop(worker) < 10
+        assert stop(web) < 10
+
+
+def test_it_starts_again_after_kill_9_with_all_it_knew(shell: Shell) -> None:
+    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+        ask_over_http(shell, find_base(lines), "remember that my dog is called Rex", "bob")
+        running.kill()
+        running.wait(10)
+
+    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+        assert "Rex" in str(ask_over_http(shell, find_base(lines), "what do you know about my dog?", "bob")["content"])
+        stop(running)
+
+
+def test_a_chat_is_answered_when_the_worker_beside_it_was_killed(shell: Shell) -> None:
+    with started(shell, "worker", until="the worker is ready") as (worker, _):
+        assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
+        worker.kill()
+        worker.wait(10)
+
+    # Its heartbeat still looks alive for ten seconds; then the chat works for itself.
+    assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
+
+
+def test_a_token_without_an_adapter_is_told(shell: Shell) -> None:
+    done = shell.run("adapter", "irc")
+
+    assert "This Parley has no adapter for irc; there are:" in done.err
+    assert done.code == 2

@@ -1,0 +1,119 @@
+"""What is typed or set wrongly is one line, and help answers at once."""
+
+import sys
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from tests.adapters.cli.shell import Shell
+
+HEAVY = (
+    "alembic",
+    "asyncpg",
+    "discord",
+    "litellm",
+    "mcp",
+    "pydantic",
+    "sqlalchemy",
+    "starlette",
+    "structlog",
+    "uvicorn",
+)
+
+
+def test_help_names_the_commands(fresh: Shell) -> None:
+    said = fresh.says("--help")
+
+    for command in (
+        "run",
+        "worker",
+        "adapter",
+        "chat",
+        "migrate",
+        "psql",
+        "doctor",
+        "user",
+        "persona",
+        "tools",
+        "explain",
+    ):
+        assert f" {command} " in said
+
+
+def test_the_version_is_the_installed_one(fresh: Shell) -> None:
+    assert fresh.says("--version").startswith("parley 0.")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom adapters.cli import main\nsys.argv = ['parley', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"sys.exit(' '.join(name for name in {HEAVY!r} if name in sys.modules) or None)"
+    )
+
+    done = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)  # our own
+
+    assert done.stderr == ""
+    assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["rnu"], "No such command 'rnu'."),
+        (["user", "promote", "1"], "Missing argument"),
+        (["user", "promote", "1", "king"], "'king' is no permission; write guest, user, admin or owner."),
+        (["user", "set-budget", "1", "lots"], "'lots' is no budget"),
+        (["user", "set-budget", "1", "-5"], "No such option"),
+        (["user", "link", "1", "discord"], "'discord' is no account; write PLATFORM:ID"),
+        (["persona", "create", "Cook"], "Give the instructions by --prompt TEXT or by --prompt-file FILE."),
+        (["explain", "first"], "Invalid value for 'TURN'"),
+        (["restore", "nothing.dump"], "'nothing.dump' does not exist."),
+        (["adapter", "irc"], "no adapter for irc"),
+    ],
+)
+def test_a_wrong_word_is_one_line_and_exit_code_2(fresh: Shell, arguments: list[str], expected: str) -> None:
+    done = fresh.run(*arguments)
+
+    assert expected in done.err
+    assert done.err.startswith("parley: ")
+    assert done.err.count("\n") == 1
+    assert (done.code, done.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"PORT": "http"}, "PORT is wrong"),
+        ({"PORT": "99999"}, "PORT is wrong"),
+        ({"LOG_LEVEL": "loud"}, "LOG_LEVEL is wrong"),
+        ({"DATABASE_URL": "mysql://localhost/parley"}, "DATABASE_URL names mysql"),
+        ({"DATABASE_URL": "what"}, "DATABASE_URL is not a database address"),
+        ({"DATABASE_URL": "postgresql://parley:secret@127.0.0.1:1/parley"}, "DATABASE_URL: no Postgres answers"),
+        ({"DEBUG_MOCK_RESPONSES": "{"}, "DEBUG_MOCK_RESPONSES"),
+        ({"PARLEY_HOME": "/proc/nowhere"}, "PARLEY_HOME"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_exit_code_2(fresh: Shell, settings: dict[str, str], expected: str) -> None:
+    done = fresh.run("chat", **settings)
+
+    assert expected in done.err
+    assert "secret" not in done.err
+    assert done.err.count("\n") == 1
+    assert (done.code, done.out) == (2, "")
+
+
+def test_an_unknown_name_in_the_env_file_is_told_with_the_nearest_one(fresh: Shell) -> None:
+    (fresh.folder / ".env").write_text("LLM_MODEL=gpt-4o-mini\n")
+
+    done = fresh.run("user", "list")
+
+    assert done.err == "parley: .env: unknown setting LLM_MODEL; did you mean LLM_MODELS? Correct or remove the line.\n"
+    assert done.code == 2
+
+
+def test_the_console_script_is_the_one_that_the_project_names() -> None:
+    project = (Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8")
+
+    assert 'parley = "adapters.cli:main"' in project

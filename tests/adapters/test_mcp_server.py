@@ -1,0 +1,193 @@
+"""`parley mcp`: our modules in another process give what they give in this one, for the same person."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from adapters.terminal import terminal_sender
+from shared.database import Address
+from shared.settings import Settings
+from tests.house import House
+from tests.standins.openai_api import Answer
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TOKEN = "a-token-of-the-test"
+ANN = {"platform": "test", "platform_user_id": "ann"}
+Call = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings of a house whose guests may spend enough for many turns."""
+    return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
+
+
+def environment(address: Address, home: Path) -> dict[str, str]:
+    """Return what a second Parley on the same database is started with."""
+    return {
+        "DATABASE_URL": address.libpq(as_owner=True),
+        "PARLEY_HOME": str(home),
+        "API_TOKEN": TOKEN,
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(home),
+    }
+
+
+@pytest.fixture
+async def url(address: Address, tmp_path: Path) -> AsyncIterator[str]:
+    """The address of `parley mcp --http` on the test's database."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "adapters.cli", "mcp", "--http", "--port", "0",
+        env=environment(address, tmp_path), stderr=PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(60):
+            yield await _told_address(process)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _told_address(process: Process) -> str:
+    assert process.stderr is not None
+    said = b""
+    while line := await process.stderr.readline():
+        said += line
+        if b"serving " in line:
+            return line.decode().split("serving ")[1].strip()
+    raise AssertionError(said.decode())
+
+
+@asynccontextmanager
+async def connected(url: str, **headers: str) -> AsyncIterator[Call]:
+    """Connect with the token, and give what calls a tool for a person."""
+    given = {"authorization": f"Bearer {TOKEN}", **headers}
+    async with (
+        httpx2.AsyncClient(headers=given, trust_env=False) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+
+        async def call(tool: str, arguments: dict[str, Any], **meta: Any) -> Any:
+            result = await client.call_tool(tool, arguments, meta={f"parley/{name}": meta[name] for name in meta})  # type: ignore[arg-type]  # our own keys
+            return result.structured_content["result"]
+
+        yield call
+
+
+async def test_a_person_who_is_named_is_served_as_that_person(url: str, house: House) -> None:
+    async with connected(url) as call:
+        assert "error" not in await call("knowledge__remember", {"content": "Ann likes tea"}, person=ANN)
+        mine = await call("knowledge__list_memories", {}, person=ANN)
+        others = await call("knowledge__list_memories", {}, person={**ANN, "platform_user_id": "bob"})
+        public = {"platform": "test", "server": "s", "channel": "general"}
+        outside = await call("knowledge__list_memories", {}, person=ANN, place=public)
+
+    assert "Ann likes tea" in json.dumps(mine)
+    assert "Ann likes tea" not in json.dumps([others, outside])
+    assert await house.value("SELECT count(*) FROM users") == 2
+
+
+async def test_headers_may_name_the_person_too(url: str, house: House) -> None:
+    async with connected(url, **{"parley-platform": "test", "parley-user": "ann"}) as call:
+        assert "error" not in await call("knowledge__remember", {"content": "Ann likes tea"})
+
+    assert await house.value("SELECT platform_user_id FROM user_platform_links") == "ann"
+
+
+@pytest.mark.parametrize(
+    ("person", "reason"),
+    [
+        (None, "Name the person"),
+        ({"platform": "test"}, "platform_user_id"),
+        ({**ANN, "permission": "owner"}, "permission"),
+        ({"platform": "test", "platform_user_id": 7}, "platform_user_id"),
+    ],
+)
+async def test_a_call_without_a_proper_person_is_refused_with_the_reason(
+    person: Any, reason: str, url: str, house: House
+) -> None:
+    async with connected(url) as call:
+        refused = await call("knowledge__list_memories", {}, **({"person": person} if person else {}))
+
+    assert refused["error"] is True
+    assert reason in refused["message"]
+    assert await house.value("SELECT count(*) FROM users") == 0
+
+
+@pytest.mark.parametrize("token", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer"])
+async def test_nobody_comes_in_without_the_token(token: str | None, url: str) -> None:
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        answer = await http.post(url, json={}, headers={"authorization": token} if token else {})
+
+    assert answer.status_code == 401
+    assert "API_TOKEN" in answer.json()["message"]
+
+
+async def test_permission_and_personas_hold_on_the_other_side_as_well(url: str, house: House) -> None:
+    await house.sql(
+        "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
+        " VALUES ('P', 'Be brief.', true, '[\"knowledge\"]')"
+    )
+    async with connected(url) as call:
+        refused = await call("file_manager__list_files", {}, person=ANN)
+
+    assert "There is no tool" in refused["message"]
+
+
+async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
+    url: str, house: House, address: Address, tmp_path: Path
+) -> None:
+    os.environ["MCP_TEST_PARLEY"] = TOKEN
+    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
+    await house.sql("INSERT INTO users (permission_level) VALUES ('owner')")
+    await house.sql(
+        "INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT id, 'terminal', :name FROM users",
+        name=terminal_sender().platform_user_id,
+    )
+    await house.sql(
+        "INSERT INTO mcp_servers (name, transport, url, headers, required_permission, tells_user)"
+        " VALUES ('web', 'http', :url, '{\"Authorization\": \"Bearer ${MCP_TEST_PARLEY}\"}', 'guest', true)",
+        url=url,
+    )
+    await house.sql(
+        "INSERT INTO mcp_servers (name, transport, command, args, env, required_permission, tells_user)"
+        " VALUES ('pipes', 'stdio', :command, CAST(:args AS jsonb), CAST(:env AS jsonb), 'guest', true)",
+        command=sys.executable,
+        args='["-m", "adapters.cli", "mcp"]',
+        env=json.dumps(environment(address, tmp_path)),
+    )
+    async with asyncio.timeout(60):
+        while True:
+            if {each.module for each in house.app.toolbox.tools} >= {"web", "pipes"}:
+                break
+            await asyncio.sleep(0.05)
+
+    for tool, arguments in (
+        ("knowledge__remember", {"content": "Ann likes tea"}),
+        ("knowledge__recall", {"query": "tea"}),
+        ("knowledge__list_memories", {}),
+        ("knowledge__forget", {"memory_id": 999}),
+        ("file_manager__list_files", {}),
+        ("file_manager__read_document", {"file_id": 12345}),
+    ):
+        house.model.play([
+            Answer(tool_calls=[(tool, arguments)]),
+            Answer(tool_calls=[(f"web__{tool}", arguments)]),
+            Answer(tool_calls=[(f"pipes__{tool}", arguments)]),
+            Answer("done"),
+        ])  # fmt: skip
+        reply = await house.hears("go on")
+        here, far, near = [call.result for call in reply.tool_calls_made]
+        assert (far, near) == (here, here), tool

@@ -1,0 +1,90 @@
+"""A house with its web door open on loopback, and clients for it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from adapters.web import one_time_link, serve
+from agent.app import App
+from shared.settings import Settings
+from tests.house import House
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body, last_user_text
+
+TOKEN = "test-token"
+BROWSER = {"Sec-Fetch-Site": "same-origin"}
+
+
+def say_it_back(body: Body, _number: int) -> Answer:
+    """Answer with what the person wrote, without the clock and the memories that go with it."""
+    return Answer(f"You said: {last_user_text(body).partition('<context>')[0].strip()}")
+
+
+@dataclass
+class Site:
+    """The open door: its address, the house behind it, and a client that holds the token."""
+
+    url: str
+    house: House
+    client: httpx.AsyncClient
+
+    async def posts(self, content: Any, **given: Any) -> httpx.Response:
+        """Post a message of Ann to the agent's own interface."""
+        body = {"platform": "test", "platform_user_id": "ann", "platform_channel_id": "dm", "content": content, **given}
+        return await self.client.post("/v1/messages", json=body)
+
+    def link(self, who: str | None = None) -> str:
+        """Return a one-time link as it can be reached: the port was not known when the settings were made."""
+        return self.url + "/?" + urlsplit(one_time_link(self.house.app, who)).query
+
+    @asynccontextmanager
+    async def browser(self, who: str = "ann") -> AsyncIterator[httpx.AsyncClient]:
+        """Open a client that has a session, as the page has."""
+        async with httpx.AsyncClient(base_url=self.url, headers=BROWSER, timeout=30) as client:
+            entered = await client.get(self.link(who))
+            assert entered.status_code == 200
+            yield client
+
+
+@pytest.fixture
+def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+    """Settings of a house with a small limit for bodies, on whatever port is free."""
+    return Settings(
+        parley_home=tmp_path,
+        llm_models=("openai/stub",),
+        openai_base_url=model.base_url,
+        openai_api_key=SecretStr("sk-test"),
+        api_token=SecretStr(TOKEN),
+        port=0,
+        max_body_mb=3,
+    )
+
+
+@asynccontextmanager
+async def open_site(house: House, app: App | None = None) -> AsyncIterator[Site]:
+    """Serve a house on a free port."""
+    address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(app or house.app, lambda host, port: address.set_result((host, port))))
+    host, port = await address
+    url = f"http://{host}:{port}"
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(base_url=url, headers=bearer, timeout=30) as client:
+        yield Site(url, house, client)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+@pytest.fixture
+async def site(house: House) -> AsyncIterator[Site]:
+    """The web door of a house with a worker, whose model says back what it hears."""
+    house.model.play(say_it_back)
+    async with open_site(house) as site:
+        yield site

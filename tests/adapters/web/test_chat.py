@@ -1,0 +1,281 @@
+"""What the chat page asks for, and who may ask: links that work once, sessions, the page's own origin."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from adapters.web import one_time_link
+from tests.adapters.web.conftest import BROWSER, Site, open_site
+from tests.adapters.web.test_messages import frames, refusal
+from tests.house import House
+from tests.standins.openai_api import Answer
+
+
+class MovedClock:
+    """The machine's clock, moved on."""
+
+    def __init__(self, by: timedelta) -> None:
+        self._by = by
+
+    def now(self) -> datetime:
+        """Return the moved moment."""
+        return datetime.now(UTC) + self._by
+
+    def monotonic(self) -> float:
+        """Stand still."""
+        return 0.0
+
+
+async def sends(browser: httpx.AsyncClient, content: str, chat: str = "c1", **given: Any) -> httpx.Response:
+    """Send a message as the page does, without files."""
+    fields = {"chat": chat, "event_id": given.pop("event_id", "e1"), "content": content} | given
+    return await browser.post("/chat/messages", files={key: (None, value) for key, value in fields.items()})
+
+
+async def test_a_link_opens_the_page_once(site: Site) -> None:
+    link = site.link("ann")
+    async with httpx.AsyncClient() as first, httpx.AsyncClient() as second:
+        entered = await first.get(link)
+        page = await first.get(site.url)
+        refused = await second.get(link)
+        again = await first.get(link)
+
+    assert entered.status_code == 200
+    cookie = entered.headers["set-cookie"]
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=2592000"))
+    assert "<textarea" in page.text
+    assert refused.status_code == 401
+    assert "This link has been used or is too old" in refused.text
+    assert "set-cookie" not in refused.headers
+    assert again.status_code == 200
+
+
+async def test_asking_for_the_head_of_a_link_does_not_use_it(site: Site) -> None:
+    link = site.link()
+    async with httpx.AsyncClient() as client:
+        await client.head(link)
+        assert (await client.get(link)).status_code == 200
+
+
+async def test_two_browsers_at_once_do_not_share_a_link(site: Site) -> None:
+    link = site.link()
+
+    async def opens() -> int:
+        async with httpx.AsyncClient() as client:
+            return (await client.get(link)).status_code
+
+    assert sorted(await asyncio.gather(*(opens() for _ in range(8)))) == [200] + [401] * 7
+
+
+@pytest.mark.parametrize("key", ["", "x", "e30.e30", "é" * 10, "a." * 5000])
+async def test_a_made_up_link_is_refused_kindly(site: Site, key: str) -> None:
+    async with httpx.AsyncClient() as client:
+        page = await client.get(site.url, params={"key": key})
+
+    assert page.status_code == 401
+    assert "A fresh one is printed by the command: parley link" in page.text
+
+
+async def test_a_link_lives_for_ten_minutes_and_a_session_for_thirty_days(house: House) -> None:
+    async with open_site(house) as site:
+        old, fresh = site.link(), site.link()
+        async with httpx.AsyncClient() as client:
+            session = (await client.get(site.link())).cookies
+    for moved, link, by_link, by_session in (
+        (timedelta(minutes=9), fresh, 200, 200),
+        (timedelta(minutes=11), old, 401, 200),
+        (timedelta(days=31), old, 401, 401),
+    ):
+        async with (
+            open_site(house, replace(house.app, clock=MovedClock(moved))) as later,
+            httpx.AsyncClient() as stranger,
+            httpx.AsyncClient(cookies=dict(session)) as known,
+        ):
+            assert (await stranger.get(later.url + "/?" + link.partition("?")[2])).status_code == by_link
+            assert (await known.get(later.url)).status_code == by_session
+
+
+async def test_without_a_session_there_is_a_kind_page_and_nothing_else(site: Site) -> None:
+    async with httpx.AsyncClient(base_url=site.url, headers=BROWSER) as stranger:
+        page = await stranger.get("/")
+        assert page.status_code == 401
+        assert "A fresh one is printed by the command: parley link" in page.text
+        for method, path in (
+            ("GET", "/chat/history"),
+            ("GET", "/chat/events"),
+            ("POST", "/chat/messages"),
+            ("POST", "/chat/stop"),
+        ):
+            assert refusal(await stranger.request(method, path)).startswith("401 no_session")
+
+
+async def test_another_site_s_page_may_not_ask(site: Site) -> None:
+    foreign: list[dict[str, str]] = [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {},
+    ]
+    async with site.browser() as browser:
+        del browser.headers["Sec-Fetch-Site"]
+        for headers in foreign:
+            assert refusal(await browser.post("/chat/stop", headers=headers)).startswith("403 wrong_origin")
+        own = await browser.post("/chat/stop", json={"chat": "c1"}, headers={"Origin": site.url})
+        assert own.json() == {"stopped": False}
+
+
+async def test_the_page_runs_nothing_but_its_own_files(site: Site) -> None:
+    async with site.browser() as browser:
+        page = await browser.get("/")
+        script = await browser.get("/static/chat.js")
+        unchanged = await browser.get("/static/chat.js", headers={"If-None-Match": script.headers["etag"]})
+
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert unchanged.status_code == 304
+    assert (await site.client.get("/static/../app.py")).status_code == 404
+
+
+async def test_a_message_of_the_page_is_answered_with_events(site: Site) -> None:
+    async with site.browser("ann") as browser:
+        events = frames((await sends(browser, "hello")).text)
+        again = frames((await browser.get("/chat/events", params={"event_id": "e1"})).text)
+
+    assert events[-2][1]["content"] == "You said: hello"
+    assert [event for event in events if event[0] != "text_delta"] == again
+    rows = await site.house.sql("SELECT door, platform, platform_user_id, is_direct FROM inbox")
+    assert [tuple(row) for row in rows] == [("web", "web", "ann", True)]
+
+
+async def test_history_tells_chats_and_what_was_said(site: Site) -> None:
+    async with site.browser("ann") as browser:
+        await sends(browser, "about tea", chat="c1", event_id="e1")
+        await sends(browser, "about pots", chat="c2", event_id="e2")
+        history = (await browser.get("/chat/history", params={"chat": "c1"})).json()
+
+    assert [(chat["chat"], chat["title"]) for chat in history["chats"]] == [("c2", "about pots"), ("c1", "about tea")]
+    assert [event["name"] for event in history["events"]] == [
+        "user_message",
+        "turn_started",
+        "message",
+        "turn_complete",
+    ]
+    assert history["events"][0]["content"] == "about tea"
+    assert history["open"] == []
+
+
+async def test_one_person_s_chats_are_not_another_s(site: Site) -> None:
+    async with site.browser("ann") as ann, site.browser("bob") as bob, site.browser("ann/c1") as mallory:
+        await sends(ann, "a secret", chat="c1", event_id="e1")
+        for other in (bob, mallory):
+            for chat in ("c1", "../ann/c1", "%", "_"):
+                history = (await other.get("/chat/history", params={"chat": chat})).json()
+                assert history == {"chats": [], "events": [], "open": []}
+            assert (await other.get("/chat/events", params={"event_id": "e1"})).status_code == 404
+
+
+async def test_a_message_that_waits_is_told_as_open(site: Site) -> None:
+    go_on = asyncio.Event()
+
+    async def patient(_body: dict[str, Any], _number: int) -> Answer:
+        await go_on.wait()
+        return Answer("At last.")
+
+    site.house.model.play(patient)
+    async with site.browser() as browser:
+        first = asyncio.create_task(sends(browser, "one", event_id="e1"))
+        await site.house.model.until(1)
+        second = asyncio.create_task(sends(browser, "two", event_id="e2"))
+        async with asyncio.timeout(20):
+            history: list[dict[str, Any]] = []
+            while len(history) < 2:
+                history = (await browser.get("/chat/history", params={"chat": "c1"})).json()["open"]
+        go_on.set()
+        await asyncio.gather(first, second)
+
+    assert [(each["event_id"], each["content"], each["turn_id"] is None) for each in history] == [
+        ("e1", "one", False),
+        ("e2", "two", True),
+    ]
+
+
+async def test_stop_ends_the_turn_that_runs(site: Site) -> None:
+    async def endless(_body: dict[str, Any], _number: int) -> Answer:
+        await asyncio.Event().wait()
+        return Answer("never")
+
+    site.house.model.play(endless)
+    async with site.browser() as browser:
+        waiting = asyncio.create_task(sends(browser, "think hard"))
+        await site.house.model.until(1)
+        stopped = await browser.post("/chat/stop", json={"chat": "c1"})
+        events = frames((await waiting).text)
+
+    assert stopped.json() == {"stopped": True}
+    assert events[-1][1]["error"] == "stopped"
+
+
+async def test_files_come_with_a_message(site: Site) -> None:
+    async with site.browser() as browser:
+        response = await browser.post(
+            "/chat/messages",
+            data={"chat": "c1", "event_id": "e1", "content": ""},
+            files=[("files", ("a.txt", b"one")), ("files", ("b.txt", b"two " * 500_000))],
+        )
+
+    assert "a.txt (file_id" in frames(response.text)[0][1]["content"]
+    rows = await site.house.sql("SELECT filename, size_bytes, status FROM file_records ORDER BY id")
+    assert [tuple(row) for row in rows] == [("a.txt", 3, "stored"), ("b.txt", 2_000_000, "stored")]
+
+
+async def test_a_command_is_answered_on_the_page(site: Site) -> None:
+    async with site.browser() as browser:
+        events = frames((await sends(browser, "/help")).text)
+
+    assert [name for name, _ in events] == ["message", "turn_complete"]
+    assert "/help" in events[0][1]["content"]
+
+
+async def test_wrong_forms_are_refused_with_a_reason(site: Site) -> None:
+    async with site.browser() as browser:
+        for change, reason in (
+            ({"chat": "../x"}, "400 invalid_request: chat: string should match pattern"),
+            ({"event_id": ""}, "400 invalid_request: event_id: string should match pattern"),
+            ({"content": " "}, "400 invalid_request: content: it may be empty only when there are files"),
+            ({"content": "x" * 100_001}, "400 invalid_request: content: string should have at most 100000"),
+            ({"colour": "red"}, "400 invalid_request: colour: there is no such field"),
+        ):
+            fields = {"chat": "c1", "event_id": "e1", "content": "hello"} | change
+            response = await browser.post("/chat/messages", files={key: (None, value) for key, value in fields.items()})
+            assert refusal(response).startswith(reason)
+        broken = await browser.post(
+            "/chat/messages", content=b"--x\r\nnonsense", headers={"Content-Type": "multipart/form-data; boundary=x"}
+        )
+        without = await browser.post("/chat/messages", content=b"", headers={"Content-Type": "multipart/form-data"})
+        large = await browser.post("/chat/messages", data={"chat": "c1"}, files={"files": ("a", bytes(4_000_000))})
+        plain = await browser.post("/chat/messages", json={"chat": "c1"})
+
+    assert refusal(broken).startswith("400 ")
+    assert refusal(without).startswith("400 invalid_form")
+    assert refusal(large) == "413 too_large: Too large: the body may have 3 MB."
+    assert refusal(plain).startswith("415 unsupported_media_type")
+
+
+async def test_the_owner_s_link_names_the_owner(site: Site) -> None:
+    async with httpx.AsyncClient(base_url=site.url, headers=BROWSER, timeout=30) as browser:
+        await browser.get(site.link("owner"))
+        await sends(browser, "hello")
+
+    assert await site.house.value("SELECT platform_user_id FROM inbox") == "owner"
+    assert one_time_link(site.house.app).startswith("http://127.0.0.1:0/?key=")

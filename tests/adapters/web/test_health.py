@@ -1,0 +1,90 @@
+"""What machines ask: health, readiness, metrics; and what an unexpected error looks like from outside."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from adapters.web import serve
+from shared.errors import ConfigurationError
+from shared.settings import Settings
+from tests.adapters.web.conftest import TOKEN, Site, open_site
+from tests.house import House
+
+
+async def test_health_needs_no_token(site: Site) -> None:
+    del site.client.headers["Authorization"]
+
+    assert (await site.client.get("/healthz")).json() == {"status": "ok"}
+    ready = await site.client.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json() == {"status": "ready"}
+
+
+async def test_old_tables_are_not_ready(site: Site, house: House) -> None:
+    owner = await asyncpg.connect(**house.app.database.address.asyncpg_arguments(as_owner=True))
+    try:
+        await owner.execute("UPDATE alembic_version SET version_num = '0000'")
+    finally:
+        await owner.close()
+
+    answer = await site.client.get("/readyz")
+
+    assert answer.status_code == 503
+    assert "run: parley migrate" in answer.json()["error"]["message"]
+    assert (await site.client.get("/healthz")).status_code == 200
+
+
+async def test_metrics_count_turns_tokens_and_what_waits(site: Site) -> None:
+    await site.posts("hello")
+    await site.posts("hello again")
+
+    text = (await site.client.get("/metrics")).text
+
+    assert 'parley_turns_total{status="answered"} 2.0' in text
+    assert 'parley_model_calls_total{model="openai/stub",purpose="answer"} 2.0' in text
+    assert re.search(r'parley_tokens_total\{kind="input",model="openai/stub",purpose="answer"\} [1-9]', text)
+    assert "parley_inbox_waiting 0.0" in text
+    assert "parley_inbox_oldest_seconds 0.0" in text
+    assert "parley_outbox_open 0.0" in text
+    assert "process_resident_memory_bytes" in text
+
+
+class BrokenClock:
+    """A clock that fails in a way that nobody expects."""
+
+    def now(self) -> Any:
+        """Fail, with a secret in the text."""
+        raise RuntimeError("the password is hunter2")
+
+    def monotonic(self) -> float:
+        """Stand still."""
+        return 0.0
+
+
+async def test_an_unexpected_error_is_one_fixed_sentence_with_an_id(house: House) -> None:
+    async with open_site(house, replace(house.app, clock=BrokenClock())) as site:
+        answer = await site.posts("hello")
+
+    assert answer.status_code == 500
+    error = answer.json()["error"]
+    assert error["code"] == "internal_error"
+    found = re.fullmatch(r"Something went wrong on our side; .* \(([0-9a-f]{8})\)", error["message"])
+    assert found
+    assert "hunter2" not in answer.text
+    assert "Traceback" not in answer.text
+
+
+async def test_a_port_that_is_taken_stops_the_start_with_one_line(site: Site, settings: Settings) -> None:
+    port = int(site.url.rpartition(":")[2])
+    taken = replace(site.house.app, settings=settings.model_copy(update={"port": port}))
+
+    with pytest.raises(ConfigurationError, match=f"can't listen on 127.0.0.1:{port} .*; set PORT to a free one"):
+        await serve(taken)
+
+
+async def test_answers_do_not_name_the_server(site: Site) -> None:
+    assert site.house.app.secrets.api_token == TOKEN
+    assert "server" not in (await site.client.get("/healthz")).headers

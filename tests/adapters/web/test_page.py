@@ -1,0 +1,324 @@
+"""The chat page in a real browser."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from tests.adapters.web.conftest import Site
+from tests.standins.openai_api import Answer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# The first call of a model imports its library, on a machine that runs other tests beside this one.
+expect.set_options(timeout=30_000)
+HOSTILE = """<img src=x onerror="document.title='owned'"> <script>document.title='owned'</script>
+[click](javascript:document.title='owned') [data](data:text/html,x) ![pixel](https://evil.example/pixel.png)
+<a href="https://evil.example">raw</a> `<b>` **<i>bold</i>**
+
+| <u>a</u> | b |
+|---|---|
+| <s>c</s> | d |
+
+```html
+<script>document.title='owned'</script>
+```"""
+
+
+@dataclass
+class Window:
+    """A browser window on the page; what its console complains about is kept."""
+
+    page: Page
+    context: BrowserContext
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    async def says(self, text: str) -> None:
+        """Type a message and send it with Enter."""
+        await self.page.locator("#text").fill(text)
+        await self.page.keyboard.press("Enter")
+
+    def answer(self, number: int = -1) -> Any:
+        """Return an answer of the agent: its place in the page."""
+        return self.page.locator(".message.agent").nth(number)
+
+
+@pytest.fixture
+async def chromium() -> AsyncIterator[Browser]:
+    """A real Chromium."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncIterator[Window]:
+    """Open an address in a window of its own; at its end nothing may have complained."""
+    context = await chromium.new_context(**options)
+    page = await context.new_page()
+    window = Window(page, context)
+    page.on("console", lambda said: window.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: window.complaints.append(str(error)))
+    page.on("request", lambda request: window.requests.append(request.url))
+    await page.goto(address)
+    yield window
+    await context.close()
+    assert window.complaints == []
+
+
+@pytest.fixture
+async def window(site: Site, chromium: Browser) -> AsyncIterator[Window]:
+    """The page as it is after a click on the one-time link."""
+    async with open_window(chromium, site.link("ann")) as window:
+        await expect(window.page.locator("#welcome")).to_be_visible()
+        yield window
+
+
+async def test_the_link_leads_to_the_page_and_leaves_no_key_behind(window: Window, site: Site) -> None:
+    await expect(window.page.locator("#welcome h2")).to_have_text("What can I do for you?")
+
+    assert "key=" not in window.page.url
+    assert all(request.startswith(site.url) for request in window.requests)
+
+
+async def test_a_used_link_is_refused_kindly(site: Site, chromium: Browser) -> None:
+    link = site.link()
+    async with open_window(chromium, link) as first:
+        await expect(first.page.locator("#welcome")).to_be_visible()
+    context = await chromium.new_context()
+    page = await context.new_page()
+    await page.goto(link)
+    await expect(page.locator("h1")).to_have_text("This link has been used or is too old")
+    await context.close()
+
+
+async def test_an_answer_grows_before_the_eyes_and_stays_after_a_reload(window: Window, site: Site) -> None:
+    go_on = asyncio.Event()
+
+    async def two_steps(_body: dict[str, Any], number: int) -> Answer:
+        if number > 1:
+            await go_on.wait()
+            return Answer("All **done**.")
+        remember = ("knowledge__remember", {"content": "Ann likes oolong."})
+        return Answer("Let me note that first.", tool_calls=[remember], chunk_chars=4, chunk_delay=0.03)
+
+    site.house.model.play(two_steps)
+    await window.says("I like oolong")
+    answer = window.answer()
+    await expect(answer.locator(".text")).to_contain_text("Let me")
+    await expect(window.page.locator("#stop")).to_be_visible()
+    await expect(answer.locator(".tool-name")).to_have_text("knowledge.remember")
+    await expect(answer.locator(".tool-state")).to_have_class("tool-state done")
+    await expect(answer.locator(".thought")).to_have_text("Let me note that first.")
+    go_on.set()
+    await expect(answer.locator(".text strong")).to_have_text("done")
+    await expect(answer).to_have_attribute("aria-busy", "false")
+    await expect(window.page.locator("#stop")).to_be_hidden()
+    await answer.locator("summary").click()
+    await expect(answer.locator("details pre").first).to_contain_text("Ann likes oolong.")
+
+    await window.page.reload()
+
+    await expect(window.page.locator(".person .bubble")).to_have_text("I like oolong")
+    await expect(window.answer().locator(".text")).to_have_text("All done.")
+    await expect(window.answer().locator(".tool-state")).to_have_class("tool-state done")
+    await expect(window.page.locator("#chats a")).to_have_text("I like oolong")
+
+
+async def test_what_people_and_models_write_stays_text(window: Window, site: Site) -> None:
+    site.house.model.play([Answer(HOSTILE)])
+
+    await window.says(HOSTILE)
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    for reloaded in (False, True):
+        if reloaded:
+            await window.page.reload()
+            await expect(window.answer().locator(".facts")).to_be_visible()
+        log = window.page.locator("#log")
+        await expect(log).to_contain_text("<img src=x onerror=")
+        await expect(log.locator("img, script, iframe, i, b, u, s")).to_have_count(0)
+        links = await log.locator("a").evaluate_all("links => links.map(link => link.href)")
+        assert links == ["https://evil.example/pixel.png", "https://evil.example/"]
+        rel = await log.locator("a").first.get_attribute("rel")
+        assert rel == "noopener noreferrer nofollow"
+    assert await window.page.title() != "owned"
+    assert not any("evil.example" in request for request in window.requests)
+
+
+async def test_files_go_up_and_come_down(window: Window, site: Site, tmp_path: Path) -> None:
+    document = {"title": "Tea notes", "content": "# Oolong", "format": "md"}
+    site.house.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
+    (tmp_path / "list.txt").write_text("oolong")
+    await window.page.set_input_files("#files", [tmp_path / "list.txt"])
+    await expect(window.page.locator("#picked .chip-name")).to_have_text("list.txt")
+    await expect(window.page.locator("#picked .chip-size")).to_have_text("6 B")
+
+    await window.says("make notes of this")
+    link = window.answer().locator("a.download")
+    await expect(link).to_be_visible()
+    async with window.page.expect_download() as started:
+        await link.click()
+    download = await started.value
+
+    assert await download.failure() is None
+    assert "# Oolong" in (await download.path()).read_text()
+    assert await site.house.value("SELECT count(*) FROM file_records WHERE filename = 'list.txt'") == 1
+    await expect(window.page.locator("#picked")).to_be_empty()
+    await window.page.reload()
+    await expect(window.page.locator(".person .chip-name")).to_have_text("list.txt")
+    await expect(window.page.locator(".person .bubble")).to_have_text("make notes of this")
+
+
+async def test_stop_ends_the_answer_and_the_next_message_is_served(window: Window, site: Site) -> None:
+    async def endless(_body: dict[str, Any], _number: int) -> Answer:
+        await asyncio.Event().wait()
+        return Answer("never")
+
+    site.house.model.play(endless)
+    await window.says("think hard")
+    await site.house.model.until(1)
+    await window.page.locator("#stop").click()
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await expect(window.page.locator("#stop")).to_be_hidden()
+
+    site.house.model.play([Answer("I am still here.")])
+    await window.says("hello?")
+    await expect(window.answer().locator(".text")).to_have_text("I am still here.")
+
+
+async def test_messages_written_while_one_is_answered_are_answered_too(window: Window, site: Site) -> None:
+    go_on = asyncio.Event()
+
+    async def patient(_body: dict[str, Any], number: int) -> Answer:
+        await go_on.wait()
+        return Answer(f"Answer {number}.")
+
+    site.house.model.play(patient)
+    await window.says("one")
+    await site.house.model.until(1)
+    for text in ("two", "three"):
+        await window.says(text)
+    async with asyncio.timeout(20):
+        while await site.house.value("SELECT count(*) FROM inbox") < 3:
+            pass
+    go_on.set()
+
+    await expect(window.page.locator(".message.agent")).to_have_count(2)
+    await expect(window.answer().locator(".text")).to_have_text("Answer 2.")
+    await expect(window.page.locator("#stop")).to_be_hidden()
+    assert await window.page.locator("#log > *").evaluate_all("all => all.map(each => each.className)") == [
+        "message person",
+        "message agent",
+        "message person",
+        "message person",
+        "message agent",
+    ]
+
+
+async def test_a_lost_connection_is_found_again_without_doubles(window: Window, site: Site) -> None:
+    go_on = asyncio.Event()
+
+    async def patient(_body: dict[str, Any], _number: int) -> Answer:
+        await go_on.wait()
+        return Answer("Here after all.")
+
+    site.house.model.play(patient)
+    # The message arrives, and the connection is cut before the first event.
+    lost = asyncio.Event()
+
+    async def cut(route: Any) -> None:
+        if not lost.is_set():
+            lost.set()
+            call = asyncio.create_task(route.fetch())
+            await site.house.model.until(1)
+            await route.abort("connectionreset")
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            return
+        await route.continue_()
+
+    await window.page.route("**/chat/messages", cut)
+    await window.says("hello")
+    await asyncio.wait_for(lost.wait(), 20)
+    go_on.set()
+
+    await expect(window.answer().locator(".text")).to_have_text("Here after all.")
+    await expect(window.page.locator(".message")).to_have_count(2)
+    await expect(window.page.locator("#status")).to_be_hidden()
+    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    window.complaints = [each for each in window.complaints if "ERR_CONNECTION_RESET" not in each]
+
+
+async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(window: Window, site: Site) -> None:
+    go_on = asyncio.Event()
+
+    async def patient(_body: dict[str, Any], _number: int) -> Answer:
+        await go_on.wait()
+        return Answer("Worth the wait.")
+
+    site.house.model.play(patient)
+    await window.says("hello")
+    await site.house.model.until(1)
+    await window.page.reload()
+    await expect(window.page.locator(".person .bubble")).to_have_text("hello")
+    await expect(window.page.locator("#stop")).to_be_visible()
+    go_on.set()
+
+    await expect(window.answer().locator(".text")).to_have_text("Worth the wait.")
+    await expect(window.page.locator(".message")).to_have_count(2)
+
+
+async def test_chats_are_kept_apart_and_can_be_opened_again(window: Window) -> None:
+    await window.says("about tea")
+    await expect(window.answer().locator(".text")).to_have_text("You said: about tea")
+    await window.page.locator("#new-chat").click()
+    await expect(window.page.locator("#welcome")).to_be_visible()
+    await window.page.locator(".ideas button", has_text="/help").click()
+    await expect(window.answer().locator(".text")).to_contain_text("/help")
+    await window.says("about pots")
+    await expect(window.answer().locator(".text")).to_have_text("You said: about pots")
+
+    await window.page.locator("#chats a", has_text="about tea").click()
+
+    await expect(window.page.locator(".person .bubble")).to_have_text("about tea")
+    await expect(window.page.locator(".message")).to_have_count(2)
+
+
+async def test_a_refusal_is_said_where_the_answer_would_be(window: Window) -> None:
+    await window.says("x" * 100_001)
+
+    await expect(window.page.locator(".fault")).to_contain_text("content: string should have at most 100000 characters")
+    window.complaints = [each for each in window.complaints if "400 (Bad Request)" not in each]
+
+
+async def test_the_page_fits_a_phone_and_the_night(site: Site, chromium: Browser) -> None:
+    site.house.model.play([Answer("A " + "very_long_word" * 20 + "\n\n```\n" + "code " * 60 + "\n```\n" + HOSTILE)])
+    phone = {"width": 390, "height": 800}
+    async with open_window(chromium, site.link("ann"), viewport=phone, color_scheme="dark") as window:
+        await expect(window.page.locator("#sidebar")).to_be_hidden()
+        await window.says("hello " * 60)
+        await expect(window.answer().locator(".facts")).to_be_visible()
+        await window.page.locator("#menu").click()
+        await expect(window.page.locator("#chats a")).to_be_in_viewport()
+
+        width = await window.page.evaluate("document.documentElement.scrollWidth")
+        ground = await window.page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    assert width == 390
+    assert ground == "rgb(21, 25, 23)"

@@ -1,0 +1,78 @@
+"""`python -m tests.bench` holds a real `parley run` against the floor program and prints a table, in two minutes."""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from tests.bench.figures import Figure, missed
+from tests.bench.measures import NAMES, QUICK, WHOLE, measured
+
+MOST_SECONDS = 175
+
+
+def build_table() -> Table:
+    """Return the table without its lines."""
+    table = Table(title="A turn of Parley, against a floor that does only what nobody can leave out")
+    for name in ("figure", "value", "floor", "ratio", "goal", "reached"):
+        table.add_column(name, justify="left" if name in {"figure", "goal"} else "right", no_wrap=True)
+    return table
+
+
+def add_line(table: Table, figure: Figure) -> None:
+    """Write one figure into the table."""
+    reached = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[figure.is_reached]
+    table.add_row(
+        figure.name,
+        f"{figure.value:.2f} {figure.unit}".strip(),
+        "" if figure.floor is None else f"{figure.floor:.2f}",
+        "" if figure.ratio is None else f"{figure.ratio:.2f}",
+        figure.goal,
+        reached,
+    )
+
+
+async def run(names: tuple[str, ...], *, is_quick: bool) -> list[Figure]:
+    """Measure, and show each figure as it comes; what is not measured in time is left out."""
+    figures: list[Figure] = []
+    table = build_table()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    folders = tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True)
+    with folders as folder, Live(table, console=console, auto_refresh=False) as live, suppress(TimeoutError):
+        # Closed by name: what was started has to be ended also when the time is up.
+        async with aclosing(measured(Path(folder), names, QUICK if is_quick else WHOLE)) as coming:
+            await asyncio.wait_for(show(coming, figures, table, live), MOST_SECONDS)
+        return figures
+    console.print(f"stopped after {MOST_SECONDS} seconds: the machine is too busy to measure the rest")
+    return figures
+
+
+async def show(coming: AsyncIterator[Figure], figures: list[Figure], table: Table, live: Live) -> None:
+    """Put the figures into the list and into the table."""
+    async for figure in coming:
+        figures.append(figure)
+        add_line(table, figure)
+        live.refresh()
+
+
+def main() -> None:
+    """Read the options, measure, and say what was missed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few turns only: shows that it works, tells little")
+    parser.add_argument("--only", action="append", choices=NAMES, help="measure only this; may be given several times")
+    options = parser.parse_args()
+    figures = uvloop.run(run(tuple(options.only or NAMES), is_quick=options.quick))
+    names = ", ".join(each.name for each in missed(figures))
+    Console().print(f"not reached: {names}" if names else "every goal is reached", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The programs that the bench starts, watches and ends, each by its own process id."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiohttp
+import asyncpg
+
+from tests.bench.load import Load, Run, drive
+from tests.bench.model import mark
+from tests.bench.statements import owner_dsn
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "bench-token-of-one-run"
+START_SECONDS = 60
+RUN_SECONDS = 60
+# A client writes so many messages in one place before it turns to a new one: half of them are the usual history.
+TURNS_A_PLACE = 20
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a program so far, its threads included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def memory_mb(pid: int) -> float:
+    """Return how much memory a program holds, in megabytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+@asynccontextmanager
+async def started(
+    *command: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, errors: Path | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a program; at the end of the block it is asked to stop, and killed when it does not."""
+    with (errors or Path(os.devnull)).open("ab") as log:
+        child = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log if errors else None,
+            limit=64 * 1024 * 1024,
+        )
+    try:
+        yield child
+    finally:
+        await _end(child)
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is not None:
+        return
+    child.terminate()
+    try:
+        await asyncio.wait_for(child.wait(), 30)
+    except TimeoutError:
+        child.kill()
+        await child.wait()
+
+
+async def read_line(child: asyncio.subprocess.Process, seconds: float) -> str:
+    """Return the next line that the program prints; raises `RuntimeError` when it ends or says nothing."""
+    assert child.stdout is not None
+    line = await asyncio.wait_for(child.stdout.readline(), seconds)
+    if not line:
+        raise RuntimeError("a program of the bench ended before its time")
+    return line.decode()
+
+
+@asynccontextmanager
+async def running_model() -> AsyncIterator[tuple[str, int]]:
+    """Start the model; yields its base URL and its process id."""
+    async with started(sys.executable, "-m", "tests.bench.model") as child:
+        yield (await read_line(child, START_SECONDS)).strip(), child.pid
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The floor program."""
+
+    child: asyncio.subprocess.Process
+
+    async def play(self, load: Load, ask: str = "http") -> Run:
+        """Let it play a load."""
+        assert self.child.stdin is not None
+        fields = {name: getattr(load, name) for name in Load.__slots__}
+        self.child.stdin.write(json.dumps({"load": fields, "ask": ask}).encode() + b"\n")
+        answer = json.loads(await read_line(self.child, RUN_SECONDS))
+        return Run(tuple(answer["latencies"]), answer["seconds"], answer["cpu"])
+
+
+@asynccontextmanager
+async def running_floor(dsn: str, base_url: str) -> AsyncIterator[Floor]:
+    """Start the floor program."""
+    async with started(sys.executable, "-m", "tests.bench.floor", dsn, base_url) as child:
+        yield Floor(child)
+
+
+class Parley:
+    """A real `parley run`, spoken to over HTTP."""
+
+    def __init__(self, pid: int, home: Path, url: str, session: aiohttp.ClientSession, ready_seconds: float) -> None:
+        self.pid = pid
+        self.home = home
+        self.ready_seconds = ready_seconds
+        self.ready_mb = memory_mb(pid)
+        self._url = url
+        self._session = session
+        self._taken = 0
+
+    async def say(self, client: int, place: str, said: str) -> None:
+        """Write one message and wait for its answer; raises `RuntimeError` for one that is none."""
+        body = {
+            "platform": "bench",
+            "platform_user_id": f"client-{client}",
+            "platform_channel_id": f"channel-{client}",
+            "platform_thread_id": place,
+            "content": said,
+        }
+        async with self._session.post(f"{self._url}/v1/messages", json=body) as response:
+            answer = await response.json()
+        if response.status != 200 or answer["error"] is not None or not answer["finished"]:
+            raise RuntimeError(f"a turn of the bench failed: {answer}")
+
+    async def play(self, load: Load) -> Run:
+        """Let so many clients take their turns, after each has taken one that is not counted."""
+        said = mark(load.tools, load.delay)
+        taken = self._taken
+        self._taken += load.turns_each + TURNS_A_PLACE
+
+        async def turn(client: int, count: int) -> None:
+            await self.say(client, f"place-{(taken + count) // TURNS_A_PLACE}", said)
+
+        async with asyncio.timeout(RUN_SECONDS):
+            await drive(replace(load, turns_each=1), turn)
+            await self._lift_budgets()
+            cpu = cpu_seconds(self.pid)
+            run = await drive(load, turn)
+        return replace(run, cpu=cpu_seconds(self.pid) - cpu)
+
+    async def _lift_budgets(self) -> None:
+        owner = await asyncpg.connect(owner_dsn(self.home))
+        await owner.execute("UPDATE users SET token_budget_monthly = NULL WHERE token_budget_monthly IS NOT NULL")
+        await owner.close()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def running_parley(home: Path, base_url: str) -> AsyncIterator[Parley]:
+    """Start `parley run` on this folder, with the embedded Postgres; what it logs goes to a file there."""
+    port = free_port()
+    env = {
+        "PARLEY_HOME": str(home),
+        "PORT": str(port),
+        "API_TOKEN": TOKEN,
+        "LLM_MODELS": "openai/bench",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_KEY": "bench",
+    }
+    begun = time.perf_counter()
+    command = (str(Path(sys.executable).with_name("parley")), "run")
+    async with (
+        started(*command, cwd=home, env=env, errors=home / "parley.log") as child,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3), headers={"Authorization": f"Bearer {TOKEN}"}
+        ) as session,
+    ):
+        while "is ready" not in await read_line(child, START_SECONDS):
+            pass
+        yield Parley(child.pid, home, f"http://127.0.0.1:{port}", session, time.perf_counter() - begun)

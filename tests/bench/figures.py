@@ -1,0 +1,47 @@
+"""The figures: what is measured, the floor's figure beside it, and the goal that it is held against."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table. `ratio` is what the goal is about when there is a floor, else the value is."""
+
+    name: str
+    value: float
+    unit: str = ""
+    floor: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
+    aim: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the value as a multiple of the floor's."""
+        return None if self.floor is None else self.value / self.floor
+
+    @property
+    def judged(self) -> float:
+        """Return what the goal is about."""
+        return self.value if self.ratio is None else self.ratio
+
+    @property
+    def is_reached(self) -> bool | None:
+        """Return whether the goal is reached, None where there is none."""
+        if self.at_most is not None:
+            return self.judged <= self.at_most
+        return None if self.at_least is None else self.judged >= self.at_least
+
+    @property
+    def goal(self) -> str:
+        """Return the goal in words."""
+        if self.at_most is None and self.at_least is None:
+            return ""
+        limit = f"≤ {self.at_most:g}" if self.at_most is not None else f"≥ {self.at_least:g}"
+        return limit + (" x" if self.floor is not None else "") + (f" (aim {self.aim:g})" if self.aim else "")
+
+
+def missed(figures: Iterable[Figure]) -> list[Figure]:
+    """Return the figures whose goal is not reached."""
+    return [each for each in figures if each.is_reached is False]

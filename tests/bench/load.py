@@ -1,0 +1,64 @@
+"""Clients that take turns one after another, and what came of it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+Turn = Callable[[int, int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """So many clients at once, each with so many turns; what the model is to play in them."""
+
+    clients: int
+    turns_each: int
+    tools: int = 0
+    delay: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long each turn took, in milliseconds; how long all did, and the processor time of it, in seconds."""
+
+    latencies: tuple[float, ...]
+    seconds: float
+    cpu: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        """Return turns per second."""
+        return len(self.latencies) / self.seconds
+
+    @property
+    def cpu_per_thousand(self) -> float:
+        """Return processor seconds per 1,000 turns."""
+        return self.cpu / len(self.latencies) * 1000
+
+
+def merged(runs: list[Run]) -> Run:
+    """Return several runs as one."""
+    latencies = tuple(each for run in runs for each in run.latencies)
+    return Run(latencies, sum(run.seconds for run in runs), sum(run.cpu for run in runs))
+
+
+def percentile(values: tuple[float, ...], percent: float) -> float:
+    """Return the value that so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+async def drive(load: Load, turn: Turn) -> Run:
+    """Let the clients take their turns; `turn` is told the client's number and the turn's."""
+    latencies: list[float] = []
+
+    async def client(number: int) -> None:
+        for count in range(load.turns_each):
+            begun = time.perf_counter()
+            await turn(number, count)
+            latencies.append((time.perf_counter() - begun) * 1000)
+
+    begun = time.perf_counter()
+    await asyncio.gather(*(client(number) for number in range(load.clients)))
+    return Run(tuple(latencies), time.perf_counter() - begun)

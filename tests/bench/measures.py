@@ -1,0 +1,187 @@
+"""What is measured, in which order: the floor and Parley take turns, so that a busy machine slows both."""
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import asyncpg
+from sqlalchemy import URL
+
+from shared.database import Address
+from tests.bench import prefix
+from tests.bench.children import (
+    Floor,
+    Parley,
+    cpu_seconds,
+    memory_mb,
+    running_floor,
+    running_model,
+    running_parley,
+)
+from tests.bench.figures import Figure
+from tests.bench.load import Load, Run, merged, percentile
+from tests.bench.statements import count, counted, owner_dsn, socket_folder
+
+COUNTED_TURNS = 20
+# A load is played again only within this time, so that a slow machine gets fewer rounds and not a longer bench.
+REPEAT_SECONDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured: rounds of each load, and turns of a client in one."""
+
+    rounds: int
+    turns: int
+    busy_turns: int
+    slow_turns: int
+
+
+WHOLE = Size(rounds=3, turns=50, busy_turns=8, slow_turns=4)
+QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The programs that run, and how much is measured."""
+
+    home: Path
+    parley: Parley
+    floor: Floor
+    model_pid: int
+    size: Size
+
+    async def both(self, load: Load) -> tuple[Run, Run]:
+        """Return Parley's run of this load and the floor's, played in turn."""
+        ours: list[Run] = []
+        floors: list[Run] = []
+        begun = time.monotonic()
+        while len(ours) < self.size.rounds and time.monotonic() < begun + REPEAT_SECONDS:
+            floors.append(await self.floor.play(load))
+            ours.append(await self.parley.play(load))
+        return merged(ours), merged(floors)
+
+
+async def starts(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]:
+    """Start on a new folder and on one that is there; the memory at ready and after the first answer."""
+    async with running_parley(home, base_url) as parley:
+        yield Figure("ready, new data folder", parley.ready_seconds, "s")
+    fastest: Parley | None = None
+    for _ in range(size.rounds):
+        async with running_parley(home, base_url) as parley:
+            if fastest is None or parley.ready_seconds < fastest.ready_seconds:
+                fastest = parley
+            await parley.say(0, "first", "hello")
+            after = memory_mb(parley.pid)
+    assert fastest is not None
+    yield Figure("ready, data folder exists", fastest.ready_seconds, "s", at_most=2.4, aim=1)
+    yield Figure("memory at ready", fastest.ready_mb, "MB", at_most=170)
+    yield Figure("memory after the first answer", after, "MB", at_most=330)
+
+
+async def alone(bench: Bench) -> AsyncIterator[Figure]:
+    """One client: what a turn takes beyond the model, without tools and with some."""
+    seen: dict[int, float] = {}
+    for tools in (0, 1, 3):
+        ours, floor = await bench.both(Load(clients=1, turns_each=bench.size.turns, tools=tools))
+        middle, floors = percentile(ours.latencies, 50), percentile(floor.latencies, 50)
+        seen[tools] = middle
+        name = ("turn without tools", "turn with 1 tool", "", "turn with 3 tools")[tools]
+        goal = {"at_most": 9.0, "aim": 6.0} if not tools else {}
+        yield Figure(f"{name}, p50", middle, "ms", floors, **goal)
+        yield Figure(f"{name}, p99", percentile(ours.latencies, 99), "ms", percentile(floor.latencies, 99))
+        if not tools:
+            yield Figure("p99 / p50", percentile(ours.latencies, 99) / middle, at_most=2)
+        goal = {"at_most": 28.0, "aim": 20.0} if not tools else {}
+        yield Figure(f"{name}, CPU per 1,000", ours.cpu_per_thousand, "s", floor.cpu_per_thousand, **goal)
+    yield Figure("p50 with 3 tools / with 1", seen[3] / seen[1], at_most=1.2)
+
+
+async def statements(bench: Bench) -> AsyncIterator[Figure]:
+    """What a turn says to Postgres: our own statements from claim to delivered, and all, the queue's included."""
+    own: dict[int, float] = {}
+    for tools in (0, 1, 3):
+        load = Load(clients=1, turns_each=COUNTED_TURNS, tools=tools)
+        await bench.parley.play(replace(load, turns_each=2))
+        async with counted(bench.home) as transactions:
+            await bench.parley.play(load)
+        counts = count(transactions, COUNTED_TURNS + 1)
+        own[tools] = counts.own
+        if tools != 1:
+            name = f"statements, {tools} tools" if tools else "statements, no tools"
+            yield Figure(f"{name}: own", counts.own, at_most=16)
+            yield Figure(f"{name}: all", counts.all, at_most=30)
+            yield Figure(f"{name.replace('statements', 'transactions')}: own", counts.own_transactions)
+            yield Figure(f"{name.replace('statements', 'transactions')}: all", counts.all_transactions)
+    yield Figure("statements that a wave of 3 adds", own[3] - own[0], at_most=2)
+
+
+async def busy(bench: Bench) -> AsyncIterator[Figure]:
+    """Fifty clients at once on a model that answers at once."""
+    model_cpu = cpu_seconds(bench.model_pid)
+    ours, floor = await bench.both(Load(clients=50, turns_each=bench.size.busy_turns))
+    model_cpu = cpu_seconds(bench.model_pid) - model_cpu
+    yield Figure("50 clients: turns/s", ours.per_second, "", floor.per_second, at_least=0.06, aim=0.08)
+    yield Figure("50 clients: CPU per 1,000", ours.cpu_per_thousand, "s", floor.cpu_per_thousand)
+    yield Figure("50 clients: share of time the model was busy", model_cpu / (ours.seconds + floor.seconds))
+
+
+async def slow(bench: Bench) -> AsyncIterator[Figure]:
+    """A model that thinks for 500 ms."""
+    for clients in (50, 200):
+        ours, floor = await bench.both(Load(clients=clients, turns_each=bench.size.slow_turns, delay=500))
+        goal = {"at_least": 0.4, "aim": 0.55} if clients == 200 else {}
+        yield Figure(f"500-ms model, {clients} clients: turns/s", ours.per_second, "", floor.per_second, **goal)
+
+
+async def litellm(bench: Bench) -> AsyncIterator[Figure]:
+    """The floor with litellm in it, for orientation."""
+    load = Load(clients=1, turns_each=bench.size.turns)
+    with_litellm, floor = await bench.floor.play(load, "litellm"), await bench.floor.play(load)
+    name = "floor + litellm hosted_vllm/"
+    yield Figure(f"{name}, p50", percentile(with_litellm.latencies, 50), "ms", percentile(floor.latencies, 50))
+    yield Figure(f"{name}, CPU per 1,000", with_litellm.cpu_per_thousand, "s", floor.cpu_per_thousand)
+
+
+async def prefixes(bench: Bench) -> AsyncIterator[Figure]:
+    """How much of a prompt is the same as in the request before."""
+    # A database of its own: in the other one Parley's worker would take the turns.
+    owner = await asyncpg.connect(owner_dsn(bench.home))
+    await owner.execute("CREATE DATABASE prefix")
+    await owner.close()
+    url = URL.create("postgresql", "postgres", database="prefix", query={"host": socket_folder(bench.home)})
+    shares = await prefix.measure(bench.home, Address(url, is_embedded=True))
+    yield Figure("cacheable prefix, within a turn", shares.within_turn, at_least=0.95)
+    yield Figure("cacheable prefix, over 20 turns", shares.over_turns, at_least=0.85, aim=0.9)
+
+
+MEASURES: dict[str, Callable[[Bench], AsyncIterator[Figure]]] = {
+    "alone": alone,
+    "statements": statements,
+    "busy": busy,
+    "slow": slow,
+    "litellm": litellm,
+    "prefix": prefixes,
+}
+NAMES = ("start", *MEASURES)
+
+
+async def measured(home: Path, names: tuple[str, ...], size: Size) -> AsyncGenerator[Figure, None]:
+    """Start everything in this folder, yield the figures of these measures as they come, and end what was started."""
+    async with AsyncExitStack() as closing:
+        base_url, model_pid = await closing.enter_async_context(running_model())
+        if "start" in names:
+            async for figure in starts(home, base_url, size):
+                yield figure
+        chosen = [measure for name, measure in MEASURES.items() if name in names]
+        if not chosen:
+            return
+        parley = await closing.enter_async_context(running_parley(home, base_url))
+        floor = await closing.enter_async_context(running_floor(owner_dsn(home), base_url))
+        await parley.say(0, "first", "hello")
+        bench = Bench(home, parley, floor, model_pid, size)
+        for measure in chosen:
+            async for figure in measure(bench):
+                yield figure

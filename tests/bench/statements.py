@@ -1,0 +1,152 @@
+"""What is said to Postgres in a turn, counted in the server's own log."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import asyncpg
+
+RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
+# They frame a transaction, or name who asks; no work of their own.
+FRAME = re.compile(r"^\s*(BEGIN|COMMIT|ROLLBACK|SELECT set_config|SET LOCAL)", re.IGNORECASE)
+OURS = "parley"
+# What stands in a transaction says whose it is, the tool's own included; the rest of ours belongs to the turn.
+KINDS = {
+    "accept": "INSERT INTO inbox",
+    "answer": "FROM inbox LEFT JOIN turns",
+    "sweep": "UPDATE procrastinate_workers",
+    "tool": "SELECT id, content, scope, said_at FROM memories",
+    "listen": "LISTEN",
+}
+
+
+def socket_folder(home: Path) -> str:
+    """Return where the Postgres that runs in this folder has its socket."""
+    return (home / "postgres" / "postmaster.pid").read_text().splitlines()[4]
+
+
+def owner_dsn(home: Path) -> str:
+    """Return the address of the Postgres that runs in this folder."""
+    return f"postgresql://postgres@/postgres?host={quote(socket_folder(home), safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The statements of one transaction; those that only frame it are left out."""
+
+    application: str
+    statements: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """Return what it was for: the queue's, or one of ours."""
+        if self.application != OURS:
+            return "queue"
+        whole = "\n".join(self.statements)
+        return next((kind for kind, word in KINDS.items() if word in whole), "turn")
+
+
+@asynccontextmanager
+async def counted(home: Path) -> AsyncIterator[list[Transaction]]:
+    """Yield a list that holds, after the block, the transactions that ran in it."""
+    owner = await asyncpg.connect(owner_dsn(home))
+    log = home / "postgres" / "log"
+    transactions: list[Transaction] = []
+    try:
+        await owner.execute("ALTER SYSTEM SET log_statement = 'all'")
+        await owner.execute("ALTER SYSTEM SET log_line_prefix = 'parley-bench|%p|%a|'")
+        await owner.execute("ALTER SYSTEM SET log_parameter_max_length = 0")
+        begins = await _reload(owner, log, "begin-of-count")
+        yield transactions
+        ends = await _reload(owner, log, "end-of-count")
+        transactions += _transactions(_records(_lines(log, begins, ends)))
+    finally:
+        for name in ("log_statement", "log_line_prefix", "log_parameter_max_length"):
+            await owner.execute(f"ALTER SYSTEM RESET {name}")
+        await owner.execute("SELECT pg_reload_conf()")
+        await owner.close()
+
+
+async def _reload(owner: asyncpg.Connection, log: Path, marker: str) -> int:
+    """Let the settings take hold everywhere; return where the log stands then."""
+    await owner.execute("SELECT pg_reload_conf()")
+    while True:
+        await owner.execute("SELECT pg_sleep(0.2)")
+        before = _size(log)
+        await owner.execute(f"SELECT '{marker}'")
+        if _size(log) > before:
+            return before
+
+
+def _size(log: Path) -> int:
+    return log.stat().st_size
+
+
+def _lines(log: Path, begins: int, ends: int) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(begins)
+        return file.read(ends - begins).decode(errors="replace").splitlines()
+
+
+def _records(lines: Iterable[str]) -> Iterable[tuple[str, str, str]]:
+    """Yield process, application and statement; the lines of a statement are one text."""
+    found: list[str] | None = None
+    for line in lines:
+        if match := RECORD.match(line):
+            if found:
+                yield found[0], found[1], found[2]
+            found = list(match.groups())
+        elif found and line.startswith("\t"):
+            found[2] += f"\n{line}"
+        elif found:
+            yield found[0], found[1], found[2]
+            found = None
+    if found:
+        yield found[0], found[1], found[2]
+
+
+def _transactions(records: Iterable[tuple[str, str, str]]) -> Iterable[Transaction]:
+    is_open: set[str] = set()
+    waiting: dict[str, list[str]] = defaultdict(list)
+    for process, application, statement in records:
+        if application == "psql" or "pg_sleep" in statement:
+            continue
+        if not FRAME.match(statement):
+            waiting[process].append(statement)
+        if statement.startswith("BEGIN"):
+            is_open.add(process)
+        elif statement.startswith(("COMMIT", "ROLLBACK")):
+            is_open.discard(process)
+        if process not in is_open and waiting[process]:
+            yield Transaction(application, tuple(waiting.pop(process)))
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Statements and transactions of one turn, on average."""
+
+    own: float
+    own_transactions: float
+    all: float
+    all_transactions: float
+    by_kind: dict[str, float]
+
+
+def count(transactions: Iterable[Transaction], turns: int) -> Count:
+    """Return what one of so many turns came to."""
+    seen = list(transactions)
+    own = [each for each in seen if each.kind == "turn"]
+    by_kind: Counter[str] = Counter()
+    for each in seen:
+        by_kind[each.kind] += len(each.statements)
+    return Count(
+        own=sum(len(each.statements) for each in own) / turns,
+        own_transactions=len(own) / turns,
+        all=sum(len(each.statements) for each in seen) / turns,
+        all_transactions=len(seen) / turns,
+        by_kind={kind: number / turns for kind, number in by_kind.items()},
+    )

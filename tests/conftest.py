@@ -1,0 +1,86 @@
+"""What tests stand on: a real Postgres, a migrated database for each test, and a whole house with its worker."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import URL
+
+from shared.database import Address, Database, _migrate
+from shared.embedded import start_postgres
+from shared.settings import Settings
+from tests.house import House, open_house
+from tests.standins.openai_api import OpenAIStub
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their argument: what is packed holds the second it was packed in, and no two workers would agree."""
+    return argname if isinstance(val, bytes) else None
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[URL]:
+    """A server of this test process, with a migrated template; it need not survive a crash of the machine."""
+    with tempfile.TemporaryDirectory(prefix="parley-test-", ignore_cleanup_errors=True) as folder:
+        url = start_postgres(Path(folder))
+        asyncio.run(_prepare(url))
+        _migrate(Address(url.set(database="template_parley"), is_embedded=True).libpq(as_owner=True), "head")
+        yield url
+
+
+async def _prepare(url: URL) -> None:
+    connection = await asyncpg.connect(**Address(url, is_embedded=True).asyncpg_arguments(as_owner=True))
+    for line in ("fsync = off", "full_page_writes = off", "synchronous_commit = off"):
+        await connection.execute(f"ALTER SYSTEM SET {line}")
+    await connection.execute("SELECT pg_reload_conf()")
+    await connection.execute("CREATE DATABASE template_parley")
+    await connection.close()
+
+
+@pytest.fixture
+async def address(postgres: URL) -> AsyncIterator[Address]:
+    """A fresh database with all tables."""
+    name = f"test_{uuid4().hex}"
+    owner = await asyncpg.connect(**Address(postgres, is_embedded=True).asyncpg_arguments(as_owner=True))
+    await owner.execute(f"CREATE DATABASE {name} TEMPLATE template_parley")
+    yield Address(postgres.set(database=name), is_embedded=True)
+    await owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await owner.close()
+
+
+@pytest.fixture
+async def database(address: Address) -> AsyncIterator[Database]:
+    """The connection pool on a fresh database."""
+    database = Database(address)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[OpenAIStub]:
+    """The strict stand-in for a provider's API; scripted by the test."""
+    async with OpenAIStub() as stub:
+        yield stub
+
+
+@pytest.fixture
+def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+    """Settings of a house that asks the stand-in."""
+    return Settings(
+        parley_home=tmp_path,
+        llm_models=("openai/stub",),
+        openai_base_url=model.base_url,
+        openai_api_key=SecretStr("sk-test"),
+    )
+
+
+@pytest.fixture
+async def house(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[House]:
+    """A whole house: worker, inbox, outbox, with the stand-in as its model and a fake platform as a door."""
+    async with open_house(settings, address, model) as house:
+        yield house

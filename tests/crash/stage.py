@@ -1,0 +1,187 @@
+"""The test's side: a fresh database on which worker processes come and go, and what is left there in the end."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+from sqlalchemy import URL
+
+from agent import inbox
+from agent.events import Listener
+from shared.clock import SystemClock
+from shared.database import Address, Database
+from shared.messages import AgentResponse, Attachment
+from shared.settings import Settings, load_secrets
+from shared.storage import open_storage
+from tests.crash.worker import TABLES, Orders, run
+from tests.house import message
+
+# The modules are imported once, in a small server that forks: a worker is up in milliseconds.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.crash.worker", "shared.models", "procrastinate", "logging.config"])
+
+WAVE: list[Any] = [
+    {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
+    "It is done.",
+]
+TIMEOUT = 60
+
+
+@dataclass
+class WorkerAtWork:
+    """A worker in a process of its own; `said` are the points that it has reached, in order."""
+
+    orders: Orders
+    child: Any
+    pipe: Connection
+    said: list[str] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    is_gone: bool = False
+
+    def listen(self) -> None:
+        """Take what it says from now on."""
+        asyncio.get_running_loop().add_reader(self.pipe.fileno(), self._read)
+
+    def _read(self) -> None:
+        try:
+            self.said.append(self.pipe.recv())
+        except (EOFError, ConnectionResetError):
+            asyncio.get_running_loop().remove_reader(self.pipe.fileno())
+            self.pipe.close()
+            self.is_gone = True
+        self.changed.set()
+
+    async def until(self, point: str) -> None:
+        """Return when it has reached this point."""
+        async with asyncio.timeout(TIMEOUT):
+            while point not in self.said:
+                assert not self.is_gone, f"{self.orders.name} ended before {point!r}: {self.said}"
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def until_gone(self) -> None:
+        """Return when it has ended."""
+        async with asyncio.timeout(TIMEOUT):
+            while not self.is_gone:
+                self.changed.clear()
+                await self.changed.wait()
+        await asyncio.to_thread(self.child.join)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.child.pid, number)
+
+    async def stop(self) -> None:
+        """Ask it to end, and wait for that."""
+        self.signal(signal.SIGTERM)
+        await self.until_gone()
+
+    async def end(self) -> None:
+        """See that nothing of it stays, whatever it was doing."""
+        if not self.is_gone:
+            self.signal(signal.SIGKILL)
+            await self.until_gone()
+
+
+@dataclass
+class Stage:
+    """A database of its own with a listener; messages go in by the inbox, workers are started on it."""
+
+    url: URL
+    home: Path
+    database: Database
+    events: Listener
+    owner: asyncpg.Connection
+    leaving: AsyncExitStack
+    delivered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def worker(self, name: str, answers: Sequence[Any] = WAVE, **orders: Any) -> WorkerAtWork:
+        """Start a worker and return when it takes messages."""
+        given = Orders(self.url, self.home, name, json.dumps(answers), **orders)
+        here, there = FORKS.Pipe(duplex=False)
+        child = FORKS.Process(target=run, args=(given, there), daemon=True)
+        await asyncio.to_thread(child.start)
+        there.close()
+        worker = WorkerAtWork(given, child, here)
+        worker.listen()
+        self.leaving.push_async_callback(worker.end)
+        await worker.until("ready")
+        return worker
+
+    async def accepts(self, content: str, **given: Any) -> int:
+        """Store a message that came by the fake door; return its inbox id."""
+        accepted = await inbox.accept(self.database, message(content, door="fake", **given))
+        return accepted.inbox_id
+
+    async def response(self, inbox_id: int) -> AgentResponse:
+        """Wait for the answer to a message."""
+        async with asyncio.timeout(TIMEOUT):
+            return await self.events.response(inbox_id)
+
+    async def attachment(self) -> Attachment:
+        """Put a file into the storage that all workers share."""
+        settings = Settings(parley_home=self.home)
+        storage = open_storage(settings, load_secrets(settings), SystemClock())
+        await storage.put("stage/notes.txt", b"a note", "text/plain")
+        await storage.aclose()
+        return Attachment("notes.txt", "text/plain", 6, storage_key="stage/notes.txt")
+
+    async def age_the_dead(self) -> None:
+        """Let the time pass after which the dead are found out: heartbeats, leases and open transactions."""
+        await self.owner.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state = 'idle in transaction'"
+        )
+        await self.owner.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
+        await self.owner.execute("UPDATE outbox SET claimed_until = now() WHERE claimed_until > now()")
+
+    async def until_delivered(self, count: int) -> None:
+        """Return when so many replies are noted as delivered."""
+        async with asyncio.timeout(TIMEOUT):
+            while await self.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") < count:
+                self.delivered.clear()
+                if await self.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") < count:
+                    await self.delivered.wait()
+
+    async def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
+        """Return what a query gives."""
+        return [tuple(row) for row in await self.owner.fetch(query, *given)]
+
+    async def value(self, query: str, *given: Any) -> Any:
+        """Return the first value that a query gives."""
+        return await self.owner.fetchval(query, *given)
+
+
+@asynccontextmanager
+async def open_stage(server: URL, home: Path) -> AsyncIterator[Stage]:
+    """Make a database from the template with the tables that count; what was started on it ends with it."""
+    name = f"stage_{uuid4().hex}"
+    keeper = await asyncpg.connect(**Address(server, is_embedded=True).asyncpg_arguments(as_owner=True))
+    await keeper.execute(f"CREATE DATABASE {name} TEMPLATE template_parley")
+    address = Address(server.set(database=name), is_embedded=True)
+    folder = home / name
+    await asyncio.to_thread(folder.mkdir, parents=True)
+    async with AsyncExitStack() as leaving:
+        leaving.push_async_callback(keeper.close)
+        leaving.push_async_callback(keeper.execute, f"DROP DATABASE {name} WITH (FORCE)")
+        owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+        leaving.push_async_callback(owner.close)
+        await owner.execute(TABLES)
+        database = Database(address, pool_size=2)
+        leaving.push_async_callback(database.close)
+        events = Listener(database)
+        await events.start()
+        leaving.push_async_callback(events.close)
+        stage = Stage(address.url, folder, database, events, owner, leaving)
+        await owner.add_listener("stage", lambda *_: stage.delivered.set())
+        yield stage

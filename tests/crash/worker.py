@@ -1,0 +1,286 @@
+"""A worker in a process of its own, which kills, freezes or holds itself at a chosen point of a turn.
+
+Its composition root wraps the collaborators from outside: each commit, model call, tool run and delivery is a point
+before and a point after. The model is the scripted one, which needs no litellm, so that a process is up in
+milliseconds; the effects, the posts and the model calls are counted in tables that no transaction of a turn touches.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+import asyncpg
+import uvloop
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.cli.compose import open_app
+from agent.app import App
+from agent.completions import Completion, ModelRequest
+from agent.outbox import Reply
+from agent.router import Router
+from agent.toolbox import Toolbox
+from agent.worker import GRACE_SECONDS, Worker
+from shared.clock import Clock
+from shared.database import Address, Database
+from shared.log import configure_logging
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Tool, ToolContext
+from tests.standins.openai_api.script import last_user_text
+
+# Tasks of the worker that run beside the turns, at their own times.
+CHORES = {"sweeper", "outbox sweeper", "vectors", "MCP servers", "claim"}
+
+Action = Literal["none", "kill", "freeze", "hold"]
+
+TABLES = """
+CREATE TABLE stage_effects (call_id text NOT NULL);
+CREATE TABLE stage_reads (call_id text NOT NULL);
+CREATE TABLE stage_sends (nonce text NOT NULL);
+CREATE TABLE stage_posts (nonce text PRIMARY KEY, content text NOT NULL);
+CREATE TABLE stage_model_calls (place text NOT NULL, worker text NOT NULL, tokens int, is_alone boolean NOT NULL);
+GRANT ALL ON stage_effects, stage_reads, stage_sends, stage_posts, stage_model_calls TO parley_app;
+CREATE FUNCTION stage_tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY stage; RETURN NULL; END';
+CREATE TRIGGER stage_delivered AFTER UPDATE ON outbox FOR EACH ROW WHEN (NEW.status = 'delivered')
+    EXECUTE FUNCTION stage_tell();
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a worker is told: where it works, what its model says, and what it does to itself at which point.
+
+    `last_tool` ("effect" or "read") comes back only after the other one's result is recorded.
+    """
+
+    url: URL
+    home: Path
+    name: str
+    answers: str
+    at: str = ""
+    action: Action = "none"
+    grace: float = GRACE_SECONDS
+    last_tool: str = ""
+
+
+class Points:
+    """Counts what is reached, tells the test about it, and carries out the order at its point."""
+
+    def __init__(self, orders: Orders, pipe: Connection) -> None:
+        self._orders, self._pipe = orders, pipe
+        self._seen: Counter[str] = Counter()
+        self._commits = asyncio.Condition()
+
+    async def reach(self, name: str) -> None:
+        """Come to a point: the n-th `name` in this process is called `name n`."""
+        self._seen[name] += 1
+        point = f"{name} {self._seen[name]}"
+        is_here = point == self._orders.at
+        self.tell(point)
+        if is_here and self._orders.action == "hold":
+            await asyncio.Event().wait()
+        if is_here and self._orders.action in {"kill", "freeze"}:
+            os.kill(os.getpid(), signal.SIGKILL if self._orders.action == "kill" else signal.SIGSTOP)
+        if name == "commit after":
+            async with self._commits:
+                self._commits.notify_all()
+
+    def tell(self, said: str) -> None:
+        """Tell the test something; it may have stopped listening."""
+        with contextlib.suppress(OSError):
+            self._pipe.send(said)
+
+    async def next_commit(self) -> None:
+        """Return after the next commit of this process."""
+        async with self._commits:
+            await self._commits.wait()
+
+
+class MarkedDatabase(Database):
+    """Every transaction of a turn has a point just before and just after its commit."""
+
+    def __init__(self, address: Address, points: Points) -> None:
+        super().__init__(address, pool_size=4)
+        self._points = points
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        """Open a transaction; what the chores do beside the turns is no point of a turn."""
+        is_marked = is_of_turn()
+        async with super().transaction() as session:
+            yield session
+            if is_marked:
+                await self._points.reach("commit before")
+        if is_marked:
+            await self._points.reach("commit after")
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[AsyncSession]:
+        """Open a session for one statement; a worker that dies before it, or in it, leaves the same behind."""
+        is_marked = is_of_turn()
+        if is_marked:
+            await self._points.reach("commit before")
+        async with super().statement() as session:
+            yield session
+        if is_marked:
+            await self._points.reach("commit after")
+
+
+def is_of_turn() -> bool:
+    """Return whether a turn runs here, and none of the chores beside it."""
+    task = asyncio.current_task()
+    name = task.get_name() if task is not None else ""
+    return name not in CHORES and "purge_jobs" not in name
+
+
+class Counts:
+    """What is counted outside of every transaction of a turn."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    async def add(self, statement: str, *given: Any) -> None:
+        """Run one statement on a connection of its own."""
+        async with self.connected() as connection:
+            await connection.execute(statement, *given)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[asyncpg.Connection]:
+        """Open a connection."""
+        connection = await asyncpg.connect(**self._address.asyncpg_arguments())
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+class MarkedRouter(Router):
+    """Every model call has a point before and after, and is counted; two at once in one place are noted.
+
+    A place's name is the first word of its messages.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, name: str, points: Points, counts: Counts) -> None:
+        super().__init__(settings, clock)
+        self._name, self._points, self._counts = name, points, counts
+
+    async def complete(
+        self,
+        request: ModelRequest,
+        *,
+        deadline: float,
+        on_text: Callable[[str], None] | None = None,
+        on_reset: Callable[[], None] | None = None,
+    ) -> Completion:
+        """Answer from the script while the place's advisory lock is held."""
+        place = last_user_text({"messages": request.messages}).split()[0]
+        await self._points.reach("model before")
+        async with self._counts.connected() as connection:
+            is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
+            completion = await super().complete(request, deadline=deadline, on_text=on_text, on_reset=on_reset)
+            await connection.execute(
+                "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4)",
+                place,
+                self._name,
+                completion.usage.total,
+                is_alone,
+            )
+        await self._points.reach("model after")
+        return completion
+
+
+class TablePlatform:
+    """A door whose posts are rows; it takes each nonce once, as Discord does."""
+
+    def __init__(self, points: Points, counts: Counts) -> None:
+        self._points, self._counts = points, counts
+
+    async def send(self, reply: Reply) -> str | None:
+        """Post it, unless it is there."""
+        await self._points.reach("send before")
+        await self._counts.add("INSERT INTO stage_sends VALUES ($1)", reply.nonce)
+        await self._counts.add(
+            "INSERT INTO stage_posts VALUES ($1, $2) ON CONFLICT DO NOTHING", reply.nonce, reply.content
+        )
+        await self._points.reach("send after")
+        return reply.nonce
+
+
+def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
+    """Return a toolbox with one tool that reads and one that has an effect."""
+
+    async def run(kind: str, context: ToolContext) -> str:
+        await points.reach(f"{kind} before")
+        if kind == last_tool:
+            await points.next_commit()
+        await counts.add(f"INSERT INTO stage_{kind}s VALUES ($1)", context.call_id)  # noqa: S608  # our own two names
+        await points.reach(f"{kind} after")
+        return f"{kind} done"
+
+    async def read(context: ToolContext) -> str:
+        """Look something up."""
+        return await run("read", context)
+
+    async def effect(context: ToolContext) -> str:
+        """Change something outside."""
+        return await run("effect", context)
+
+    tools = [
+        Tool(read, Permission.GUEST, read_only=True, module="stage"),
+        Tool(effect, Permission.GUEST, module="stage"),
+    ]
+    return Toolbox(tools, {}, 8000)
+
+
+@asynccontextmanager
+async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
+    """Assemble the house with marked collaborators; the memory and the listener keep the plain database."""
+    settings = Settings(
+        parley_home=orders.home,
+        debug_mock_responses=orders.answers,
+        default_guest_modules=("stage",),
+        default_guest_token_budget=1_000_000,
+    )
+    address = Address(orders.url, is_embedded=True)
+    counts = Counts(address)
+    async with open_app(settings, address, {"fake": TablePlatform(points, counts)}) as app:
+        database = MarkedDatabase(address, points)
+        try:
+            yield replace(
+                app,
+                database=database,
+                router=MarkedRouter(settings, app.clock, orders.name, points, counts),
+                toolbox=build_tools(points, counts, orders.last_tool),
+            )
+        finally:
+            await database.close()
+
+
+async def work(orders: Orders, pipe: Connection) -> None:
+    """Work until SIGTERM."""
+    points = Points(orders, pipe)
+    async with open_marked_app(orders, points) as app:
+        working = asyncio.create_task(Worker(app, grace=orders.grace).run())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
+        points.tell("ready")
+        await asyncio.gather(working, return_exceptions=True)
+
+
+def run(orders: Orders, pipe: Connection) -> None:
+    """Begin here in the new process; what it logs goes to a file of its own."""
+    out = os.open(orders.home / f"{orders.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(out, 2)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    configure_logging("INFO", "console")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work(orders, pipe))

@@ -1,0 +1,134 @@
+"""A house as tests use it: messages go in by the front door, replies come out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import CursorResult, text
+
+from adapters.cli.compose import open_app
+from agent import inbox
+from agent.app import App, Sender
+from agent.inbox import Accepted
+from agent.outbox import Reply
+from agent.toolbox import Toolbox
+from agent.worker import Worker
+from shared.database import Address
+from shared.messages import AgentResponse, Attachment, IncomingMessage, Place
+from shared.messages import Sender as Writer
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+
+
+@dataclass
+class FakePlatform:
+    """A door whose replies are posts in a list; it takes each nonce once, as Discord does."""
+
+    posts: list[Reply] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def send(self, reply: Reply) -> str | None:
+        """Post it, unless it is there."""
+        if all(post.nonce != reply.nonce for post in self.posts):
+            self.posts.append(reply)
+        self.arrived.set()
+        return f"post-{reply.id}"
+
+    async def wait_for(self, count: int) -> list[str]:
+        """Return the texts as soon as there are so many."""
+        async with asyncio.timeout(30):
+            while len(self.posts) < count:
+                self.arrived.clear()
+                await self.arrived.wait()
+        return [post.content for post in self.posts]
+
+
+def message(content: str, **given: Any) -> IncomingMessage:
+    """Return an incoming message; what is not given is that of Ann in a direct message over HTTP."""
+    platform = given.get("platform", "test")
+    user = given.get("user", "ann")
+    server = given.get("server")
+    place = Place(
+        platform=platform,
+        server=server,
+        channel=given.get("channel", f"dm-{user}" if server is None else "general"),
+        thread=given.get("thread"),
+        is_direct=given.get("is_direct", server is None),
+    )
+    return IncomingMessage(
+        door=given.get("door", "http"),
+        sender=Writer(platform, user, given.get("username", user.title())),
+        place=place,
+        event_id=given.get("event_id") or uuid4().hex,
+        content=content,
+        sent_at=given.get("sent_at") or datetime.now(UTC),
+        attachments=tuple(given.get("attachments", ())),
+        wants_stream=given.get("wants_stream", False),
+    )
+
+
+@dataclass
+class House:
+    """The app with a worker that runs, its model and its platform."""
+
+    app: App
+    model: OpenAIStub
+    platform: FakePlatform
+    worker: "asyncio.Task[None] | None" = None
+
+    async def accepts(self, content: str, **given: Any) -> Accepted:
+        """Store a message and return at once."""
+        return await inbox.accept(self.app.database, message(content, **given))
+
+    async def hears(self, content: str, **given: Any) -> AgentResponse:
+        """Store a message and wait for its answer."""
+        accepted = await self.accepts(content, **given)
+        async with asyncio.timeout(60):
+            return await self.app.events.response(accepted.inbox_id)
+
+    async def sql(self, statement: str, **given: Any) -> list[Any]:
+        """Run a statement as an admin would, in a transaction of its own."""
+        async with self.app.database.transaction() as session:
+            result = await session.execute(text(statement), given)
+            return list(result.all()) if isinstance(result, CursorResult) and result.returns_rows else []
+
+    async def value(self, statement: str, **given: Any) -> Any:
+        """Return the first value that a statement gives."""
+        return (await self.sql(statement, **given))[0][0]
+
+    def attach(self, filename: str, key: str, mime_type: str = "text/plain", size: int = 0) -> Attachment:
+        """Return an attachment whose bytes are in storage already."""
+        return Attachment(filename, mime_type, size, storage_key=key)
+
+
+@asynccontextmanager
+async def open_house(
+    settings: Settings,
+    address: Address,
+    model: OpenAIStub,
+    *,
+    senders: Mapping[str, Sender] | None = None,
+    toolbox: Toolbox | None = None,
+    works: bool = True,
+) -> AsyncIterator[House]:
+    """Open a house; with `works` a worker runs in it."""
+    platform = FakePlatform()
+    async with open_app(settings, address, senders or {"fake": platform}, toolbox) as app:
+        house = House(app, model, platform)
+        if works:
+            house.worker = asyncio.create_task(Worker(app).run(), name="worker of the house")
+        try:
+            yield house
+        finally:
+            if house.worker is not None:
+                house.worker.cancel()
+                await asyncio.gather(house.worker, return_exceptions=True)
+
+
+def texts(responses: Sequence[AgentResponse]) -> list[str]:
+    """Return what was answered."""
+    return [response.content for response in responses]

@@ -1,0 +1,222 @@
+"""What a model can find out about days, on Saturday, 21 November 2026, unless the test says another day."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from agent.tokens import count_prompt
+from agent.toolbox import discover
+from modules import calendar
+from modules.calendar.holidays import get_holiday
+from modules.calendar.table import HOLIDAYS
+from shared.errors import ToolError
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Caller, Tool, ToolContext
+
+SATURDAY = date(2026, 11, 21)
+NOTHING = cast(Any, None)
+
+
+class StoppedClock:
+    """It is always the same moment."""
+
+    def __init__(self, moment: datetime) -> None:
+        self._moment = moment
+
+    def now(self) -> datetime:
+        return self._moment
+
+    def monotonic(self) -> float:
+        return 0
+
+
+@pytest.fixture
+def context() -> ToolContext:
+    return ToolContext(
+        user=Caller(1, Permission.GUEST, "Ada"),
+        place=NOTHING,
+        conversation_id=1,
+        turn_id=1,
+        call_id="call-1",
+        module="calendar",
+        clock=StoppedClock(datetime(2026, 11, 21, 23, 30, tzinfo=UTC)),
+        http=NOTHING,
+        storage=NOTHING,
+        memory=NOTHING,
+        database=NOTHING,
+        house_settings=Settings(),
+    )
+
+
+async def call(tool: Tool, context: ToolContext, **arguments: Any) -> dict[str, Any]:
+    """Call a tool as the toolbox does: arguments checked against the schema, the result as JSON."""
+    checked = tool.arguments.model_validate(arguments)
+    found: dict[str, Any] = json.loads(json.dumps(await tool.run(context, **checked.model_dump())))
+    return found
+
+
+async def test_a_holiday_has_its_name_its_days_and_a_note(context: ToolContext) -> None:
+    assert await call(calendar.resolve_holiday, context, holiday_name="Chanukah") == {
+        "name": "Hanukkah",
+        "start": "2026-12-05",
+        "end": "2026-12-12",
+        "days": 8,
+        "note": "Begins at sunset on 4 December 2026.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "year", "first"),
+    [
+        ("Hanukkah", 2024, "2024-12-26"),
+        ("Hanukkah", 2025, "2025-12-15"),
+        ("Passover", 2026, "2026-04-02"),
+        ("Rosh Hashanah", 2026, "2026-09-12"),
+        ("Yom Kippur", 2025, "2025-10-02"),
+        ("Sukkot", 2025, "2025-10-07"),
+        ("Easter", 2024, "2024-03-31"),
+        ("Easter", 2025, "2025-04-20"),
+        ("Orthodox Easter", 2024, "2024-05-05"),
+        ("Good Friday", 2026, "2026-04-03"),
+        ("Pentecost", 2026, "2026-05-24"),
+        ("Corpus Christi", 2026, "2026-06-04"),
+        ("Shrove Tuesday", 2026, "2026-02-17"),
+        ("Thanksgiving", 2026, "2026-11-26"),
+        ("Black Friday", 2026, "2026-11-27"),
+        ("Memorial Day", 2026, "2026-05-25"),
+        ("First Sunday of Advent", 2026, "2026-11-29"),
+        ("Buß- und Bettag", 2026, "2026-11-18"),
+        ("Ramadan", 2025, "2025-03-01"),
+        ("Eid al-Fitr", 2025, "2025-03-30"),
+        ("Eid al-Adha", 2025, "2025-06-06"),
+        ("Diwali", 2026, "2026-11-08"),
+        ("Chinese New Year", 2026, "2026-02-17"),
+        ("Mother's Day", 2026, "2026-05-10"),
+    ],
+)
+async def test_holidays_fall_on_their_days(context: ToolContext, name: str, year: int, first: str) -> None:
+    assert (await call(calendar.resolve_holiday, context, holiday_name=name, year=year))["start"] == first
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("xmas", "Christmas"),
+        ("Weihnachten", "Christmas"),
+        ("Ostern", "Easter"),
+        ("pfingsten", "Pentecost"),
+        ("Neujahr", "New Year"),
+        ("Jom Kippur", "Yom Kippur"),
+        ("4th of July", "US Independence Day"),
+        ("New Year\N{RIGHT SINGLE QUOTATION MARK}s Eve", "New Year's Eve"),
+        ("next Christmas", "Christmas"),
+        ("hannukah", "Hanukkah"),
+        ("Thanksgivng", "Thanksgiving"),
+        ("Independence Day in India", "Independence Day (India)"),
+        ("Norway Constitution Day", "Constitution Day (Norway)"),
+        ("National Day in Norway", "Constitution Day (Norway)"),
+        ("Nationalfeiertag Deutschland", "German Unity Day (Deutschland)"),
+    ],
+)
+async def test_holidays_are_found_by_what_people_call_them(context: ToolContext, said: str, meant: str) -> None:
+    assert (await call(calendar.resolve_holiday, context, holiday_name=said))["name"] == meant
+
+
+async def test_a_name_that_was_guessed_is_told(context: ToolContext) -> None:
+    assert (await call(calendar.resolve_holiday, context, holiday_name="hannukah"))["note"].startswith(
+        "Taken as Hanukkah."
+    )
+
+
+def test_without_a_year_it_is_the_next_time_or_the_one_that_goes_on() -> None:
+    assert get_holiday("Hanukkah", None, date(2026, 12, 12)).span.start == date(2026, 12, 5)
+    assert get_holiday("Hanukkah", None, date(2026, 12, 13)).span.start == date(2027, 12, 25)
+    assert get_holiday("Hanukkah", None, date(2028, 1, 1)).span.start == date(2027, 12, 25)
+    assert get_holiday("Easter 2030", None, SATURDAY).span.start == date(2030, 4, 21)
+
+
+def test_every_holiday_that_is_named_comes_within_the_next_two_years() -> None:
+    for holiday in HOLIDAYS:
+        for name in (holiday.name, *holiday.others):
+            found = get_holiday(name, None, SATURDAY)
+            assert SATURDAY <= found.span.end < SATURDAY + timedelta(days=730), name
+            assert "{" not in found.span.note
+
+
+def test_ramadan_ends_where_the_feast_begins_and_may_come_twice_a_year() -> None:
+    found = get_holiday("Ramadan", 2030, SATURDAY).span
+
+    assert (found.start, found.days) == (date(2030, 1, 5), 30)
+    assert "another one that year, from 26 December 2030" in found.note
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("St. Nicolas evening", "St Nicholas Day"), ("Chanuka lights", "Hanukkah")]
+)
+async def test_an_unknown_holiday_is_refused_with_the_nearest_names(
+    context: ToolContext, name: str, nearest: str
+) -> None:
+    with pytest.raises(ToolError, match="I know no holiday") as caught:
+        await call(calendar.resolve_holiday, context, holiday_name=name)
+
+    assert nearest in caught.value.fields["nearest"]
+
+
+@pytest.mark.parametrize(("name", "year"), [("Easter", 1600), ("Easter", 3000), ("Diwali", 2090), ("Easter", -5)])
+async def test_a_year_out_of_the_tables_is_refused(context: ToolContext, name: str, year: int) -> None:
+    with pytest.raises(ToolError, match=r"I know holidays from 1900 to 2100|I have no date of Diwali in 2090"):
+        await call(calendar.resolve_holiday, context, holiday_name=name, year=year)
+
+
+@pytest.mark.parametrize("name", ["", " ", "in in in", "x" * 5000, "day in us", "\N{SNOWMAN}"])
+async def test_what_is_no_name_is_refused(context: ToolContext, name: str) -> None:
+    with pytest.raises(ToolError):
+        await call(calendar.resolve_holiday, context, holiday_name=name)
+
+
+async def test_a_hint_gives_days_and_a_sentence(context: ToolContext) -> None:
+    assert await call(calendar.resolve_date_hint, context, hint="next weekend") == {
+        "start": "2026-11-28",
+        "end": "2026-11-29",
+        "days": 2,
+        "text": "Saturday, 28 November 2026 to Sunday, 29 November 2026, 2 days with the first and the last.",
+    }
+
+
+async def test_a_hint_with_two_meanings_says_the_other_one(context: ToolContext) -> None:
+    monday = replace(context, clock=StoppedClock(datetime(2026, 11, 23, 12, tzinfo=UTC)))
+
+    assert "27 November 2026" in (await call(calendar.resolve_date_hint, monday, hint="next Friday"))["note"]
+
+
+async def test_a_hint_is_read_in_the_persons_time_zone_and_week(context: ToolContext) -> None:
+    berlin = replace(context, user=replace(context.user, time_zone="Europe/Berlin"))
+    saturdays = replace(context, user=replace(context.user, week_start="saturday"))
+
+    assert (await call(calendar.resolve_date_hint, context, hint="today"))["start"] == "2026-11-21"
+    assert (await call(calendar.resolve_date_hint, berlin, hint="today"))["start"] == "2026-11-22"
+    assert (await call(calendar.resolve_date_hint, saturdays, hint="this weekend"))["start"] == "2026-11-26"
+
+
+async def test_a_hint_may_be_a_holiday(context: ToolContext) -> None:
+    assert (await call(calendar.resolve_date_hint, context, hint="Ostern"))["text"] == "Easter: Sunday, 28 March 2027."
+    assert (await call(calendar.resolve_date_hint, context, hint="Hanukkah 2028"))["start"] == "2028-12-13"
+
+
+async def test_a_hint_that_means_nothing_is_refused_with_examples(context: ToolContext) -> None:
+    with pytest.raises(ToolError, match="I don't understand 'when pigs fly'") as caught:
+        await call(calendar.resolve_date_hint, context, hint="when pigs fly")
+
+    assert "next Friday" in caught.value.fields["examples"]
+
+
+def test_a_guest_is_offered_a_small_tool_list() -> None:
+    modules = Settings().default_guest_modules
+    tools = [each for each in discover(8000).tools if each.module in modules and each.requires == Permission.GUEST]
+
+    assert len(tools) == 12
+    assert count_prompt(each.schema for each in tools) <= 800

@@ -1,0 +1,166 @@
+"""What a model can do with a person's memories, through the tools as they are offered."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from modules import knowledge
+from shared.clock import SystemClock
+from shared.database import Database
+from shared.errors import NotFound, ToolError
+from shared.folder import FolderStore
+from shared.http import GuardedClient
+from shared.memory import Memories
+from shared.messages import Place
+from shared.models.user import User
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.storage import Storage
+from shared.tools import Caller, Tool, ToolContext
+
+TOOLS = [each for each in vars(knowledge).values() if isinstance(each, Tool)]
+HOME = Place("discord", None, "dm-1", is_direct=True)
+GUILD = Place("discord", "guild-1", "general")
+
+
+@pytest.fixture
+async def context(database: Database, tmp_path: Path) -> ToolContext:
+    return await make_context(database, tmp_path)
+
+
+async def make_context(database: Database, tmp_path: Path) -> ToolContext:
+    user = User()
+    async with database.transaction() as session:
+        session.add(user)
+    settings = Settings()
+    return ToolContext(
+        user=Caller(user.id, Permission.GUEST, "Ada"),
+        place=HOME,
+        conversation_id=1,
+        turn_id=1,
+        call_id="call-1",
+        module="knowledge",
+        clock=SystemClock(),
+        http=GuardedClient(settings),
+        storage=Storage(FolderStore(tmp_path / "files"), "http://here", ("secret",)).of_user(database, user.id, None),
+        memory=Memories(database, settings, SystemClock()).of_user(user.id, HOME, None),
+        database=database,
+        house_settings=settings,
+    )
+
+
+def moved_to(context: ToolContext, place: Place) -> ToolContext:
+    """Return the same person in another place."""
+    memories = Memories(context.memory.database, context.house_settings, context.clock)
+    return replace(context, place=place, memory=memories.of_user(context.user.id, place, None))
+
+
+async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
+    """Call a tool as the toolbox does: arguments checked against the schema, the result as JSON."""
+    checked = tool.arguments.model_validate(arguments)
+    return json.loads(json.dumps(await tool.run(context, **checked.model_dump())))
+
+
+def test_every_tool_is_for_guests_and_its_schema_is_small() -> None:
+    assert {tool.name for tool in TOOLS} == {
+        "knowledge.remember",
+        "knowledge.recall",
+        "knowledge.list_memories",
+        "knowledge.forget",
+    }
+    assert {tool.requires for tool in TOOLS} == {Permission.GUEST}
+    assert {tool.run.__name__ for tool in TOOLS if tool.read_only} == {"recall", "list_memories"}
+    assert sum(len(json.dumps(tool.schema, separators=(",", ":"))) for tool in TOOLS) < 1010
+
+
+async def test_what_is_remembered_is_recalled_listed_and_forgotten(context: ToolContext) -> None:
+    stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
+    await call(knowledge.remember, context, content="Ada plays the cello.")
+
+    assert stored == {"memory_id": stored["memory_id"], "content": "Ada's dog is called Rex."}
+    found = await call(knowledge.recall, context, query="What is the dog called?")
+    assert found == {"memories": [{**stored, "said_at": f"{context.clock.now():%Y-%m-%d}"}]}
+    listed = await call(knowledge.list_memories, context)
+    assert [each["content"] for each in listed["memories"]] == ["Ada plays the cello.", "Ada's dog is called Rex."]
+    assert "note" not in listed
+    gone = await call(knowledge.forget, context, memory_id=stored["memory_id"])
+    assert gone == {"memory_id": stored["memory_id"], "forgotten": True}
+    assert await call(knowledge.recall, context, query="What is the dog called?") == {"memories": []}
+
+
+async def test_remembering_the_same_again_gives_the_same_memory(context: ToolContext) -> None:
+    first = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
+
+    assert await call(knowledge.remember, context, content="ada's dog is called REX") == first
+
+
+@pytest.mark.parametrize(("k", "count"), [(3, 3), (0, 1), (-(10**20), 1), (10**20, 20)])
+async def test_the_number_of_results_is_bounded(context: ToolContext, k: int, count: int) -> None:
+    for number in range(25):
+        await call(knowledge.remember, context, content=f"Dog number {number}")
+
+    assert len((await call(knowledge.recall, context, query="dog", k=k))["memories"]) == count
+    assert (await call(knowledge.list_memories, context, skip=10**20)) == {"memories": []}
+
+
+@pytest.mark.parametrize("wrong", [{"user_id": 1}, {"content": 7}, {"content": None}])
+async def test_arguments_that_are_not_in_the_signature_are_refused(context: ToolContext, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        await call(knowledge.remember, context, **{"content": "Ada's dog is called Rex.", **wrong})
+
+
+async def test_another_persons_memory_answers_like_a_missing_one(
+    context: ToolContext, database: Database, tmp_path: Path
+) -> None:
+    stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
+    other = await make_context(database, tmp_path)
+
+    complaints = []
+    for memory_id in (stored["memory_id"], 999_999, 2**70, -1):
+        with pytest.raises(NotFound) as caught:
+            await call(knowledge.forget, other, memory_id=memory_id)
+        complaints.append(str(caught.value))
+    assert set(complaints) == {"There is no memory with that id."}
+    assert await call(knowledge.recall, other, query="dog Rex") == {"memories": []}
+    assert await call(knowledge.list_memories, other) == {"memories": []}
+
+
+async def test_a_private_memory_is_out_of_reach_on_a_server(context: ToolContext) -> None:
+    private = await call(knowledge.remember, context, content="Ada looks for a new job.")
+    guild = moved_to(context, GUILD)
+    await call(knowledge.remember, guild, content="Ada plays chess on Fridays.")
+
+    shown = await call(knowledge.list_memories, guild)
+    assert [each["content"] for each in shown["memories"]] == ["Ada plays chess on Fridays."]
+    found = await call(knowledge.recall, guild, query="job or chess")
+    assert [each["content"] for each in found["memories"]] == ["Ada plays chess on Fridays."]
+    with pytest.raises(NotFound):
+        await call(knowledge.forget, guild, memory_id=private["memory_id"])
+    assert len((await call(knowledge.list_memories, context))["memories"]) == 2
+
+
+async def test_a_long_list_comes_in_whole_entries_and_says_how_to_go_on(context: ToolContext) -> None:
+    for number in range(60):
+        await call(knowledge.remember, context, content=f"Fact number {number}: {'x' * (number * 10)}")
+
+    seen: list[str] = []
+    page = await call(knowledge.list_memories, context)
+    while True:
+        assert len(json.dumps(page)) < context.house_settings.tool_result_max_chars
+        seen += [each["content"] for each in page["memories"]]
+        if "note" not in page:
+            break
+        assert page["note"] == f"There are more: skip {len(seen)}."
+        page = await call(knowledge.list_memories, context, skip=len(seen))
+    assert len(seen) == len(set(seen)) == 60
+
+
+async def test_what_can_not_be_remembered_is_explained(context: ToolContext) -> None:
+    with pytest.raises(ToolError, match="empty"):
+        await call(knowledge.remember, context, content="  ")
+    with pytest.raises(ToolError, match="2,000"):
+        await call(knowledge.remember, context, content="x" * 2001)

@@ -1,0 +1,104 @@
+"""A web server on loopback that answers as it is told, byte by byte if need be, and remembers what it was asked."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+Answer = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it came over the wire; header names in lower case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Server:
+    """Where the server listens, and what it was asked."""
+
+    port: int = 0
+    requests: list[Request] = field(default_factory=list)
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def reply(
+    body: bytes = b"", status: int = 200, headers: dict[str, str] | None = None, length: int | None = None
+) -> Answer:
+    """Answer each request with this; `length` is what the answer claims of its size."""
+
+    async def answer(_request: Request, writer: asyncio.StreamWriter) -> None:
+        lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body) if length is None else length}"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        await writer.drain()
+
+    return answer
+
+
+def redirect(location: str, status: int = 302) -> Answer:
+    """Send each request on to another URL."""
+    return reply(status=status, headers={"Location": location})
+
+
+def by_path(answers: dict[str, Answer]) -> Answer:
+    """Answer by the request's path; others get a 404."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        await answers.get(request.path, reply(b"nothing here", 404))(request, writer)
+
+    return answer
+
+
+@asynccontextmanager
+async def serving(
+    answer: Answer, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Server]:
+    """Run the server for the block."""
+    server = Server()
+    connections: set[asyncio.Task[None]] = set()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(current := asyncio.current_task())  # type: ignore[arg-type]  # a connection is always a task
+        try:
+            while (request := await _read(reader)) is not None:
+                server.requests.append(request)
+                await answer(request, writer)
+        # Python 3.11 logs the end of a cancelled connection as an error; these are cancelled below.
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return
+        finally:
+            writer.close()
+            connections.discard(current)
+
+    listener = await asyncio.start_server(talk, host, 0, ssl=tls)
+    server.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listener.close()
+        for each in connections:
+            each.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+
+async def _read(reader: asyncio.StreamReader) -> Request | None:
+    first = (await reader.readline()).decode()
+    if not first:
+        return None
+    headers = {}
+    while line := (await reader.readline()).decode().strip():
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    method, path, _ = first.split(" ", 2)
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Request(method, path, headers, body)

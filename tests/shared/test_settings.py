@@ -1,0 +1,268 @@
+"""Settings: their names and defaults, what wrong ones say, and that secrets stay secret."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.errors import ConfigurationError
+from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, settings_from
+
+DEFAULTS: dict[str, Any] = {
+    "PARLEY_HOME": Path(".parley"),
+    "HOST": "127.0.0.1",
+    "PORT": 8080,
+    "MAX_AGENT_ITERATIONS": 10,
+    "WAVE_WIDTH": 8,
+    "TURN_DEADLINE_SECONDS": 180,
+    "TOOL_RESULT_MAX_CHARS": 8000,
+    "DEFAULT_GUEST_TOKEN_BUDGET": 5000,
+    "DEFAULT_GUEST_MODULES": ("knowledge", "file_manager", "calendar", "calculator"),
+    "MEMORY_RECALL_LIMIT": 5,
+    "PLANNER_PERCENT": 0,
+    "MAX_BODY_MB": 40,
+    "CATCH_UP_HOURS": 24,
+    "LLM_MODELS": (),
+    "LLM_PROTOCOLS": {},
+    "EGRESS_ALLOW": (),
+    "S3_BUCKET": "parley",
+    "S3_SECURE": True,
+    "LOG_LEVEL": "INFO",
+    "LOG_FORMAT": "console",
+}
+UNSET = """
+DATABASE_URL EMBEDDING_MODEL SUMMARY_MODEL DEBUG_MOCK_RESPONSES OPENAI_API_KEY OPENAI_BASE_URL DISCORD_TOKEN
+DISCORD_API_BASE DISCORD_GATEWAY DISCORD_CDN_BASE SLACK_BOT_TOKEN SLACK_APP_TOKEN SLACK_SIGNING_SECRET SLACK_CLIENT_ID
+SLACK_CLIENT_SECRET SLACK_API_BASE S3_ENDPOINT S3_ACCESS_KEY S3_SECRET_KEY PUBLIC_URL API_TOKEN SECRET_KEY
+"""
+SECRETS = {
+    "DATABASE_URL": "postgresql://parley:hunter2@localhost/parley",
+    **dict.fromkeys(("OPENAI_API_KEY", "DISCORD_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"), "hunter2"),
+    **dict.fromkeys(("SLACK_SIGNING_SECRET", "SLACK_CLIENT_SECRET", "S3_ACCESS_KEY", "S3_SECRET_KEY"), "hunter2"),
+    **dict.fromkeys(("API_TOKEN", "SECRET_KEY"), "hunter2"),
+}
+
+
+@pytest.fixture
+def environment() -> Iterator[None]:
+    """The process's environment without any setting of ours, and as it was when the test has ended."""
+    saved = dict(os.environ)
+    for name in SETTING_NAMES & saved.keys():
+        del os.environ[name]
+    yield
+    os.environ.clear()
+    os.environ.update(saved)
+
+
+def dotenv(folder: Path, *lines: str) -> Path:
+    path = folder / ".env"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(path)
+    return str(refused.value)
+
+
+def test_every_setting_has_the_default_that_is_promised() -> None:
+    settings = settings_from({})
+
+    assert {name: getattr(settings, name.lower()) for name in DEFAULTS} == DEFAULTS
+    unset = UNSET.split()
+    assert {name: getattr(settings, name.lower()) for name in unset} == dict.fromkeys(unset)
+    assert DEFAULTS.keys() | set(unset) == SETTING_NAMES
+
+
+def test_settings_are_read_from_the_environment_in_their_own_types() -> None:
+    settings = settings_from(
+        {
+            "PORT": "80",
+            "LLM_MODELS": "openai/gpt-4.1-mini, anthropic/claude-sonnet-4-5,",
+            "LLM_PROTOCOLS": "ollama/phi=tool_tag, openai/small=fenced",
+            "TURN_DEADLINE_SECONDS": "2.5",
+            "S3_SECURE": "false",
+            "PARLEY_HOME": "/var/lib/parley",
+        }
+    )
+
+    assert settings.port == 80
+    assert settings.llm_models == ("openai/gpt-4.1-mini", "anthropic/claude-sonnet-4-5")
+    assert settings.llm_protocols == {"ollama/phi": "tool_tag", "openai/small": "fenced"}
+    assert settings.turn_deadline_seconds == 2.5
+    assert settings.s3_secure is False
+    assert settings.parley_home == Path("/var/lib/parley")
+
+
+def test_an_empty_value_counts_as_not_set() -> None:
+    assert settings_from(dict.fromkeys(SETTING_NAMES, "")) == settings_from({})
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        settings_from({}).port = 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "eighty"),
+        ("PORT", "65536"),
+        ("MAX_AGENT_ITERATIONS", "0"),
+        ("WAVE_WIDTH", "-1"),
+        ("TURN_DEADLINE_SECONDS", "0"),
+        ("TOOL_RESULT_MAX_CHARS", "10"),
+        ("DEFAULT_GUEST_TOKEN_BUDGET", "-5"),
+        ("MEMORY_RECALL_LIMIT", "51"),
+        ("PLANNER_PERCENT", "101"),
+        ("S3_SECURE", "perhaps"),
+        ("LOG_LEVEL", "LOUD"),
+        ("LOG_FORMAT", "xml"),
+        ("LLM_PROTOCOLS", "openai/small=telepathy"),
+        ("LLM_PROTOCOLS", "openai/small"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_the_variable_and_the_remedy(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        settings_from({name: value})
+
+    line = str(refused.value)
+    assert line.startswith(f"{name} is wrong: ")
+    assert line.endswith(" Correct it in the environment or in .env.")
+    assert "\n" not in line
+
+
+@pytest.mark.usefixtures("environment")
+def test_dotenv_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+    os.environ["PORT"] = "81"
+    path = dotenv(tmp_path, "PORT=80", "HOST=0.0.0.0", "export LOG_LEVEL='DEBUG'", "# a comment", "")
+
+    settings = load_settings(path)
+
+    assert (settings.port, settings.host, settings.log_level) == (81, "0.0.0.0", "DEBUG")  # noqa: S104  # an example
+
+
+@pytest.mark.usefixtures("environment")
+def test_an_empty_variable_does_not_hide_what_dotenv_says(tmp_path: Path) -> None:
+    os.environ["PORT"] = ""
+
+    assert load_settings(dotenv(tmp_path, "PORT=80")).port == 80
+
+
+@pytest.mark.usefixtures("environment")
+def test_providers_own_variables_in_dotenv_reach_the_environment(tmp_path: Path) -> None:
+    names = ("ANTHROPIC_API_KEY", "XAI_API_KEY", "OPENROUTER_API_BASE", "AWS_REGION_NAME", "HTTPS_PROXY")
+    load_settings(dotenv(tmp_path, *(f"{name}=given" for name in names)))
+
+    assert [os.environ[name] for name in names] == ["given"] * len(names)
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    ("unknown", "nearest"),
+    [
+        ("DISCORD_TOKN", "DISCORD_TOKEN"),
+        ("LLM_MODEL", "LLM_MODELS"),
+        ("OPNEAI_API_KEY", "OPENAI_API_KEY"),
+        ("ANTROPIC_API_KEY", "ANTHROPIC_API_KEY"),
+        ("S3_ENDPIONT", "S3_ENDPOINT"),
+        ("MAX_ITERATIONS", "MAX_AGENT_ITERATIONS"),
+        ("port", "PORT"),
+    ],
+)
+def test_an_unknown_name_in_dotenv_names_the_nearest_known_one(tmp_path: Path, unknown: str, nearest: str) -> None:
+    path = dotenv(tmp_path, f"{unknown}=1")
+
+    said = f"{path}: unknown setting {unknown}; did you mean {nearest}? Correct or remove the line."
+    assert refusal(path) == said
+    assert unknown not in os.environ
+
+
+@pytest.mark.usefixtures("environment")
+def test_unknown_names_in_the_environment_are_none_of_our_business() -> None:
+    os.environ["DISCORD_TOKN"] = "x"
+
+    assert load_settings(None).discord_token is None
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_line_of_dotenv_without_a_value_and_a_file_that_is_no_text_are_one_line(tmp_path: Path) -> None:
+    path = dotenv(tmp_path, "DISCORD_TOKEN")
+    assert refusal(path) == f"{path}: DISCORD_TOKEN has no value; write DISCORD_TOKEN=… or remove the line."
+
+    path.write_bytes(b"PORT=\xff\xfe")
+    assert "is a text file in UTF-8" in refusal(path)
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_example_file_is_valid_when_every_line_is_taken(tmp_path: Path) -> None:
+    example = (Path(__file__).parents[2] / ".env.example").read_text("utf-8").splitlines()
+    lines = [line.removeprefix("#") for line in example if line.startswith("#") and not line.startswith("# ")]
+
+    settings = load_settings(dotenv(tmp_path, *lines))
+
+    assert len(settings.llm_models) == 2
+    assert len(lines) > 15
+
+
+def test_secrets_are_in_no_text_that_is_made_of_the_settings(tmp_path: Path) -> None:
+    settings = settings_from({**SECRETS, "PARLEY_HOME": str(tmp_path)})
+
+    for text in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
+        assert "hunter2" not in text
+    assert "hunter2" not in repr(load_secrets(settings))
+    with pytest.raises(ConfigurationError) as refused:
+        settings_from({**SECRETS, "PORT": "hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_secrets_that_are_not_given_are_made_once_for_our_eyes_only(tmp_path: Path) -> None:
+    settings = Settings(parley_home=tmp_path / "home")
+
+    first, second = load_secrets(settings), load_secrets(settings)
+
+    assert first == second
+    assert len(first.api_token) == len(first.secret_keys[0]) == 64
+    assert first.api_token != first.secret_keys[0]
+    for name in ("api_token", "secret_key"):
+        assert (tmp_path / "home" / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_several_secret_keys_are_for_rotation_and_none_at_all_is_refused(tmp_path: Path) -> None:
+    given = {"PARLEY_HOME": str(tmp_path), "API_TOKEN": "token"}
+
+    assert load_secrets(settings_from({**given, "SECRET_KEY": "new, old"})).secret_keys == ("new", "old")
+    with pytest.raises(ConfigurationError, match="SECRET_KEY holds no key"):
+        load_secrets(settings_from({**given, "SECRET_KEY": " , "}))
+
+
+@dataclass(frozen=True)
+class DiceSettings:
+    sides: int = 6
+    greeting: str = "Good luck!"
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_modules_own_settings_carry_its_prefix(tmp_path: Path) -> None:
+    os.environ.update({"DICE_SIDES": "20", "DICE_GREETING": "", "SIDES": "3"})
+
+    assert Settings().of_module(DiceSettings, "dice") == DiceSettings(sides=20)
+
+    os.environ["DICE_SIDES"] = "many"
+    with pytest.raises(ConfigurationError, match=r"^DICE_SIDES is wrong: .* Correct it in the environment or in \.env"):
+        Settings().of_module(DiceSettings, "dice")
+    load_settings(dotenv(tmp_path, "KNOWLEDGE_ANYTHING=1"))
+
+
+def test_programs_that_start_together_agree_on_the_secrets(tmp_path: Path) -> None:
+    settings = Settings(parley_home=tmp_path)
+    with ThreadPoolExecutor(16) as together:
+        found = set(together.map(lambda _: load_secrets(settings).api_token, range(64)))
+
+    assert [len(token) for token in found] == [64]
+    assert (tmp_path / "api_token").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,57 @@
+"""Text on every way in and out: cleaned once, cut with a note."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.text import clean, clean_json, cut
+
+ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("nul\x00byte", "nulbyte"),
+        ("half \ud83d pair", "half \ufffd pair"),
+        ("\udc00", "\ufffd"),
+        ("split \ud83d\ude00 pair", "split \U0001f600 pair"),
+        ("größe \U0001f600", "größe \U0001f600"),
+    ],
+)
+def test_what_postgres_and_providers_refuse_is_taken_out(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+
+
+@given(ANY_TEXT)
+def test_cleaned_text_can_be_stored_and_sent_and_stays_as_it_is(text: str) -> None:
+    cleaned = clean(text)
+
+    assert "\x00" not in cleaned
+    assert cleaned.encode("utf-8").decode("utf-8") == cleaned
+    assert clean(cleaned) == cleaned
+
+
+def test_every_string_of_a_json_value_is_cleaned_keys_too() -> None:
+    value = {"a\x00": ["\ud800", {"b": ("x\x00", 1, None, True)}], 2: 0.5}
+
+    assert clean_json(value) == {"a": ["\ufffd", {"b": ["x", 1, None, True]}], "2": 0.5}
+
+
+def test_numbers_that_json_does_not_know_become_text() -> None:
+    cleaned = clean_json([float("nan"), float("inf"), float("-inf"), 1e308])
+
+    assert cleaned == ["nan", "inf", "-inf", 1e308]
+    json.dumps(cleaned, allow_nan=False)
+
+
+@given(ANY_TEXT, st.integers(min_value=40, max_value=200))
+def test_a_cut_text_is_within_its_limit_and_says_how_much_there_was(text: str, limit: int) -> None:
+    shown = cut(text, limit)
+
+    assert len(shown) <= limit
+    assert shown == text if len(text) <= limit else shown.endswith(f"… [cut: {len(text):,} characters in all]")

@@ -1,0 +1,135 @@
+"""Workers killed and Postgres crashed over and over under load: every message is answered exactly once."""
+
+import asyncio
+import random
+import resource
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from sqlalchemy import URL
+
+from shared.clock import SystemClock
+from shared.database import Address, _migrate
+from shared.embedded import start_postgres
+from shared.settings import Settings
+from tests.crash.stage import Stage, WorkerAtWork, open_stage
+from tests.house import message, open_house
+from tests.recovery import control
+from tests.standins.openai_api import OpenAIStub
+from tests.test_recovery import answered
+
+pytestmark = pytest.mark.soak
+SECONDS = 180
+PLACES = 20
+MEGABYTE = 1024 * 1024
+
+
+def memory_used() -> int:
+    """Return the bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+async def test_workers_are_killed_and_frozen_at_random_for_minutes(postgres: URL, tmp_path: Path) -> None:
+    chance = random.Random(2026)  # noqa: S311  # the same disasters each time
+    clock = SystemClock()
+    async with open_stage(postgres, tmp_path) as stage:
+        end = clock.monotonic() + SECONDS
+        steady = asyncio.create_task(write_until(stage, clock, end))
+        frozen: list[WorkerAtWork] = []
+        while clock.monotonic() < end:
+            worker = await stage.worker(f"worker-{uuid4().hex[:8]}")
+            for _ in range(chance.randrange(5, 60)):
+                worker.changed.clear()
+                await worker.changed.wait()
+            if chance.random() < 0.3 and len(frozen) < 2:
+                worker.signal(signal.SIGSTOP)
+                frozen.append(worker)
+            else:
+                worker.signal(signal.SIGKILL)
+            if frozen and chance.random() < 0.5:
+                frozen.pop().signal(signal.SIGCONT)
+        for worker in frozen:
+            worker.signal(signal.SIGCONT)
+        await stage.worker("last")
+        count = await steady
+        await stage.until_delivered(count)
+
+        assert await stage.value("SELECT count(*) FROM stage_posts") == count
+        assert await stage.rows("SELECT call_id FROM stage_effects GROUP BY 1 HAVING count(*) > 1") == []
+        assert await stage.rows("SELECT status FROM inbox WHERE status NOT IN ('answered', 'failed')") == []
+        assert await stage.rows("SELECT id FROM users WHERE tokens_reserved <> 0") == []
+
+
+async def write_until(stage: Stage, clock: SystemClock, end: float) -> int:
+    """Write to many places, each time when the message before is answered; return how many turns that made."""
+
+    async def write(number: int) -> None:
+        while clock.monotonic() < end:
+            # An answer may have to wait for the heartbeats of several dead workers in a row.
+            await stage.events.response(await stage.accepts(f"room-{number}: note this", channel=f"c{number}"))
+
+    await asyncio.gather(*(write(number) for number in range(PLACES)))
+    count: int = await stage.value("SELECT count(*) FROM turns")
+    return count
+
+
+@pytest.fixture(scope="module")
+def own_home() -> Iterator[Path]:
+    """The home of a Postgres that may be crashed."""
+    with tempfile.TemporaryDirectory(prefix="parley-soak-", ignore_cleanup_errors=True) as folder:
+        start_postgres(Path(folder))
+        yield Path(folder)
+        asyncio.run(control(Path(folder), "stop", "immediate"))
+
+
+async def test_postgres_is_crashed_again_and_again_under_load(
+    own_home: Path, settings: Settings, model: OpenAIStub
+) -> None:
+    server = Address(start_postgres(own_home), is_embedded=True)
+    owner = await asyncpg.connect(**server.asyncpg_arguments(as_owner=True))
+    await owner.execute("CREATE DATABASE soak")
+    await owner.close()
+    address = Address(server.url.set(database="soak"), is_embedded=True)
+    await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
+    free = settings.model_copy(update={"default_guest_token_budget": 10**9})
+    async with open_house(free, address, model) as house:
+        asked = 0
+        for mode in ["immediate", "fast"] * 10:
+            events = [message(f"hello {asked + n}", channel=f"c{n}", door="fake") for n in range(PLACES)]
+            asked += PLACES
+            waiting = [asyncio.create_task(answered(house, event)) for event in events]
+            await model.until(asked - PLACES // 2)
+            await control(own_home, "restart", mode)
+            assert [error for error, _ in await asyncio.gather(*waiting)] == [None] * PLACES
+        posts = await house.platform.wait_for(asked)
+
+    assert max(Counter(posts).values()) == 1
+
+
+async def test_thousands_of_turns_leave_nothing_behind_in_memory(settings: Settings, address: Address) -> None:
+    # The stand-in of the fixture remembers every request.
+    async with OpenAIStub(keep=10) as model:
+        changed = {"default_guest_token_budget": 10**9, "openai_base_url": model.base_url}
+        await remember_nothing(settings.model_copy(update=changed), address, model)
+
+
+async def remember_nothing(settings: Settings, address: Address, model: OpenAIStub) -> None:
+    """Take two thousand turns and see what the memory grows by after the first five hundred."""
+    async with open_house(settings, address, model) as house:
+
+        async def write(place: int, turns: int) -> None:
+            for number in range(turns):
+                await house.hears(f"hello {number}", channel=f"c{place}", user=f"u{place}")
+
+        await asyncio.gather(*(write(place, 10) for place in range(50)))
+        before = memory_used()
+        await asyncio.gather(*(write(place, 30) for place in range(50)))
+
+        assert memory_used() - before < 60 * MEGABYTE
+        assert house.app.events._queues == {}

@@ -1,0 +1,261 @@
+"""The server: checks each request as the real API would, then plays what the script says."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from aiohttp import web
+
+from tests.standins.openai_api import render, rules
+from tests.standins.openai_api.script import (
+    Answer,
+    Body,
+    Fault,
+    Received,
+    Reply,
+    Script,
+    ScriptFunction,
+    echo,
+    from_json,
+    from_list,
+)
+
+MAX_BODY = 64 * 1024 * 1024
+JSON_TYPE = "application/json"
+
+
+class OpenAIStub:
+    """A model API on loopback, open as long as its `async with` block.
+
+    `requests` is the journal of chat requests, `embeddings` that of embedding requests; both forget the oldest beyond
+    `keep`. `running` and `peak` count the chat requests in work, `abandoned` those whose caller went away.
+    """
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        port: int = 0,
+        api_key: str | None = None,
+        models: tuple[str, ...] | None = None,
+        keep: int = 10_000,
+    ) -> None:
+        self.requests: deque[Received] = deque(maxlen=keep)
+        self.embeddings: deque[Received] = deque(maxlen=keep)
+        self.running = self.peak = self.abandoned = self.count = 0
+        self._api_key, self._models, self._port = api_key, models, port
+        self._mark = uuid4().hex[:8]
+        self._closing = asyncio.Event()
+        self._changed = asyncio.Condition()
+        server = web.Server(self._serve, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1)
+        self._routes: dict[tuple[str, str], Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
+            ("POST", "/v1/chat/completions"): self._chat,
+            ("POST", "/v1/embeddings"): self._embed,
+            ("GET", "/v1/models"): self._list_models,
+            ("POST", "/_script"): self._take_script,
+            ("GET", "/_journal"): self._show_journal,
+        }
+        self.script: ScriptFunction
+        self.play(script)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=1024)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        await self._runner.cleanup()
+
+    @property
+    def base_url(self) -> str:
+        """Return what `OPENAI_BASE_URL` is set to."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def refusals(self) -> list[str]:
+        """Return why requests of the journal were refused; empty when all kept to the rules."""
+        return [each.refusal for each in [*self.requests, *self.embeddings] if each.refusal is not None]
+
+    def play(self, script: Script | None) -> None:
+        """Replace the script; None makes the stand-in echo."""
+        self.script = echo if script is None else script if callable(script) else from_list(script)
+
+    async def until(self, count: int) -> None:
+        """Return once `count` chat requests have arrived in all."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.count >= count)
+
+    async def until_idle(self) -> None:
+        """Return once no chat request is in work."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.running == 0)
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = self._routes.get((request.method, request.path))
+        if answer is None:
+            return _error(404, f"Invalid URL ({request.method} {request.path})", code="unknown_url")
+        if request.path.startswith("/v1") and not self._is_allowed(request.headers.get("Authorization")):
+            return _error(401, "Incorrect API key provided.", code="invalid_api_key")
+        return await answer(request)
+
+    def _is_allowed(self, bearer: str | None) -> bool:
+        return self._api_key is None or bearer == f"Bearer {self._api_key}"
+
+    async def _chat(self, request: web.BaseRequest) -> web.StreamResponse:
+        raw = await request.content.read()
+        self.count += 1
+        number = self.count
+        body, refused = _parsed(raw)
+        if refused is None and self._models is not None and body["model"] not in self._models:
+            refused = _error(404, f"The model `{body['model']}` does not exist.", "model", "model_not_found")
+        refusal = None if refused is None else json.loads(refused.text or "")["error"]["message"]
+        self.requests.append(Received(number, request.path, body, raw, request.headers, refusal))
+        await self._tell_change()
+        if refused is not None:
+            return refused
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        try:
+            return await self._played(request, body, raw, number)
+        except asyncio.CancelledError:
+            self.abandoned += 1
+            raise
+        finally:
+            self.running -= 1
+            await self._tell_change()
+
+    async def _tell_change(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _played(self, request: web.BaseRequest, body: Body, raw: bytes, number: int) -> web.StreamResponse:
+        chosen = self.script(body, number)
+        reply: Reply = chosen if isinstance(chosen, (Answer, Fault)) else await chosen
+        if reply.delay:
+            await asyncio.sleep(reply.delay)
+        mark = f"call_{self._mark}_{number}"
+        if isinstance(reply, Fault):
+            return await self._broken(request, reply, body, raw, mark)
+        if body.get("stream"):
+            return await _stream(request, render.chunks(reply, body, len(raw), mark), reply.chunk_delay)
+        return web.Response(body=render.whole(reply, body, len(raw), mark), content_type=JSON_TYPE)
+
+    async def _broken(
+        self, request: web.BaseRequest, fault: Fault, body: Body, raw: bytes, mark: str
+    ) -> web.StreamResponse:
+        if fault.hang:
+            await self._closing.wait()
+        if fault.hang or fault.drop:
+            return _hung_up(request)
+        if fault.cut_after_chunks is not None:
+            pieces = render.chunks(fault.answer, body, len(raw), mark)[: fault.cut_after_chunks]
+            response = await _stream(request, pieces, fault.answer.chunk_delay)
+            return response if fault.is_clean else _hung_up(request)
+        if fault.malformed:
+            return web.Response(body=b'{"id": "chatcmpl-broken", "choices": [{"mess', content_type=JSON_TYPE)
+        if fault.empty:
+            nothing = Answer("")
+            if body.get("stream"):
+                return await _stream(request, render.chunks(nothing, body, len(raw), mark), 0)
+            return web.Response(body=render.whole(nothing, body, len(raw), mark), content_type=JSON_TYPE)
+        return _failed(fault)
+
+    async def _embed(self, request: web.BaseRequest) -> web.StreamResponse:
+        raw = await request.content.read()
+        body = json.loads(raw)
+        given = body.get("input")
+        texts = [given] if isinstance(given, str) else given
+        refusal = _embedding_fault(body, texts)
+        received = Received(len(self.embeddings) + 1, request.path, body, raw, request.headers, refusal)
+        self.embeddings.append(received)
+        if refusal is not None:
+            return _error(400, refusal, "input")
+        dimensions, encoding = body.get("dimensions", render.DIMENSIONS), body.get("encoding_format", "float")
+        vectors = [
+            {"object": "embedding", "index": index, "embedding": render.embedding(text, dimensions, encoding)}
+            for index, text in enumerate(texts)
+        ]
+        tokens = max(1, len(raw) // 4)
+        spent = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return web.json_response({"object": "list", "data": vectors, "model": body["model"], "usage": spent})
+
+    async def _list_models(self, _request: web.BaseRequest) -> web.StreamResponse:
+        names = self._models or ("stand-in",)
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in names]
+        return web.json_response({"object": "list", "data": listed})
+
+    async def _take_script(self, request: web.BaseRequest) -> web.StreamResponse:
+        entries = json.loads(await request.content.read())
+        self.play(from_json(entries) if entries else None)
+        return web.json_response({"entries": len(entries)})
+
+    async def _show_journal(self, _request: web.BaseRequest) -> web.StreamResponse:
+        shown = [{"number": each.number, "body": each.body, "refusal": each.refusal} for each in self.requests]
+        return web.json_response({"requests": shown, "running": self.running, "peak": self.peak})
+
+
+def _parsed(raw: bytes) -> tuple[Body, web.Response | None]:
+    try:
+        body = json.loads(raw.decode("utf-8"))
+        rules.check(body)
+    except ValueError as error:
+        return {}, _error(400, f"We could not parse the JSON body of your request: {error}")
+    except rules.Refused as refused:
+        return body if isinstance(body, dict) else {}, _error(400, str(refused), refused.param, refused.code)
+    return body, None
+
+
+def _embedding_fault(body: Any, texts: Any) -> str | None:
+    if not isinstance(body, dict) or not body.get("model"):
+        return "you must provide a model parameter"
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+        return "'$.input' is invalid."
+    return None
+
+
+async def _stream(request: web.BaseRequest, pieces: list[bytes], delay: float) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    await response.prepare(request)
+    if not delay:
+        await response.write(b"".join(pieces))
+        return response
+    for piece in pieces:
+        await response.write(piece)
+        await asyncio.sleep(delay)
+    return response
+
+
+def _hung_up(request: web.BaseRequest) -> web.StreamResponse:
+    if request.transport is not None:
+        request.transport.close()
+    # Never reaches the caller: the connection is gone.
+    return web.Response(status=500)
+
+
+def _failed(fault: Fault) -> web.Response:
+    headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+    if fault.body is None:
+        return _error(fault.status, f"The stand-in was told to answer {fault.status}.", headers=headers)
+    if isinstance(fault.body, str):
+        return web.Response(text=fault.body, status=fault.status, headers=headers)
+    return web.json_response(dict(fault.body), status=fault.status, headers=headers)
+
+
+def _error(
+    status: int, message: str, param: str | None = None, code: str | None = None, headers: dict[str, str] | None = None
+) -> web.Response:
+    kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
+        status, "server_error" if status >= 500 else "invalid_request_error"
+    )
+    error = {"message": message, "type": kind, "param": param, "code": code}
+    return web.json_response({"error": error}, status=status, headers=headers)

@@ -1,0 +1,45 @@
+"""A hotel's booking system as a module: what is free from one day to another, by a table.
+
+The test decides what happens to a call before it answers: `before` is awaited with its arguments.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from shared.errors import ToolError
+from shared.permissions import Permission
+from shared.tools import Tool, ToolContext, tool
+
+Before = Callable[[date], Awaitable[None]]
+
+
+async def _at_once(_check_in: date) -> None:
+    return
+
+
+@dataclass
+class Hotel:
+    """Its rooms and their prices a night, and what happens before it answers."""
+
+    rooms: dict[str, int] = field(default_factory=lambda: {"garden": 90, "tower": 140})
+    before: Before = _at_once
+    timeout_seconds: float = 30
+
+    def tool(self) -> Tool:
+        """Return `pms.get_availability` of this hotel."""
+
+        @tool(requires=Permission.GUEST, read_only=True, timeout_seconds=self.timeout_seconds)
+        async def get_availability(
+            context: ToolContext, check_in: date, check_out: date, guests: int = 2
+        ) -> dict[str, Any]:
+            """List the rooms that are free from check-in to check-out."""
+            await self.before(check_in)
+            nights = (check_out - check_in).days
+            if nights < 1:
+                raise ToolError("check_out must be after check_in.")
+            free = [{"room": room, "price": nights * price} for room, price in self.rooms.items()]
+            return {"check_in": check_in, "nights": nights, "guests": guests, "rooms": free}
+
+        return get_availability

@@ -1,0 +1,65 @@
+"""What the bench reckons with; that its programs run is seen when it is started."""
+
+import pytest
+
+from tests.bench.figures import Figure, missed
+from tests.bench.load import Load, Run, drive, merged, percentile
+from tests.bench.model import mark, played
+from tests.bench.prefix import share_kept, share_of_new
+from tests.bench.statements import Transaction, count
+
+
+def test_a_goal_is_about_the_ratio_where_there_is_a_floor() -> None:
+    near = Figure("turn", 8.0, "ms", floor=1.0, at_most=9)
+    far = Figure("turns", 5.0, floor=100.0, at_least=0.06)
+    heavy = Figure("memory", 180, "MB", at_most=170)
+
+    assert near.is_reached
+    assert missed([near, far, heavy, Figure("no goal", 1.0)]) == [far, heavy]
+    assert far.goal == "≥ 0.06 x"
+
+
+async def test_every_client_takes_its_turns() -> None:
+    taken: list[tuple[int, int]] = []
+
+    async def turn(client: int, number: int) -> None:
+        taken.append((client, number))
+
+    run = await drive(Load(clients=3, turns_each=2), turn)
+
+    assert sorted(taken) == [(client, number) for client in range(3) for number in range(2)]
+    assert len(run.latencies) == 6
+
+
+def test_runs_of_one_load_are_told_as_one() -> None:
+    whole = merged([Run((1.0, 2.0), 2.0, 0.1), Run((9.0,), 1.0, 0.2)])
+
+    assert (whole.per_second, percentile(whole.latencies, 50), percentile(whole.latencies, 99)) == (1.0, 2.0, 9.0)
+    assert whole.cpu_per_thousand == pytest.approx(100)
+
+
+def test_the_model_calls_as_many_tools_as_the_message_says_and_answers_after_their_results() -> None:
+    asked = {"role": "user", "content": mark(tools=3, delay=500)}
+    called, wait = played({"messages": [asked]})
+    answered, _ = played({"messages": [asked, called, {"role": "tool", "content": "{}"}]})
+
+    assert (len(called["tool_calls"]), wait) == (3, 0.5)
+    assert answered["content"]
+
+
+def test_the_share_of_a_prompt_that_is_cached_ends_at_the_first_difference() -> None:
+    assert share_of_new(["abcd", "abxxxxxx"]) == 0.25
+    assert share_kept(["abcd", "abcdefgh", "abcdefghij"]) == 1
+
+
+def test_statements_are_told_apart_by_whose_they_are() -> None:
+    seen = [
+        Transaction("parley", ("WITH stored AS ( INSERT INTO inbox …",)),
+        Transaction("parley", ("SELECT inbox.id …", "INSERT INTO turns …")),
+        Transaction("parley", ("UPDATE procrastinate_workers …",)),
+        Transaction("", ("SELECT procrastinate_finish_job_v1($1, $2, $3)",)),
+    ]
+
+    counted = count(seen, turns=1)
+
+    assert (counted.own, counted.own_transactions, counted.all, counted.all_transactions) == (2, 1, 5, 4)

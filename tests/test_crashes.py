@@ -1,0 +1,278 @@
+"""A worker that is killed or frozen at any point of a turn: nothing is lost, nothing is said or done twice."""
+
+import asyncio
+import json
+import operator
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import URL
+
+from shared.clock import SystemClock
+from tests.crash.stage import Stage, WorkerAtWork, open_stage
+
+# A worker holds about ten connections, and the embedded server gives 100.
+AT_ONCE = 4
+TRANSCRIPT = [
+    (0, "user", None),
+    (1, "assistant", None),
+    (2, "tool_call", "stage.read"),
+    (3, "tool_call", "stage.effect"),
+    (4, "tool_result", "stage.read"),
+    (5, "tool_result", "stage.effect"),
+    (6, "assistant", None),
+]
+# What stands in these is what a turn has decided; a worker that wakes up late changes none of it.
+DECIDED = ("turns", "messages", "turn_events", "token_logs", "inbox", "outbox", "file_records", "users", "stage_posts")
+
+Damage = Callable[[WorkerAtWork, Stage], Awaitable[None]]
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
+
+
+async def list_points(server: URL, home: Path, last_tool: str) -> list[str]:
+    """Play the turn once undisturbed and return every point that it comes to."""
+    async with open_stage(server, home) as stage:
+        worker = await stage.worker("first", last_tool=last_tool)
+        await stage.accepts("room: note this", attachments=[await stage.attachment()])
+        await stage.until_delivered(1)
+        await worker.stop()
+        assert await find_faults(stage, replies=1) == []
+        return [said for said in worker.said if said != "ready"]
+
+
+async def play(server: URL, home: Path, point: str, action: str, last_tool: str) -> list[str]:
+    """Play the turn with a worker that is killed or frozen at a point and a second one; return what is wrong then."""
+    async with open_stage(server, home) as stage:
+        first = await stage.worker("first", at=point, action=action, last_tool=last_tool)
+        inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
+        await (first.until_gone() if action == "kill" else first.until(point))
+        await stage.age_the_dead()
+        second = await stage.worker("second")
+        await stage.response(inbox_id)
+        # The place is open again: whatever the first one held is taken from it.
+        await stage.response(await stage.accepts("room: and now?"))
+        await stage.until_delivered(2)
+        before = await decided(stage)
+        if action == "freeze":
+            first.signal(signal.SIGCONT)
+            await first.stop()
+        await second.stop()
+        late = [] if await decided(stage) == before else ["the worker that woke up late changed something"]
+        return [f"{action} at {point}, {last_tool} last: {fault}" for fault in late + await find_faults(stage, 2)]
+
+
+async def decided(stage: Stage) -> list[Any]:
+    """Return all that the turns have come to."""
+    return [await stage.rows(f"SELECT * FROM {table} ORDER BY 1") for table in DECIDED]  # noqa: S608  # our own names
+
+
+async def find_faults(stage: Stage, replies: int) -> list[str]:
+    """Return every promise that is not kept."""
+    checks = [*_said(replies), *_effects(), *_transcript(), *_money(), *_ends(replies)]
+    return [f"{name}: {found}" for name, query, is_right in checks if not is_right(found := await stage.rows(query))]
+
+
+Check = tuple[str, str, Callable[[list[tuple[Any, ...]]], bool]]
+
+
+def _said(replies: int) -> Iterator[Check]:
+    yield "replies", "SELECT content FROM stage_posts", lambda rows: rows == [("It is done.",)] * replies
+    yield (
+        "ends told",
+        "SELECT count(*) FROM turn_events WHERE name = 'turn_complete'",
+        lambda rows: rows == [(replies,)],
+    )
+    yield "events", "SELECT turn_id FROM turn_events GROUP BY 1 HAVING count(*) <> count(DISTINCT seq)", _none
+    yield "overlaps", "SELECT * FROM stage_model_calls WHERE NOT is_alone", _none
+
+
+def _effects() -> Iterator[Check]:
+    yield "effects done twice", "SELECT 1 FROM stage_effects HAVING count(*) > 1", _none
+    yield "reads", "SELECT count(*) FROM stage_reads", lambda rows: rows[0][0] >= 1
+    # A result that says so is recorded only for an effect that took place; the other way round it is unknown.
+    results = "FROM messages WHERE role = 'tool_result' AND tool_name = 'stage.effect'"
+    done = f"SELECT content {results} AND content LIKE '%effect done%'"
+    yield "invented effects", f"{done} AND NOT EXISTS (SELECT FROM stage_effects)", _none
+    yield "files", "SELECT status, filename FROM file_records", lambda rows: rows == [("stored", "notes.txt")]
+
+
+def _transcript() -> Iterator[Check]:
+    first = "WHERE turn_id = (SELECT min(id) FROM turns)"
+    steps = f"SELECT seq, role, tool_name FROM messages {first} ORDER BY seq"  # noqa: S608  # our own text
+    yield "transcript", steps, lambda rows: rows == TRANSCRIPT
+    results = f"SELECT content FROM messages {first} AND tool_name = 'stage.read' AND role = 'tool_result'"  # noqa: S608
+    yield "result of the read", results, lambda rows: [json.loads(row[0]) for row in rows] == ["read done"]
+
+
+def _money() -> Iterator[Check]:
+    yield "reservations", "SELECT * FROM budget_reservations", _none
+    yield "held", "SELECT 1 FROM users WHERE tokens_reserved <> 0", _none
+    ledger = "(SELECT sum(input_tokens + output_tokens) FROM token_logs)"
+    yield "ledger", f"SELECT tokens_used_this_month - {ledger} FROM users", lambda rows: rows == [(0,)]  # noqa: S608
+    # Each recorded answer is paid, at what the model reported for one of its calls.
+    paid = "SELECT id FROM turns WHERE iterations <> (SELECT count(*) FROM token_logs WHERE turn_id = turns.id)"
+    yield "answers not paid", paid, _none
+    reported = "SELECT tokens FROM stage_model_calls"
+    yield (
+        "prices",
+        f"SELECT * FROM token_logs WHERE input_tokens + output_tokens NOT IN ({reported})",  # noqa: S608
+        _none,
+    )
+
+
+def _ends(replies: int) -> Iterator[Check]:
+    for table, status in (("turns", "answered"), ("inbox", "answered"), ("outbox", "delivered")):
+        query = f"SELECT status, count(*) FROM {table} GROUP BY 1"  # noqa: S608  # our own names
+        yield table, query, partial(operator.eq, [(status, replies)])
+    yield "jobs", "SELECT * FROM procrastinate_jobs WHERE status = 'doing'", _none
+
+
+def _none(rows: list[tuple[Any, ...]]) -> bool:
+    return rows == []
+
+
+@pytest.mark.parametrize("last_tool", ["read", "effect"])
+@pytest.mark.parametrize("action", ["kill", "freeze"])
+async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_a_turn(
+    postgres: URL, tmp_path: Path, action: str, last_tool: str
+) -> None:
+    points = await list_points(postgres, tmp_path, last_tool)
+    assert len(points) > 20
+    if last_tool == "effect":
+        # The order of the two tools is all that is different then.
+        points = points[points.index("effect before 1") : points.index("model before 2")]
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(point: str) -> list[str]:
+        async with gate:
+            return await play(postgres, tmp_path, point, action, last_tool)
+
+    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
+
+    assert faults == []
+
+
+@pytest.mark.parametrize("point", ["model before 1", "send before 1"])
+async def test_what_a_killed_worker_left_is_answered_within_15_seconds(
+    postgres: URL, tmp_path: Path, point: str
+) -> None:
+    clock = SystemClock()
+    async with open_stage(postgres, tmp_path) as stage:
+        first = await stage.worker("first", at=point, action="hold")
+        await stage.accepts("room: note this", attachments=[await stage.attachment()])
+        await first.until(point)
+        second = await stage.worker("second")
+        first.signal(signal.SIGKILL)
+        killed_at = clock.monotonic()
+        await stage.until_delivered(1)
+
+        assert clock.monotonic() - killed_at < 15
+        await second.stop()
+        assert await find_faults(stage, replies=1) == []
+
+
+async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        # Its connection is lost in the transaction that begins the turn, and it tries that again when it wakes up.
+        first = await stage.worker("first", at="commit before 1", action="freeze")
+        inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
+        await first.until("commit before 1")
+        await stage.age_the_dead()
+        second = await stage.worker("second", at="model after 1", action="hold")
+        await second.until("model after 1")
+        first.signal(signal.SIGCONT)
+        await first.stop()
+
+        assert await stage.rows("SELECT attempt, status FROM turns") == [(1, "running")]
+        await second.end()
+        await stage.age_the_dead()
+        third = await stage.worker("third")
+        assert (await stage.response(inbox_id)).content == "It is done."
+        await stage.until_delivered(1)
+        await third.stop()
+        assert await find_faults(stage, replies=1) == []
+
+
+async def test_a_stopping_worker_finishes_what_it_can_in_its_grace(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        first = await stage.worker("first", [{"content": "It is done.", "delay": 1}])
+        inbox_id = await stage.accepts("room: a slow one")
+        await first.until("model before 1")
+        await first.stop()
+
+        assert (await stage.response(inbox_id)).content == "It is done."
+        assert await stage.rows("SELECT attempt, handovers, status FROM turns") == [(1, 0, "answered")]
+        assert await stage.rows("SELECT content FROM stage_posts") == [("It is done.",)]
+
+
+async def test_a_stopping_worker_hands_over_what_it_cannot_finish(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        first = await stage.worker("first", grace=0.2, at="model before 1", action="hold")
+        inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
+        await first.until("model before 1")
+        await first.stop()
+        handed_over = await stage.rows("SELECT attempt, handovers, status FROM turns")
+        held = await stage.rows("SELECT tokens_reserved FROM users")
+        reservations = await stage.rows("SELECT * FROM budget_reservations")
+        # No heartbeat grows old before another worker takes it up.
+        second = await stage.worker("second")
+
+        assert (handed_over, held, reservations) == ([(1, 1, "running")], [(0,)], [])
+        assert (await stage.response(inbox_id)).content == "It is done."
+        await stage.until_delivered(1)
+        await second.stop()
+        assert await stage.rows("SELECT attempt, handovers, error FROM turns") == [(2, 1, None)]
+        assert await find_faults(stage, replies=1) == []
+
+
+async def test_workers_that_stop_one_after_the_other_park_nothing(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
+        for number in range(5):
+            worker = await stage.worker(f"worker-{number}", grace=0.1, at="model before 1", action="hold")
+            await worker.until("model before 1")
+            await worker.stop()
+        await stage.worker("last")
+
+        assert (await stage.response(inbox_id)).content == "It is done."
+        assert await stage.rows("SELECT attempt, handovers FROM turns") == [(6, 5)]
+
+
+async def test_a_message_that_kills_its_workers_is_parked_and_the_next_is_served(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        inbox_id = await stage.accepts("room: a deadly one")
+        for number in range(3):
+            worker = await stage.worker(f"worker-{number}", at="model before 1", action="kill")
+            await worker.until_gone()
+            await stage.age_the_dead()
+        await stage.worker("last", ["It is done."])
+        parked = await stage.response(inbox_id)
+
+        assert parked.error == "parked"
+        assert await stage.rows("SELECT status, attempt, cause FROM turns") == [
+            ("failed", 4, "failed 3 times; last: the worker died")
+        ]
+        assert (await stage.response(await stage.accepts("room: a good one"))).content == "It is done."
+
+
+async def test_two_workers_never_overlap_in_one_place(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        answers = [{"content": "It is done.", "delay": 0.2}]
+        await asyncio.gather(*(stage.worker(name, answers) for name in ("first", "second")))
+        # Another writer each time, so that no two of them make one turn.
+        inbox_ids = [
+            await stage.accepts(
+                f"room-{number % 3}: hello", server="s", channel=f"room-{number % 3}", user=f"u{number}"
+            )
+            for number in range(24)
+        ]
+        await asyncio.gather(*map(stage.response, inbox_ids))
+
+        calls = await stage.rows("SELECT place, worker, is_alone FROM stage_model_calls")
+        assert len(calls) == 24
+        assert {worker for _, worker, _ in calls} == {"first", "second"}
+        assert [call for call in calls if not call[2]] == []

@@ -1,0 +1,229 @@
+"""The documentation is true: examples run, links lead somewhere, tables agree with the code."""
+
+import ast
+import asyncio
+import importlib
+import os
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agent.personas import ResolvedPersona
+from agent.toolbox import Scope, Toolbox, discover
+from shared.database import Address
+from shared.messages import Place
+from shared.models import Base
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Caller, Tool, ToolContext
+from tests.documents import Document, document, documents
+from tests.source_tree import ROOT, words
+
+NOTHING: Any = None
+PLACE = Place("test", None, "table", is_direct=True)
+LONGEST_DECISION = 40
+
+
+@pytest.fixture
+def dice(tmp_path: Path) -> Iterator[Toolbox]:
+    """The module of docs/modules.md, in a folder of its own."""
+    folder = tmp_path / f"modules_{uuid4().hex}"
+    (folder / "dice").mkdir(parents=True)
+    (folder / "dice" / "__init__.py").write_text(document("docs/modules.md").blocks("python")[0].text, "utf-8")
+    sys.path.insert(0, str(tmp_path))
+    yield discover(8000, folder)
+    sys.path.remove(str(tmp_path))
+
+
+def guest(module: str) -> Scope:
+    persona = ResolvedPersona(None, "Parley", "", frozenset({module}), None, 1000, 10)
+    return Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE)
+
+
+def context(asked: Scope, module: str) -> ToolContext:
+    """What a tool gets that asks for nothing but who calls."""
+    return ToolContext(
+        asked.user, PLACE, 1, 1, "call-1", module, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, Settings()
+    )
+
+
+async def test_the_module_on_the_page_loads_is_offered_and_runs(dice: Toolbox) -> None:
+    asked = guest("dice")
+    offer = dice.offered_to(asked)
+
+    assert dice.failures == {}
+    assert [each["function"]["name"] for each in offer.schemas] == ["dice__roll"]
+    rolled = await dice.call(offer, asked, "dice__roll", '{"count": 3}', context(asked, "dice"))
+    assert re.fullmatch(r'\{"rolled": \[[1-6], [1-6], [1-6]\]\}', rolled.content)
+    refused = await dice.call(offer, asked, "dice__roll", '{"sides": 1}', context(asked, "dice"))
+    assert "greater than or equal to 2" in refused.content
+
+
+def test_the_page_on_modules_names_what_there_is() -> None:
+    page = document("docs/modules.md").text
+    arguments = [each.name for each in list(Tool.__dataclass_fields__.values()) if each.name not in {"run", "module"}]
+    fields = set(ToolContext.__dataclass_fields__) - {"module", "database", "house_settings"}
+
+    assert [name for name in arguments if f"| `{name}` |" not in page] == []
+    assert [name for name in fields if not re.search(rf"`(context\.)?{name}`", page)] == []
+
+
+async def parley(folder: Path, *arguments: str, **given: str) -> Process:
+    """Start the program in an empty folder, with no setting but these; what it says comes by one pipe."""
+    environment = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "adapters.cli", *arguments),
+        env={**environment, "PYTHONPATH": str(ROOT), **given},
+        cwd=folder,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+
+
+async def test_the_talk_in_the_readme_is_what_the_terminal_says(address: Address, tmp_path: Path) -> None:
+    questions, answers = [each.text for each in document("README.md").blocks("text")][1:3]
+    process = await parley(tmp_path, "chat", DATABASE_URL=address.libpq(as_owner=True))
+
+    said, _ = await process.communicate(questions.encode())
+
+    assert said.decode() == answers
+
+
+async def test_the_start_in_the_readme_is_what_the_program_says(tmp_path: Path) -> None:
+    shown = [normal(line) for line in document("README.md").blocks("text")[0].text.splitlines()]
+    process = await parley(tmp_path, "run", PORT="0")
+    assert process.stdout is not None
+
+    said: list[str] = []
+    try:
+        async with asyncio.timeout(60):
+            while shown[-1] not in said and (line := (await process.stdout.readline()).decode()):
+                said.append(normal(line.rstrip()))
+            process.send_signal(signal.SIGINT)
+            await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    # The program adds how to set a model, which the README says in its own words.
+    assert [line for line in said if not line.strip().startswith("For a real model")] == shown
+
+
+def normal(line: str) -> str:
+    """Return the line without what differs from start to start."""
+    return re.sub(r"key=\S+", "key=…", re.sub(r"\d+\.\d s$", "… s", re.sub(r"127.0.0.1:\d+", "127.0.0.1:…", line)))
+
+
+def test_the_table_of_settings_is_that_of_the_program() -> None:
+    rows = document("docs/operations.md").rows("Settings")
+    defaults = {name.upper(): getattr(Settings(), name) for name in Settings.model_fields}
+
+    assert [row[0].strip("`") for row in rows] == list(defaults)
+    assert {row[0].strip("`"): row[1] for row in rows} == {name: shown(value) for name, value in defaults.items()}
+    assert all(len(row) == 3 and len(row[2]) >= 8 for row in rows if row[2] != "the same")
+
+
+def shown(value: Any) -> str:
+    """Return a default as the table writes it."""
+    if value in (None, (), {}):
+        return "unset"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{','.join(value)}`" if isinstance(value, tuple) else f"`{value}`"
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings_that_are_there(page: Document) -> None:
+    broken = [link for link in page.links() if "://" not in link and not leads_somewhere(page, link)]
+
+    assert broken == []
+
+
+def leads_somewhere(page: Document, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = Document((page.path.parent / name).resolve()) if name else page
+    if not target.path.is_file():
+        return False
+    anchors = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in target.headings()}
+    return not anchor or anchor in anchors
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Document) -> None:
+    named = re.findall(r"`((?:adapters|agent|docs|migrations|modules|shared|tests)/[\w./-]+)`", page.prose)
+
+    # The module that a reader makes is not there yet.
+    assert [name for name in named if not name.startswith("modules/dice") and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
+def test_python_on_a_page_is_python_and_what_it_imports_exists(page: Document) -> None:
+    for block in page.blocks("python"):
+        for node in ast.walk(ast.parse(block.text)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found = importlib.import_module(node.module)
+                assert all(hasattr(found, alias.name) for alias in node.names), node.module
+
+
+def test_every_page_of_the_docs_can_be_reached_from_the_first_one() -> None:
+    start = document("docs/index.md")
+    linked = {(start.path.parent / link.partition("#")[0]).resolve() for link in start.links()}
+
+    pages = {page.path for page in documents()} - {start.path, ROOT / "README.md"}
+    assert pages - linked == set()
+
+
+def test_every_table_stands_in_the_page_on_how_it_works() -> None:
+    page = document("docs/architecture.md").text
+
+    assert [name for name in Base.metadata.tables if f"`{name}`" not in page] == []
+
+
+def test_the_commands_that_pages_name_exist() -> None:
+    files = (ROOT / "adapters/cli").glob("*.py")
+    commands = {name for file in files for name in re.findall(r'command\("([\w-]+)"', file.read_text("utf-8"))}
+    groups = {"user", "persona"}
+    prose = "\n".join(page.prose for page in documents())
+
+    named = set(re.findall(r"`(?:\.venv/bin/)?parley ([a-z][\w-]*)(?: ([a-z][\w-]*))?", prose))
+    unknown = {first for first, _ in named if first not in commands | groups}
+    unknown |= {second for first, second in named if first in groups and second and second not in commands}
+    assert unknown == set()
+
+
+def test_the_targets_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    prose = "\n".join(page.text for page in documents())
+
+    assert set(re.findall(r"(?:`|^ {4})make ([a-z]+)", prose, re.MULTILINE)) - targets == set()
+
+
+def test_decisions_are_numbered_and_short_and_say_context_decision_and_price() -> None:
+    decisions = sorted((ROOT / "docs/decisions").glob("*.md"))
+
+    for number, path in enumerate(decisions, 1):
+        text = path.read_text("utf-8")
+        assert path.name.startswith(f"{number:04}-"), path.name
+        assert text.startswith(f"# {number}. "), path.name
+        assert len(text.splitlines()) <= LONGEST_DECISION, path.name
+        assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Price")), path.name
+
+
+def test_the_glossary_knows_the_classes_that_carry_the_main_path() -> None:
+    known = set().union(*(words(row[0]) for row in glossary()))
+
+    assert {"turn", "journal", "offer", "reservation", "persona", "place", "sender", "router", "outbox"} <= known
+    assert [row[0] for row in glossary()] == list(dict.fromkeys(row[0] for row in glossary()))
+
+
+def glossary() -> list[list[str]]:
+    lines = [line for line in document("docs/glossary.md").text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]

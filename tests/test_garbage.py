@@ -1,0 +1,131 @@
+"""What no one should send: it is cleaned, cut or told, and never lost."""
+
+import json
+
+import pytest
+
+from agent.toolbox import Toolbox
+from shared.database import Address
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Tool, ToolContext
+from tests.house import House
+from tests.recovery import open_house_with
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import last_user_text
+
+NUL, LONE = "\x00", "\ud800"
+GARBAGE = f"a{NUL}b{LONE}c"
+CLEAN = "ab\ufffdc"
+
+
+async def test_a_message_of_nul_bytes_and_lone_surrogates_is_cleaned_and_answered(house: House) -> None:
+    reply = await house.hears(GARBAGE, username=GARBAGE, server="s", channel=GARBAGE, thread=GARBAGE, user=GARBAGE)
+
+    assert reply.error is None
+    assert CLEAN in last_user_text(house.model.requests[0].body)
+    assert await house.value("SELECT content FROM messages WHERE role = 'user'") == CLEAN
+    assert await house.value("SELECT speaker FROM messages WHERE role = 'user'") == CLEAN
+
+
+async def test_an_event_id_of_garbage_is_still_taken_once(house: House) -> None:
+    first = await house.hears("hello", event_id=GARBAGE)
+    second = await house.hears("hello", event_id=GARBAGE)
+
+    assert first.turn_id == second.turn_id
+
+
+async def test_an_attachment_with_a_name_of_garbage_does_not_break_its_message(house: House) -> None:
+    await house.app.storage.put("stage/note", b"a note", "text/plain")
+
+    reply = await house.hears("look", attachments=[house.attach(f"{GARBAGE}.txt", "stage/note")])
+
+    assert reply.error is None
+    assert await house.value("SELECT status FROM file_records") == "stored"
+
+
+@pytest.mark.parametrize("content", ["", " ", NUL, "\u202e\u200b", "\U0001f600" * 2000])
+async def test_a_message_of_next_to_nothing_is_answered(house: House, content: str) -> None:
+    house.model.play([Answer("What do you mean?")])
+
+    assert (await house.hears(content)).content == "What do you mean?"
+
+
+async def test_what_a_model_says_is_cleaned(house: House) -> None:
+    house.model.play([Answer(GARBAGE)])
+
+    assert (await house.hears("hello", door="fake")).content == CLEAN
+    assert await house.platform.wait_for(1) == [CLEAN]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        json.dumps({"content": GARBAGE}),
+        json.dumps({GARBAGE: 1}),
+        f'{{"content": "{NUL}"}}',
+        '{"content": "half a str',
+        "null",
+        '{"content": 1e999}',
+        "not json at all",
+        "",
+    ],
+    ids=["values", "keys", "raw-nul", "cut", "null", "infinite", "prose", "nothing"],
+)
+async def test_a_call_with_garbled_arguments_gets_a_result_and_the_turn_goes_on(house: House, arguments: str) -> None:
+    house.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
+
+    reply = await house.hears("hello")
+
+    assert reply.content == "So be it."
+    assert [call.tool for call in reply.tool_calls_made] == ["knowledge.remember"]
+    assert reply.tool_calls_made[0].result is not None
+    assert house.model.refusals == []
+
+
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"content": ' + "9" * 5000 + "}"], ids=["deep", "huge-number"])
+async def test_arguments_that_no_parser_takes_do_not_end_the_turn(house: House, arguments: str) -> None:
+    house.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
+
+    # The provider's library may refuse the whole answer: then the model is asked again.
+    assert (await house.hears("hello")).content == "So be it."
+
+
+async def test_a_tool_that_a_model_made_up_in_garbage_is_told_what_there_is(house: House) -> None:
+    house.model.play([Answer(tool_calls=[("no-such" * 9, {})]), Answer("So be it.")])
+
+    reply = await house.hears("hello")
+
+    assert reply.content == "So be it."
+    assert reply.tool_calls_made[0].result["error"] is True
+
+
+async def babble(context: ToolContext) -> object:
+    """Say what no tool should say."""
+    return {GARBAGE: GARBAGE, "nan": float("nan"), "bytes": b"\xff\x00", "object": context.clock, "long": "x" * 50_000}
+
+
+async def test_what_a_tool_returns_is_cleaned_and_cut(settings: Settings, address: Address, model: OpenAIStub) -> None:
+    wide = settings.model_copy(update={"default_guest_modules": ("odd",), "default_guest_token_budget": 10**9})
+    toolbox = Toolbox([Tool(babble, Permission.GUEST, module="odd")], {}, 8000)
+    model.play([Answer(tool_calls=[("odd__babble", {})]), Answer("So be it.")])
+
+    async with open_house_with(wide, address, model, toolbox=toolbox) as house:
+        reply = await house.hears("hello")
+
+    assert reply.content == "So be it."
+    assert len(json.dumps(reply.tool_calls_made[0].result)) < 20_000
+    assert model.refusals == []
+
+
+async def test_names_of_ten_thousand_characters_are_borne(house: House) -> None:
+    name = "N" * 10_000
+
+    reply = await house.hears(
+        "hello", user=name, username=name, server="s", channel=name, thread=name, event_id="e" * 10_000
+    )
+
+    assert reply.error is None
+    assert (await house.hears("again", user=name, username=name, server="s", channel=name, thread=name)).error is None
+    assert await house.value("SELECT count(*) FROM conversations") == 1
+    assert len(last_user_text(house.model.requests[0].body)) < 1000

@@ -1,0 +1,209 @@
+"""The holiday case: "availability for Hanukkah and also next weekend", asked and answered over real HTTP."""
+
+import asyncio
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from agent.toolbox import Toolbox, discover
+from shared.database import Address
+from shared.errors import ToolError
+from shared.settings import Settings
+from shared.tools import Tool
+from tests.adapters.web.conftest import TOKEN, Site, open_site
+from tests.house import open_house
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body
+from tests.standins.pms import Hotel
+
+HOLIDAY, HINT, AVAILABILITY = "calendar__resolve_holiday", "calendar__resolve_date_hint", "pms__get_availability"
+QUESTION = "availability for Hanukkah and also next weekend"
+FIRST, SECOND = "2027-01-17", "2027-02-20"
+Visit = Callable[..., Any]
+
+
+async def meet(company: asyncio.Barrier) -> None:
+    """Wait until as many have come as the barrier wants."""
+    await company.wait()
+
+
+def in_company(tool: Tool, company: asyncio.Barrier) -> Tool:
+    """Return the tool with calls that end only when as many as the barrier wants have begun."""
+
+    @functools.wraps(tool.run)
+    async def run(*given: Any, **arguments: Any) -> Any:
+        await company.wait()
+        return await tool.run(*given, **arguments)
+
+    return replace(tool, run=run)
+
+
+@pytest.fixture
+def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
+    """Open the web door of a house that has the calendar and this hotel; with `company` dates are found in company."""
+
+    @asynccontextmanager
+    async def opened(hotel: Hotel, company: asyncio.Barrier | None = None) -> AsyncIterator[Site]:
+        dates = [each for each in discover(8000).tools if each.module == "calendar"]
+        if company is not None:
+            dates = [in_company(each, company) for each in dates]
+        changed = settings.model_copy(
+            update={
+                "default_guest_modules": ("calendar", "pms"),
+                "default_guest_token_budget": 100_000,
+                "api_token": SecretStr(TOKEN),
+                "port": 0,
+            }
+        )
+        toolbox = Toolbox([*dates, hotel.tool()], {}, changed.tool_result_max_chars)
+        async with open_house(changed, address, model, toolbox=toolbox) as house, open_site(house) as site:
+            yield site
+
+    return opened
+
+
+def results_of(body: Body) -> list[dict[str, Any]]:
+    """Return what the tools of the last wave returned, in the order in which the model is shown them."""
+    shown: list[dict[str, Any]] = []
+    for message in reversed(body["messages"]):
+        if message["role"] != "tool":
+            break
+        shown.insert(0, json.loads(message["content"]))
+    return shown
+
+
+def plays_concierge(body: Body, _number: int) -> Answer:
+    """Find both dates, then both availabilities, then answer with what came back."""
+    results = results_of(body)
+    if not results:
+        return Answer(tool_calls=[(HOLIDAY, {"holiday_name": "Hanukkah"}), (HINT, {"hint": "next weekend"})])
+    if "start" in results[0]:
+        stays = [{"check_in": each["start"], "check_out": each["end"]} for each in results]
+        return Answer(tool_calls=[(AVAILABILITY, stay) for stay in stays])
+    return Answer(" and ".join(f"{each['nights']} nights from {each['check_in']}" for each in results))
+
+
+def asks_for_both(body: Body, _number: int) -> Answer:
+    """Ask for two stays at once, then answer."""
+    if not results_of(body):
+        starts = [date.fromisoformat(each) for each in (FIRST, SECOND)]
+        stays = [{"check_in": str(start), "check_out": str(start + timedelta(days=2))} for start in starts]
+        return Answer(tool_calls=[(AVAILABILITY, stay) for stay in stays])
+    return Answer("That is all.")
+
+
+async def ask(site: Site, question: str) -> dict[str, Any]:
+    """Ask over HTTP; return the answer's JSON."""
+    response = await site.posts(question)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+async def test_a_holiday_and_a_weekend_take_two_waves_and_three_model_calls(visit: Visit, model: OpenAIStub) -> None:
+    # No call of a wave ends before the other one has begun: one after the other they would wait for ever.
+    dates, stays = asyncio.Barrier(2), asyncio.Barrier(2)
+    model.play(plays_concierge)
+
+    async with visit(Hotel(before=lambda _check_in: meet(stays)), company=dates) as site:
+        answer = await ask(site, QUESTION)
+
+    holiday, weekend, first, second = (call["result"] for call in answer["tool_calls_made"])
+    assert [call["tool"] for call in answer["tool_calls_made"]] == [
+        "calendar.resolve_holiday",
+        "calendar.resolve_date_hint",
+        "pms.get_availability",
+        "pms.get_availability",
+    ]
+    assert (holiday["name"], holiday["days"]) == ("Hanukkah", 8)
+    assert [date.fromisoformat(weekend[end]).weekday() for end in ("start", "end")] == [5, 6]
+    assert [first["check_in"], second["check_in"]] == [holiday["start"], weekend["start"]]
+    assert answer["content"] == f"7 nights from {holiday['start']} and 1 nights from {weekend['start']}"
+    assert (answer["iterations"], answer["finished"], answer["error"]) == (3, True, None)
+    assert len(model.requests) == 3
+
+
+async def test_dates_that_need_no_calendar_take_one_wave_and_two_model_calls(visit: Visit, model: OpenAIStub) -> None:
+    def reads_dates(body: Body, _number: int) -> Answer:
+        results = results_of(body)
+        if not results:
+            return Answer(tool_calls=[(AVAILABILITY, {"check_in": "2027-01-17", "check_out": "2027-01-19"})])
+        return Answer(", ".join(f"{room['room']} {room['price']}" for room in results[0]["rooms"]))
+
+    model.play(reads_dates)
+
+    async with visit(Hotel()) as site:
+        answer = await ask(site, "availability for January 17-19")
+
+    assert answer["content"] == "garden 180, tower 280"
+    assert (answer["iterations"], len(answer["tool_calls_made"]), len(model.requests)) == (2, 1, 2)
+
+
+async def test_results_keep_the_models_order_whichever_ends_first(visit: Visit, model: OpenAIStub) -> None:
+    second_is_done = asyncio.Event()
+
+    async def first_ends_last(check_in: date) -> None:
+        if str(check_in) == FIRST:
+            await second_is_done.wait()
+        second_is_done.set()
+
+    model.play(asks_for_both)
+
+    async with visit(Hotel(before=first_ends_last)) as site:
+        answer = await ask(site, "both stays")
+
+    assert [call["result"]["check_in"] for call in answer["tool_calls_made"]] == [FIRST, SECOND]
+    assert [each["check_in"] for each in results_of(model.requests[-1].body)] == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (ToolError("The booking system is closed in January."), "The booking system is closed in January."),
+        (RuntimeError("secret detail"), "pms.get_availability failed unexpectedly."),
+    ],
+)
+async def test_a_call_that_fails_leaves_the_others_alone(
+    visit: Visit, model: OpenAIStub, fault: Exception, told: str
+) -> None:
+    both_have_begun, first_has_failed = asyncio.Barrier(2), asyncio.Event()
+
+    async def first_fails(check_in: date) -> None:
+        await meet(both_have_begun)
+        if str(check_in) == FIRST:
+            first_has_failed.set()
+            raise fault
+        await first_has_failed.wait()
+
+    model.play(asks_for_both)
+
+    async with visit(Hotel(before=first_fails)) as site:
+        answer = await ask(site, "both stays")
+
+    failed, found = (call["result"] for call in answer["tool_calls_made"])
+    assert (failed["error"], failed["message"]) == (True, told)
+    assert found["check_in"] == SECOND
+    assert (answer["content"], answer["finished"]) == ("That is all.", True)
+
+
+async def test_a_call_that_never_ends_is_given_up_alone(visit: Visit, model: OpenAIStub) -> None:
+    async def first_never_ends(check_in: date) -> None:
+        if str(check_in) == FIRST:
+            await asyncio.Event().wait()
+
+    model.play(asks_for_both)
+
+    async with visit(Hotel(before=first_never_ends, timeout_seconds=0.5)) as site:
+        answer = await ask(site, "both stays")
+
+    given_up, found = (call["result"] for call in answer["tool_calls_made"])
+    assert "took longer than" in given_up["message"]
+    assert found["check_in"] == SECOND
+    assert (answer["content"], answer["finished"]) == ("That is all.", True)

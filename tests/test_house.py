@@ -1,0 +1,314 @@
+"""The house's own rules, held against every Python file. Each complaint says file, line and rule."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+
+from tests.source_tree import (
+    Source,
+    depth,
+    docstrings,
+    dotted,
+    is_broad,
+    is_environment,
+    line_of,
+    module_names,
+    sources,
+    sources_in,
+    words,
+)
+
+OURS = frozenset({"adapters", "agent", "migrations", "modules", "shared", "tests"})
+MAY_IMPORT: Mapping[str, frozenset[str]] = {
+    "shared": frozenset({"shared"}),
+    "modules": frozenset({"shared", "modules"}),
+    "agent": frozenset({"shared", "agent"}),
+    "adapters": frozenset({"shared", "agent", "adapters"}),
+    "migrations": frozenset({"shared"}),
+}
+# A library that only its owner imports, so that it can be exchanged in one place.
+OWNERS: Mapping[str, tuple[str, ...]] = {
+    "litellm": ("agent/router.py", "shared/embeddings.py"),
+    "minio": ("shared/s3.py",),
+    # A migration asks the library for its tables, which are the library's to describe.
+    "procrastinate": ("agent/worker.py", "migrations/versions/"),
+    "discord": ("adapters/discord.py", "adapters/discord/"),
+    "slack_bolt": ("adapters/slack.py", "adapters/slack/"),
+    "slack_sdk": ("adapters/slack.py", "adapters/slack/"),
+}
+ENQUEUE_FUNCTION = "procrastinate_defer_jobs_v1"
+ENQUEUERS = ("agent/inbox.py", "agent/outbox.py", "agent/worker.py", "migrations/", "tests/")
+BROAD_EXCEPT_OWNERS = ("agent/worker.py", "agent/toolbox.py", "adapters/base.py")
+OUTWARD_CLIENTS = (
+    "aiohttp",
+    "http.client",
+    "httpx",
+    "httpx2",
+    "requests",
+    "socket",
+    "urllib.request",
+    "urllib3",
+    "websockets",
+)
+CLOCKS = (".datetime.now", ".datetime.utcnow", ".datetime.today", ".date.today", ".time.time", ".time.time_ns")
+
+LONGEST_FUNCTION = 50
+LONGEST_FILE = 400
+DEEPEST_NESTING = 3
+
+UNUSED_WORDS = frozenset(
+    {"manager", "service", "handler", "helper", "util", "utils", "common", "data", "info", "process", "do"}
+)
+# Names that a library looks up on our classes, so they are not ours to choose.
+LIBRARY_HOOKS = frozenset(
+    {"do_DELETE", "do_GET", "do_HEAD", "do_POST", "do_PUT", "process_bind_param", "process_result_value"}
+)
+
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
+LEFT_OUT = frozenset({"skip", "skipif", "xfail", "importorskip", "skipTest", "skipIf", "skipUnless", "expectedFailure"})
+
+
+def agree(complaints: Iterable[str]) -> None:
+    """Fail with every complaint on a line of its own."""
+    if listed := "\n".join(complaints):
+        pytest.fail(listed, pytrace=False)
+
+
+def complaints_of(rule: str, found: Iterator[tuple[Source, int]]) -> list[str]:
+    """Return one `file:line: rule` for each place."""
+    return [f"{source.path}:{line}: {rule}" for source, line in found]
+
+
+def test_imports_go_from_adapters_to_agent_to_shared_and_from_modules_to_shared() -> None:
+    complaints = [
+        f"{source.path}:{imported.line}: {source.package} may not import {imported.name}"
+        for source in sources_in(*MAY_IMPORT)
+        for imported in source.imports()
+        if imported.top in OURS - MAY_IMPORT[source.package] and not walks_the_modules(source, imported.name)
+    ]
+
+    agree(complaints)
+
+
+def walks_the_modules(source: Source, name: str) -> bool:
+    """The toolbox imports the bare package to walk its folder; that names no module."""
+    return source.path == "agent/toolbox.py" and name in {"modules", "modules.__path__"}
+
+
+def test_a_module_imports_no_other_module() -> None:
+    complaints = [
+        f"{source.path}:{imported.line}: a module may not import another: {imported.name}"
+        for source in sources_in("modules")
+        for imported in source.imports()
+        if imported.top == "modules"
+        and not imported.is_within(".".join(source.path.split("/")[:2]).removesuffix(".py"))
+    ]
+
+    agree(complaints)
+
+
+def test_the_agent_names_no_module() -> None:
+    names = "|".join(sorted(module_names())) or "(?!)"
+    named = re.compile(rf"^(modules\.)?({names})((\.|__)\w+)?$")
+    complaints = [
+        f"{source.path}:{node.lineno}: the agent finds modules by walking the folder and may not name {node.value!r}"
+        for source in sources_in("agent")
+        for node in source.nodes()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and named.match(node.value)
+        if id(node) not in docstrings(source.tree)
+    ]
+
+    agree(complaints)
+
+
+def test_a_migration_imports_nothing_of_ours() -> None:
+    complaints = [
+        f"{source.path}:{imported.line}: a migration may not import {imported.name}, which changes after it"
+        for source in sources_in("migrations")
+        if source.path.startswith("migrations/versions/")
+        for imported in source.imports()
+        if imported.top in OURS
+    ]
+
+    agree(complaints)
+
+
+def test_an_outside_library_is_imported_by_its_owner_alone() -> None:
+    complaints = [
+        f"{source.path}:{imported.line}: {library} belongs to {' and '.join(owners)}"
+        for source in sources_in("adapters", "agent", "migrations", "modules", "shared")
+        for imported in source.imports()
+        for library, owners in OWNERS.items()
+        if imported.is_within(library) and not source.path.startswith(owners)
+    ]
+
+    agree(complaints)
+
+
+def test_jobs_are_enqueued_by_inbox_outbox_and_worker_alone() -> None:
+    complaints = [
+        f"{source.path}:{number}: {ENQUEUE_FUNCTION} belongs to inbox.py, outbox.py and worker.py"
+        for source in sources()
+        if not source.path.startswith(ENQUEUERS)
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if ENQUEUE_FUNCTION in line
+    ]
+
+    agree(complaints)
+
+
+def test_the_environment_is_read_by_settings_alone() -> None:
+    found = (
+        (source, line_of(node))
+        for source in sources()
+        if source.package != "tests" and source.path != "shared/settings.py"
+        for node in source.nodes()
+        if is_environment(node)
+    )
+
+    agree(complaints_of("the environment is read in shared/settings.py alone", found))
+
+
+def test_one_place_commits() -> None:
+    found = (
+        (source, node.lineno)
+        for source in sources()
+        if source.package != "tests" and source.path != "shared/database.py"
+        for node in source.nodes()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit"
+    )
+
+    agree(complaints_of("commit stands in shared/database.py alone", found))
+
+
+def test_one_place_tells_the_time() -> None:
+    found = (
+        (source, node.lineno)
+        for source in sources()
+        if source.package != "tests" and source.path != "shared/clock.py"
+        for node in source.nodes()
+        if isinstance(node, ast.Call) and f".{dotted(node.func)}".endswith(CLOCKS)
+    )
+
+    agree(complaints_of("the time comes from shared/clock.py", found))
+
+
+def test_broad_excepts_stand_in_three_files() -> None:
+    found = (
+        (source, line_of(node))
+        for source in sources()
+        if source.path not in BROAD_EXCEPT_OWNERS
+        for node in source.nodes()
+        if is_broad(node)
+    )
+
+    agree(complaints_of(f"a broad except belongs in {', '.join(BROAD_EXCEPT_OWNERS)}", found))
+
+
+def test_modules_reach_outward_through_the_one_client() -> None:
+    complaints = [
+        f"{source.path}:{imported.line}: a module reaches outward through context.http, not {imported.name}"
+        for source in sources_in("modules")
+        for imported in source.imports()
+        if any(imported.is_within(client) for client in OUTWARD_CLIENTS)
+    ]
+
+    agree(complaints)
+
+
+def test_functions_are_short() -> None:
+    complaints = [
+        f"{source.path}:{node.lineno}: {node.name} has {length} lines, more than {LONGEST_FUNCTION}"
+        for source in sources()
+        if source.package != "migrations"
+        for node in source.functions()
+        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
+    ]
+
+    agree(complaints)
+
+
+def test_functions_are_flat() -> None:
+    complaints = [
+        f"{source.path}:{node.lineno}: {node.name} is {blocks} blocks deep, more than {DEEPEST_NESTING}"
+        for source in sources()
+        for node in source.functions()
+        if (blocks := depth(node)) > DEEPEST_NESTING
+    ]
+
+    agree(complaints)
+
+
+def test_files_are_short() -> None:
+    complaints = [
+        f"{source.path}:{length}: the file has {length} lines, more than {LONGEST_FILE}"
+        for source in sources()
+        if source.package != "migrations"
+        if (length := len(source.text.splitlines())) > LONGEST_FILE
+    ]
+
+    agree(complaints)
+
+
+def test_nothing_is_left_unfinished() -> None:
+    complaints = [
+        f"{source.path}:{number}: {found[0]} is left"
+        for source in sources()
+        if source.path != "tests/test_house.py"
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if (found := UNFINISHED.search(line))
+    ]
+
+    agree(complaints)
+
+
+def test_no_test_is_left_out() -> None:
+    found = (
+        (source, node.lineno)
+        for source in sources_in("tests")
+        for node in source.nodes()
+        if isinstance(node, ast.Attribute) and node.attr in LEFT_OUT
+        if dotted(node).startswith(("pytest.", "unittest.", "self."))
+    )
+
+    agree(complaints_of("a test runs, or it is removed", found))
+
+
+def test_tests_patch_nothing() -> None:
+    imported = (
+        (source, imported.line)
+        for source in sources_in("tests")
+        for imported in source.imports()
+        if imported.is_within("unittest.mock") or imported.is_within("mock")
+    )
+    asked_for = (
+        (source, node.lineno)
+        for source in sources_in("tests")
+        for node in source.nodes()
+        if isinstance(node, ast.arg) and node.arg in {"monkeypatch", "mocker"}
+    )
+
+    agree(complaints_of("tests use hand-made fakes and patch nothing", imported))
+    agree(complaints_of("tests use hand-made fakes and patch nothing", asked_for))
+
+
+def test_names_say_what_a_thing_is() -> None:
+    complaints = [
+        f"{source.path}:{node.lineno}: {node.name} uses a word that says nothing: {', '.join(sorted(empty))}"
+        for source in sources()
+        for node in source.nodes()
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        # A test's name is a sentence, in which a process may do what it likes.
+        if not node.name.startswith("test_") and node.name not in LIBRARY_HOOKS
+        if (empty := words(node.name) & UNUSED_WORDS)
+    ]
+    files = [
+        f"{source.path}:1: the file's name uses a word that says nothing: {', '.join(sorted(empty))}"
+        for source in sources()
+        if not source.path.startswith("tests/")
+        if (empty := words(source.path.rsplit("/", 1)[-1].removesuffix(".py")) & UNUSED_WORDS)
+    ]
+
+    agree(complaints + files)

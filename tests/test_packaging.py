@@ -1,0 +1,298 @@
+"""What is shipped around the code: dependencies, locks, the image, compose, the two commands."""
+
+import importlib
+import importlib.metadata
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from shared.settings import SETTING_NAMES, load_settings
+from tests.source_tree import PACKAGES, ROOT, sources_in
+
+RUN_LOCK = "requirements.lock"
+TEST_LOCK = "requirements-dev.lock"
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+SERVICES: dict[str, Any] = COMPOSE["services"]
+OURS = ("migrate", "parley", "worker")
+# Names that only docker compose reads; `.env` may hold them beside the settings.
+FOR_COMPOSE = frozenset({"POSTGRES_PASSWORD"})
+
+
+def pinned(lock: str) -> dict[str, tuple[Version, frozenset[str]]]:
+    """Return name → (version, hashes) of every requirement of a lock."""
+    text = (ROOT / lock).read_text("utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    return dict(entry(line) for line in lines)
+
+
+def entry(line: str) -> tuple[str, tuple[Version, frozenset[str]]]:
+    """Return one line of a lock, taken apart; anything but a pinned name with hashes is refused."""
+    requirement = Requirement(line.partition(" --hash")[0])
+    (pin,) = requirement.specifier
+    assert pin.operator == "==", line
+    return canonicalize_name(requirement.name), (
+        Version(pin.version),
+        frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})", line)),
+    )
+
+
+def requirements_of(*groups: str) -> list[Requirement]:
+    """Return what the project asks for, with these groups."""
+    lines: list[str] = list(PROJECT["project"]["dependencies"])
+    for group in groups:
+        lines += PROJECT["dependency-groups"][group]
+    return [Requirement(line) for line in lines]
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the Dockerfile's instructions in order, continued lines joined."""
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE).replace("\\\n", " ")
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
+
+
+def last_stage() -> list[tuple[str, str]]:
+    """Return the instructions of the stage that becomes the image."""
+    steps = instructions()
+    start = max(index for index, (word, _) in enumerate(steps) if word == "FROM")
+    return steps[start:]
+
+
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK])
+def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None:
+    without = [name for name, (_, hashes) in pinned(lock).items() if not hashes]
+
+    assert pinned(lock)
+    assert without == []
+
+
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK])
+def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(lock: str) -> None:
+    suspicious = re.compile(r"://| @ |--(extra-)?index|--find-links|--trusted|(^|[\s=])~?/\w")
+    found = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if suspicious.search(line)]
+
+    assert found == []
+
+
+def test_the_locks_hold_what_the_project_asks_for() -> None:
+    for lock, groups in ((RUN_LOCK, ("build",)), (TEST_LOCK, ("build", "dev"))):
+        held = pinned(lock)
+        for requirement in requirements_of(*groups):
+            version, _ = held[canonicalize_name(requirement.name)]
+            assert requirement.specifier.contains(version), f"{lock}: {requirement} is not met by {version}"
+
+
+def test_the_tests_run_on_the_versions_that_the_program_runs_on() -> None:
+    with_tests = pinned(TEST_LOCK)
+
+    assert {name: with_tests.get(name) for name in pinned(RUN_LOCK)} == pinned(RUN_LOCK)
+
+
+def test_the_two_releases_with_stolen_code_cannot_be_installed() -> None:
+    (litellm,) = (requirement for requirement in requirements_of() if requirement.name == "litellm")
+
+    assert not litellm.specifier.contains("1.82.7")
+    assert not litellm.specifier.contains("1.82.8")
+
+
+@pytest.mark.parametrize(
+    ("packages", "groups"),
+    [(("adapters", "agent", "migrations", "modules", "shared"), ()), (("tests",), ("build", "dev"))],
+)
+def test_what_the_code_imports_stands_in_pyproject(packages: tuple[str, ...], groups: tuple[str, ...]) -> None:
+    distributions = importlib.metadata.packages_distributions()
+    asked_for = {canonicalize_name(requirement.name) for requirement in requirements_of(*groups)}
+    own = {*PACKAGES, *sys.stdlib_module_names}
+    missing = {
+        f"{source.path}:{imported.line}: {imported.top}"
+        for source in sources_in(*packages)
+        for imported in source.imports()
+        if imported.top not in own
+        if not {canonicalize_name(name) for name in distributions.get(imported.top, ())} & asked_for
+    }
+
+    assert not missing, "\n".join(sorted(missing))
+
+
+def test_the_command_can_be_started() -> None:
+    module, _, function = PROJECT["project"]["scripts"]["parley"].partition(":")
+
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_the_wheel_holds_every_file_that_the_program_reads(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    files = (
+        path for package in PACKAGES if package != "tests" for path in (ROOT / package).rglob("*") if path.is_file()
+    )
+    ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+
+    assert ours - held == set()
+    assert not any(name.startswith(("tests/", "docs/")) for name in held)
+
+
+def test_make_knows_every_command_of_the_readme() -> None:
+    told = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+
+    for target in ("run", "test", "lint", "bench", "soak", "lock", "help"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+        assert target == "help" or f"make {target} " in told
+
+
+def test_the_check_of_a_change_is_make_test() -> None:
+    check = ROOT / ".ci/run"
+
+    assert os.access(check, os.X_OK)
+    assert os.access(ROOT / ".ci/bootstrap", os.X_OK)
+    assert "set -euo pipefail" in check.read_text("utf-8")
+    assert "make test" in check.read_text("utf-8")
+
+
+def test_an_old_python_is_refused_in_one_line(tmp_path: Path) -> None:
+    old = tmp_path / "python"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2" || exit 1\n')
+    old.chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    for name in (".ci/bootstrap", RUN_LOCK, TEST_LOCK, "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+
+    told = subprocess.run(
+        ["bash", ".ci/bootstrap", "run"],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": str(old)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert told.returncode == 1
+    assert told.stdout == ""
+    assert "Python 3.11 or newer is needed" in told.stderr
+    assert "3.9.2" in told.stderr
+    assert len(told.stderr.splitlines()) == 1
+
+
+def test_the_image_is_slim_built_in_two_stages_and_installs_from_the_lock() -> None:
+    bases = [argument for word, argument in instructions() if word == "FROM"]
+    runs = " ".join(argument for word, argument in instructions() if word == "RUN")
+
+    assert len(bases) == 2
+    assert all(re.match(r"python:3\.1\d(\.\d+)?-slim", base) for base in bases)
+    assert "pip install --require-hashes -r" in runs
+    assert not any(word == "RUN" and "pip" in argument for word, argument in last_stage())
+
+
+def test_the_image_does_not_run_as_root_and_can_be_asked_how_it_is() -> None:
+    steps = dict(last_stage())
+
+    assert steps["USER"] not in {"root", "0"}
+    assert "/healthz" in steps["HEALTHCHECK"]
+    assert yaml.safe_load(steps["ENTRYPOINT"]) == ["parley"]
+    assert yaml.safe_load(steps["CMD"]) == ["run"]
+
+
+def test_what_the_image_is_told_are_settings() -> None:
+    told = {
+        pair.partition("=")[0] for word, argument in last_stage() if word == "ENV" for pair in shlex.split(argument)
+    }
+
+    assert told - SETTING_NAMES == {"PATH", "PYTHONUNBUFFERED"}
+
+
+def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:
+    given = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
+
+    assert given == {"LICENSE", "README.md", "pyproject.toml", RUN_LOCK, *PACKAGES} - {"tests"}
+
+
+def test_compose_starts_a_database_an_s3_server_the_migration_and_the_program() -> None:
+    assert set(SERVICES) == {"migrate", "parley", "postgres", "s3", "worker"}
+    assert [SERVICES[name]["command"] for name in OURS] == [["migrate"], ["run"], ["worker"]]
+
+
+def test_compose_pins_its_images() -> None:
+    for name, service in SERVICES.items():
+        tag = service["image"].rpartition(":")[2]
+        assert re.search(r"\d+\.\d+", tag), f"{name}: {service['image']}"
+
+
+def test_the_migration_runs_once_and_the_others_wait_for_it() -> None:
+    assert SERVICES["migrate"]["restart"] == "no"
+    assert SERVICES["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+    for name in ("parley", "worker"):
+        waits_for = {other: how["condition"] for other, how in SERVICES[name]["depends_on"].items()}
+        assert waits_for == {
+            "migrate": "service_completed_successfully",
+            "postgres": "service_healthy",
+            "s3": "service_healthy",
+        }
+        assert SERVICES[name]["restart"] == "unless-stopped"
+
+
+def test_workers_can_be_multiplied() -> None:
+    assert not {"container_name", "ports"} & set(SERVICES["worker"])
+
+
+def test_only_the_web_page_is_reached_from_outside() -> None:
+    open_services = {name for name, service in SERVICES.items() if "ports" in service}
+
+    assert open_services == {"parley"}
+
+
+def test_the_program_runs_with_no_rights_and_on_a_read_only_disk() -> None:
+    for name in OURS:
+        assert SERVICES[name]["read_only"] is True
+        assert SERVICES[name]["cap_drop"] == ["ALL"]
+        assert "user" not in SERVICES[name]
+
+
+def test_the_servers_keep_their_state_and_say_when_they_are_ready() -> None:
+    for name in ("postgres", "s3"):
+        (volume,) = SERVICES[name]["volumes"]
+        assert volume.partition(":")[0] in COMPOSE["volumes"]
+        assert SERVICES[name]["healthcheck"]["test"]
+
+
+def test_compose_tells_the_program_settings_that_it_knows() -> None:
+    for name in OURS:
+        assert set(SERVICES[name]["environment"]) <= SETTING_NAMES
+
+
+def test_compose_asks_for_its_secrets_by_name() -> None:
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    used = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
+    required = set(re.findall(r"\$\{(\w+):\?", text))
+
+    assert required == {"API_TOKEN", "POSTGRES_PASSWORD", "S3_SECRET_KEY", "SECRET_KEY"}
+    assert used <= SETTING_NAMES | FOR_COMPOSE
+    assert all(f"#{name}=" in (ROOT / ".env.example").read_text("utf-8") for name in required)
+
+
+def test_every_line_of_the_example_is_taken_as_a_setting(tmp_path: Path) -> None:
+    lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
+    names = {match[1] for line in lines if (match := re.match(r"#?([A-Z][A-Z0-9_]+)=", line))}
+    filled = tmp_path / ".env"
+    filled.write_text("".join(f"{name}=\n" for name in sorted(names)))
+
+    assert names - SETTING_NAMES - FOR_COMPOSE == {"ANTHROPIC_API_KEY"}
+    assert load_settings(filled).llm_models == ()

@@ -1,0 +1,376 @@
+"""What the house comes through: a database that restarts, notifications that are lost, messages that break a turn."""
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncSession
+from structlog.testing import capture_logs
+
+from agent import inbox, outbox
+from agent.completions import Completion, ModelRequest
+from agent.outbox import Reply
+from agent.router import Router
+from agent.toolbox import Offer, Scope, Toolbox
+from shared.clock import SystemClock
+from shared.database import Address, Database, DatabaseLost, _migrate
+from shared.embedded import start_postgres
+from shared.messages import IncomingMessage
+from shared.settings import Settings
+from tests.crash.worker import is_of_turn
+from tests.house import House, message, open_house
+from tests.recovery import SilentDatabase, control, cut_connections, open_house_with
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body, last_user_text, results_so_far
+
+ROOM = 100_000_000
+
+
+@pytest.fixture
+def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+    """Settings of a house whose guests may spend what they like."""
+    return Settings(
+        parley_home=tmp_path,
+        llm_models=("openai/stub",),
+        openai_base_url=model.base_url,
+        openai_api_key=SecretStr("sk-test"),
+        default_guest_token_budget=ROOM,
+    )
+
+
+@pytest.fixture(scope="module")
+def own_home() -> Iterator[Path]:
+    """The home of a Postgres that only these tests use, durable as in production: it may be restarted and crashed."""
+    with tempfile.TemporaryDirectory(prefix="parley-restart-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        start_postgres(home)
+        yield home
+        asyncio.run(control(home, "stop", "immediate"))
+
+
+@pytest.fixture
+async def own_address(own_home: Path) -> Address:
+    """A database with all tables on the server that may be restarted."""
+    server = Address(start_postgres(own_home), is_embedded=True)
+    name = f"test_{uuid4().hex}"
+    owner = await asyncpg.connect(**server.asyncpg_arguments(as_owner=True))
+    await owner.execute(f"CREATE DATABASE {name}")
+    await owner.close()
+    address = Address(server.url.set(database=name), is_embedded=True)
+    await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
+    return address
+
+
+async def accept_patiently(database: Database, event: IncomingMessage) -> int:
+    """Store an event as an adapter does: not acknowledged before it is stored, and brought again until then."""
+    while True:
+        try:
+            return (await inbox.accept(database, event)).inbox_id
+        except DatabaseLost:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_restart_of_postgres_during_turns_loses_nothing(
+    own_home: Path, own_address: Address, settings: Settings, model: OpenAIStub, mode: str
+) -> None:
+    go = asyncio.Event()
+
+    async def answer(body: Body, _number: int) -> Answer:
+        said = last_user_text(body).partition("\n")[0]
+        if "held" in said:
+            await go.wait()
+        if not results_so_far(body):
+            return Answer(tool_calls=[("knowledge__remember", {"content": said}), ("knowledge__list_memories", {})])
+        return Answer(f"re: {said}")
+
+    model.play(answer)
+    async with open_house(settings, own_address, model) as house:
+        events = [
+            message(f"{kind} {number}", channel=f"{kind}-{number}", door="fake")
+            for number in range(10)
+            for kind in ("held", "free")
+        ]
+        waiting = [asyncio.create_task(answered(house, event)) for event in events]
+        await model.until(15)
+        restarting = asyncio.create_task(control(own_home, "restart", mode))
+        more = [message(f"late {number}", channel=f"late-{number}", door="fake") for number in range(5)]
+        waiting += [asyncio.create_task(answered(house, event)) for event in more]
+        await restarting
+        go.set()
+        found = await asyncio.gather(*waiting)
+
+        assert found == [(None, f"re: {event.content}") for event in (*events, *more)]
+        posts = await house.platform.wait_for(25)
+        assert Counter(posts) == Counter(content for _, content in found)
+        assert await house.value("SELECT count(*) FROM outbox") == 25
+        assert await house.value("SELECT count(*) FROM budget_reservations") == 0
+        assert await house.value("SELECT sum(tokens_reserved) FROM users") == 0
+        assert await repeated_effects(house) == []
+
+
+async def answered(house: House, event: IncomingMessage) -> tuple[str | None, str]:
+    """Store an event and wait for its answer; return the error and the text."""
+    async with asyncio.timeout(60):
+        response = await house.app.events.response(await accept_patiently(house.app.database, event))
+    return response.error, response.content
+
+
+async def repeated_effects(house: House) -> list[Any]:
+    """Return the memories that were kept more than once: `remember` must not run twice."""
+    return await house.sql("SELECT content FROM memories GROUP BY 1 HAVING count(*) > 1")
+
+
+async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all_the_same(
+    house: House, postgres: URL, address: Address
+) -> None:
+    async def answer(_body: Body, number: int) -> Answer:
+        if number > 5:
+            return Answer(f"answer {number}")
+        assert await cut_connections(postgres, address) > 0
+        return Answer(tool_calls=[("file_manager__list_files", {})])
+
+    house.model.play(answer)
+    reply = await house.hears("hello", door="fake")
+
+    # Each answer is asked for and paid once, and no loss counts as a failure of the message.
+    assert (reply.content, reply.error, reply.iterations) == ("answer 6", None, 6)
+    assert await house.value("SELECT count(*) FROM token_logs") == 6
+    assert await house.value("SELECT attempt - handovers FROM turns") == 1
+    assert await house.platform.wait_for(1) == ["answer 6"]
+    assert (await house.hears("again")).content == "answer 7"
+
+
+class ForgetfulDatabase(Database):
+    """A database whose word of a commit is lost: of the `lost`-th in a turn; `count` is how many there were."""
+
+    count = lost = 0
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        async with super().transaction() as session:
+            yield session
+        self._forget()
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[AsyncSession]:
+        async with super().statement() as session:
+            yield session
+        self._forget()
+
+    def _forget(self) -> None:
+        if is_of_turn():
+            self.count += 1
+            if self.count == self.lost:
+                raise DatabaseLost
+
+
+async def test_the_word_of_any_commit_may_be_lost(
+    settings: Settings, address: Address, model: OpenAIStub, database: Database
+) -> None:
+    def answer(body: Body, _number: int) -> Answer:
+        said = last_user_text(body).partition("\n")[0]
+        if results_so_far(body):
+            return Answer(f"re: {said}")
+        return Answer(tool_calls=[("knowledge__remember", {"content": said}), ("file_manager__list_files", {})])
+
+    model.play(answer)
+    forgetful = ForgetfulDatabase(address, pool_size=5)
+    async with open_house_with(settings, address, model, database=forgetful) as house:
+        # The test's own statements are not those of a turn.
+        seen = House(replace(house.app, database=database), model, house.platform)
+        while forgetful.count >= forgetful.lost:
+            forgetful.count, forgetful.lost = 0, forgetful.lost + 1
+            said = f"message {forgetful.lost}"
+            async with asyncio.timeout(20):
+                reply = await seen.hears(said, channel=said, door="fake")
+            assert (reply.error, reply.content) == (None, f"re: {said}")
+            # The claim of a reply whose closing lost its word runs out.
+            await seen.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'claimed'")
+            assert Counter(await house.platform.wait_for(forgetful.lost))[reply.content] == 1
+        assert forgetful.lost > 5
+        assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered'") == 0
+        assert await seen.value("SELECT count(*) FROM budget_reservations") == 0
+        assert await repeated_effects(seen) == []
+        paid = "SELECT max(calls) FROM (SELECT count(*) AS calls FROM token_logs GROUP BY turn_id) AS each"
+        assert await seen.value(paid) == 2
+    await forgetful.close()
+
+
+async def test_a_job_that_nobody_was_notified_of_is_taken_at_once(house: House, address: Address) -> None:
+    await house.hears("hello")
+    silent = SilentDatabase(address, pool_size=1)
+    try:
+        for number in range(5):
+            accepted = await inbox.accept(silent, message(f"unheard {number}"))
+            # procrastinate alone looks again after five seconds.
+            async with asyncio.timeout(3):
+                await house.model.until(number + 2)
+            assert (await house.app.events.response(accepted.inbox_id)).error is None
+    finally:
+        await silent.close()
+
+
+async def test_a_place_whose_job_was_lost_gets_a_new_one(house: House) -> None:
+    await house.hears("hello")
+
+    # As after a crash of the worker that had ended the job and not the turn.
+    await house.sql("UPDATE inbox SET status = 'waiting', turn_id = NULL, created_at = now() - interval '1 minute'")
+
+    await house.model.until(2)
+
+
+class FaultyRouter(Router):
+    """A router with a bug that one word brings out."""
+
+    async def complete(
+        self,
+        request: ModelRequest,
+        *,
+        deadline: float,
+        on_text: Callable[[str], None] | None = None,
+        on_reset: Callable[[], None] | None = None,
+    ) -> Completion:
+        if "poison" in last_user_text({"messages": request.messages}):
+            raise RuntimeError("a bug in the router")
+        return await super().complete(request, deadline=deadline, on_text=on_text, on_reset=on_reset)
+
+
+async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    router = FaultyRouter(settings, SystemClock())
+    with capture_logs() as logs:
+        async with open_house_with(settings, address, model, router=router) as house:
+            parked = await house.hears("poison", door="fake")
+            served = await house.hears("hello", door="fake")
+            posts = await house.platform.wait_for(2)
+            turns = await house.sql("SELECT status, attempt, error, cause FROM turns ORDER BY id")
+    await router.aclose()
+
+    assert (parked.error, parked.finished) == ("parked", False)
+    assert served.error is None
+    assert posts == [parked.content, served.content]
+    assert "RuntimeError" not in parked.content
+    assert [tuple(row) for row in turns] == [
+        ("failed", 4, "parked", "failed 3 times; last: RuntimeError: a bug in the router"),
+        ("answered", 1, None, None),
+    ]
+    assert [line["event"] for line in logs].count("turn_failed") == 3
+
+
+class FaultyToolbox(Toolbox):
+    """A toolbox with a bug that one person brings out, before their turn has begun."""
+
+    def offered_to(self, scope: Scope) -> Offer:
+        if scope.user.name == "Mallory":
+            raise RuntimeError("a bug in the toolbox")
+        return super().offered_to(scope)
+
+
+async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    toolbox = FaultyToolbox((), {}, 8000)
+    with capture_logs():
+        async with open_house_with(settings, address, model, toolbox=toolbox) as house:
+            held = asyncio.Event()
+            model.play(lambda _body, number: _after(held, Answer(f"answer {number}")))
+            place = {"server": "s", "channel": "general"}
+            first = await house.accepts("hello", user="ann", **place)
+            await model.until(1)
+            # Ann's message is stored first and was sent last: her job comes upon the other's message.
+            last = await house.accepts("and now?", user="ann", **place)
+            broken = await house.accepts("hello", user="mallory", sent_at=datetime(2020, 1, 1, tzinfo=UTC), **place)
+            held.set()
+            found = [await house.app.events.response(each.inbox_id) for each in (first, broken, last)]
+            stories = await house.sql("SELECT status FROM inbox ORDER BY id")
+
+    assert [each.error for each in found] == [None, "parked", None]
+    assert [row[0] for row in stories] == ["answered", "answered", "failed"]
+
+
+async def _after(event: asyncio.Event, answer: Answer) -> Answer:
+    await event.wait()
+    return answer
+
+
+class FaultyPlatform:
+    """A door with a bug that one reply brings out."""
+
+    def __init__(self) -> None:
+        self.tries: Counter[str] = Counter()
+        self.posted = asyncio.Event()
+
+    async def send(self, reply: Reply) -> str | None:
+        self.tries[reply.content] += 1
+        if "poison" in reply.content:
+            raise RuntimeError("a bug in the adapter")
+        self.posted.set()
+        return "posted"
+
+
+async def sweep_past_bugs(house: House) -> None:
+    """Deliver what was left over, as the worker does: it notes a bug and goes on."""
+    with suppress(RuntimeError):
+        await outbox.sweep(house.app)
+
+
+async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    platform = FaultyPlatform()
+    model.play([Answer("poison"), Answer("good")])
+    with capture_logs():
+        async with open_house_with(settings, address, model, senders={"fake": platform}) as house:
+            await house.hears("first", door="fake")
+            await house.hears("second", door="fake", user="bob")
+            await asyncio.wait_for(platform.posted.wait(), 30)
+            # The time between the attempts is let pass.
+            tries = "UPDATE outbox SET attempts = :attempts, claimed_until = now() WHERE content = 'poison'"
+            for attempts in range(6):
+                await house.sql(tries, attempts=attempts)
+                await sweep_past_bugs(house)
+            left = await house.sql("SELECT content, status, error FROM outbox ORDER BY id")
+
+    assert [tuple(row) for row in left] == [
+        ("poison", "failed", "no delivery of it came to an end"),
+        ("good", "delivered", None),
+    ]
+    assert platform.tries["good"] == 1
+
+
+async def test_the_queue_has_the_sql_function_that_messages_are_queued_with(database: Database) -> None:
+    connection = await database.connect()
+    try:
+        function = await connection.fetchval("SELECT 'procrastinate_defer_jobs_v1'::regproc::oid::regprocedure::text")
+        columns = await connection.fetch(
+            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute"
+            " WHERE attrelid = 'procrastinate_job_to_defer_v1'::regclass ORDER BY attnum"
+        )
+    finally:
+        await connection.close()
+
+    assert version("procrastinate").startswith("3.10.")
+    assert function == "procrastinate_defer_jobs_v1(procrastinate_job_to_defer_v1[])"
+    assert [tuple(row) for row in columns] == [
+        ("queue_name", "character varying"),
+        ("task_name", "character varying"),
+        ("priority", "integer"),
+        ("lock", "text"),
+        ("queueing_lock", "text"),
+        ("args", "jsonb"),
+        ("scheduled_at", "timestamp with time zone"),
+    ]

@@ -1,0 +1,379 @@
+"""The product's stories: a message in, a reply out."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from shared.messages import Attachment
+from tests.house import House, message
+from tests.standins.openai_api import Answer, Fault
+
+
+def asked(house: House, number: int = -1) -> dict[str, Any]:
+    """Return what the model was asked, by number."""
+    body: dict[str, Any] = house.model.requests[number].body
+    return body
+
+
+async def test_a_message_is_answered_and_everything_is_kept(house: House) -> None:
+    house.model.play([Answer("Hi Ann.")])
+
+    reply = await house.hears("hello")
+
+    assert reply.content == "Hi Ann."
+    assert (reply.finished, reply.iterations, reply.error, reply.model) == (True, 1, None, "openai/stub")
+    kept = await house.sql("SELECT role, content FROM messages ORDER BY turn_id, seq")
+    assert [tuple(row) for row in kept] == [("user", "hello"), ("assistant", "Hi Ann.")]
+    ledger = await house.sql("SELECT purpose, model, input_tokens + output_tokens FROM token_logs")
+    assert [tuple(row) for row in ledger] == [("answer", "openai/stub", reply.usage.total)]
+    used = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    assert [tuple(row) for row in used] == [(reply.usage.total, 0)]
+    assert await house.value("SELECT count(*) FROM budget_reservations") == 0
+    assert await house.value("SELECT status FROM inbox") == "answered"
+    assert await house.value("SELECT status FROM outbox") == "delivered"
+
+
+async def test_a_second_copy_of_an_event_gives_one_turn_and_the_first_answer_again(house: House) -> None:
+    house.model.play([Answer("once"), Answer("twice")])
+
+    first = await house.hears("hello", event_id="42")
+    second = await house.hears("hello", event_id="42")
+
+    assert first == second
+    assert await house.value("SELECT count(*) FROM turns") == 1
+
+
+async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_order(house: House) -> None:
+    house.model.play(
+        [
+            Answer(
+                "Let me see.",
+                tool_calls=[
+                    ("knowledge__remember", {"content": "Ann likes tea"}),
+                    ("file_manager__list_files", {}),
+                    ("knowledge__list_memories", {}),
+                ],
+            ),
+            Answer("Noted."),
+        ]
+    )
+
+    reply = await house.hears("remember that I like tea")
+
+    assert reply.content == "Noted."
+    assert reply.iterations == 2
+    assert [call.tool for call in reply.tool_calls_made] == [
+        "knowledge.remember",
+        "file_manager.list_files",
+        "knowledge.list_memories",
+    ]
+    roles = [row.role for row in await house.sql("SELECT role FROM messages ORDER BY seq")]
+    assert roles == ["user", "assistant", *["tool_call"] * 3, *["tool_result"] * 3, "assistant"]
+    names = [
+        row.tool_name for row in await house.sql("SELECT tool_name FROM messages WHERE tool_name <> '' ORDER BY seq")
+    ]
+    assert names[:3] == names[3:]
+    shown = [each["role"] for each in asked(house)["messages"]]
+    assert shown == ["system", "user", "assistant", "tool", "tool", "tool"]
+
+
+async def test_a_person_is_remembered_in_the_next_conversation(house: House) -> None:
+    house.model.play(
+        [
+            Answer(tool_calls=[("knowledge__remember", {"content": "Ann's dog is called Rex"})]),
+            Answer("I will."),
+            Answer("Rex."),
+        ]
+    )
+    await house.hears("remember: my dog is called Rex")
+
+    await house.hears("what is my dog called?", channel="another-dm")
+
+    assert "Ann's dog is called Rex" in asked(house)["messages"][-1]["content"]
+
+
+async def test_a_private_memory_never_reaches_a_prompt_in_a_channel(house: House) -> None:
+    house.model.play(
+        [
+            Answer(tool_calls=[("knowledge__remember", {"content": "Ann is looking for a new job"})]),
+            Answer("I will."),
+            Answer("No idea."),
+        ]
+    )
+    await house.hears("remember that I am looking for a new job")
+
+    await house.hears("what job am I looking for?", server="acme")
+
+    assert "new job" not in asked(house)["messages"][-1]["content"].partition("<context>")[2]
+
+
+async def test_speakers_are_named_in_shared_channels_and_each_pays_for_their_own_turn(house: House) -> None:
+    house.model.play([Answer("Hi Ann."), Answer("Hi Bob.")])
+
+    await house.hears("I am here", user="ann", server="acme")
+    await house.hears("me too", user="bob", server="acme", username="Bob: root")
+
+    said = [each["content"].partition("\n")[0] for each in asked(house)["messages"] if each["role"] == "user"]
+    assert said == ["Ann: I am here", "Bob root: me too"]
+    payers = await house.sql("SELECT count(DISTINCT user_id) FROM token_logs")
+    assert payers[0][0] == 2
+
+
+async def test_another_person_in_a_direct_place_sees_nothing_of_the_first(house: House) -> None:
+    house.model.play([Answer("ok"), Answer("ok")])
+
+    await house.hears("my secret is 1234", user="ann", channel="dm")
+    await house.hears("hello", user="eve", channel="dm")
+
+    assert "1234" not in json.dumps(asked(house)["messages"])
+
+
+async def test_an_exhausted_budget_is_told_at_once_and_no_model_is_asked(house: House) -> None:
+    house.model.play([Answer("ok")])
+    await house.hears("hello")
+    await house.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
+
+    reply = await house.hears("hello again")
+
+    assert reply.error == "budget_exhausted"
+    assert reply.content.startswith("You have used this month's budget; it renews on ")
+    assert len(house.model.requests) == 1
+
+
+async def test_a_budget_that_ends_in_mid_turn_keeps_what_was_done(house: House) -> None:
+    await house.hears("hello")
+    await house.sql("UPDATE users SET token_budget_monthly = tokens_used_this_month + 1")
+    house.model.play([Answer("First I look.", tool_calls=[("file_manager__list_files", {})]), Answer("never said")])
+
+    reply = await house.hears("list my files")
+
+    assert not reply.finished
+    assert reply.error == "budget_exhausted"
+    assert reply.content.startswith("First I look.")
+    assert "renews on" in reply.content
+    assert [call.tool for call in reply.tool_calls_made] == ["file_manager.list_files"]
+
+
+async def test_a_new_period_begins_when_the_old_one_has_ended(house: House) -> None:
+    await house.hears("hello")
+    await house.sql("UPDATE users SET tokens_used_this_month = 99999, budget_reset_at = now() - interval '65 days'")
+
+    reply = await house.hears("hello again")
+
+    assert reply.error is None
+    row = (await house.sql("SELECT tokens_used_this_month AS used, budget_reset_at - now() AS rest FROM users"))[0]
+    assert row.used == reply.usage.total
+    assert 24 <= row.rest.days <= 25
+
+
+async def test_a_model_that_never_ends_is_stopped_at_the_limit_with_a_last_answer(house: House) -> None:
+    def never_ends(body: dict[str, Any], _number: int) -> Answer:
+        return Answer(tool_calls=[("file_manager__list_files", {})]) if body.get("tools") else Answer("All I know.")
+
+    house.model.play(never_ends)
+    await house.hears("hello")
+    await house.sql("UPDATE users SET token_budget_monthly = NULL")
+
+    reply = await house.hears("go on for ever")
+
+    assert reply.content == "Reached maximum reasoning steps (10)\n\nAll I know."
+    assert (reply.finished, reply.iterations) == (False, 11)
+    assert not asked(house).get("tools")
+
+
+async def test_an_answer_cut_at_the_length_limit_says_so(house: House) -> None:
+    house.model.play([Answer("Once upon a", finish_reason="length")])
+
+    reply = await house.hears("tell me a story")
+
+    assert reply.content.startswith("Once upon a")
+    assert "cut" in reply.content
+    assert not reply.finished
+
+
+async def test_a_model_that_is_down_ends_in_one_honest_sentence(house: House) -> None:
+    house.model.play(lambda _body, _number: Fault(401, body={"error": {"message": "secret detail sk-abc"}}))
+
+    reply = await house.hears("hello")
+
+    assert reply.error == "models_unavailable"
+    assert "secret" not in reply.content
+    assert "model" in reply.content
+    assert await house.value("SELECT status FROM turns") == "failed"
+    assert await house.value("SELECT tokens_reserved FROM users") == 0
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", '{"content": 5}', '{"content": "x", "user_id": 7}', '"text"'])
+async def test_broken_arguments_are_an_error_the_model_can_read(house: House, arguments: str) -> None:
+    house.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("Sorry.")])
+
+    reply = await house.hears("remember something")
+
+    result = reply.tool_calls_made[0].result
+    assert result["error"] is True
+    assert "content" in result["parameters"]["properties"]
+    place = message("").place
+    assert await house.app.memory.of_user(1, place, 1).list_all() == []
+
+
+async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run(house: House) -> None:
+    key = "inbox/abc/notes.txt"
+    await house.app.storage.put(key, b"the code word is heron", "text/plain")
+
+    def reads(body: dict[str, Any], _number: int) -> Answer:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return Answer(f"It says: {json.loads(last['content'])}")
+        file_id = int(last["content"].partition("file_id ")[2].partition(",")[0])
+        return Answer(tool_calls=[("file_manager__read_document", {"file_id": file_id})])
+
+    house.model.play(reads)
+    attachment = Attachment("notes.txt", "text/plain", 22, storage_key=key)
+
+    reply = await house.hears("what does it say?", attachments=[attachment])
+
+    assert "heron" in reply.content
+    kept = await house.value("SELECT content FROM messages WHERE role = 'user'")
+    assert "[Attached files:]" in kept
+    assert "notes.txt (file_id 1, 22 bytes, text/plain)" in kept
+    assert await house.value("SELECT status FROM file_records") == "stored"
+
+
+async def test_a_file_that_a_tool_makes_comes_back_with_the_reply(house: House) -> None:
+    document = {"title": "Plan", "content": "# Plan\nStep one", "format": "md"}
+    house.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
+
+    reply = await house.hears("write a plan")
+
+    assert [file.mime_type for file in reply.files] == ["text/markdown"]
+    assert reply.files[0].url.startswith("http://127.0.0.1:8080/files/")
+
+
+async def test_a_push_platform_gets_its_reply_once_and_it_is_marked_delivered(house: House) -> None:
+    house.model.play([Answer("posted")])
+
+    await house.accepts("hello", door="fake")
+
+    assert await house.platform.wait_for(1) == ["posted"]
+    assert house.platform.posts[0].place.channel == "dm-ann"
+
+
+async def test_history_is_shown_in_order_and_the_prompt_begins_with_the_same_bytes(house: House) -> None:
+    for number in range(4):
+        await house.hears(f"message {number}")
+
+    bodies = [json.dumps(each.body["messages"][:-1]) for each in house.model.requests]
+    for earlier, later in pairwise(bodies):
+        assert later.startswith(earlier[:-1])
+
+
+async def test_a_streaming_turn_tells_its_events_in_order(house: House) -> None:
+    house.model.play(
+        [
+            Answer("Looking.", tool_calls=[("file_manager__list_files", {})]),
+            Answer("You have no files at all."),
+        ]
+    )
+    accepted = await house.accepts("list my files", wants_stream=True)
+
+    events = [event async for event in house.app.events.follow(accepted.inbox_id)]
+
+    names = [event.name for event in events if event.name != "text_delta"]
+    assert names == ["user_message", "turn_started", "tool_call", "tool_result", "message", "turn_complete"]
+    streamed = "".join(event.payload["text"] for event in events if event.name == "text_delta")
+    assert streamed == "Looking.You have no files at all."
+    assert [event.seq for event in events] == sorted(event.seq for event in events)
+
+
+async def test_a_rejected_answer_is_paid_for_too(house: House) -> None:
+    house.model.play([Answer("", usage={"prompt_tokens": 700, "completion_tokens": 0}), Answer("Here I am.")])
+
+    reply = await house.hears("hello")
+
+    assert reply.content == "Here I am."
+    ledger = [row.total for row in await house.sql("SELECT input_tokens + output_tokens AS total FROM token_logs")]
+    assert len(ledger) == 2
+    assert sum(ledger) == reply.usage.total == await house.value("SELECT tokens_used_this_month FROM users")
+
+
+async def test_a_tool_that_fails_three_times_in_the_same_way_ends_the_turn(house: House) -> None:
+    numbers = iter(range(1000, 2000))
+    house.model.play(
+        lambda _body, _number: Answer("Hm.", tool_calls=[("knowledge__forget", {"memory_id": next(numbers)})])
+    )
+
+    reply = await house.hears("forget everything")
+
+    assert (reply.error, reply.finished, reply.iterations) == ("circuit_breaker", False, 3)
+    assert (
+        "knowledge.forget failed three times in a row; the last time it said: There is no memory with that id."
+        in reply.content
+    )
+
+
+async def test_a_call_that_failed_is_not_run_again_with_the_same_arguments(house: House) -> None:
+    house.model.play(
+        [
+            Answer(tool_calls=[("file_manager__read_document", {"file_id": 9})]),
+            Answer(tool_calls=[("file_manager__read_document", {"file_id": 9})]),
+            Answer("There is no such file."),
+        ]
+    )
+
+    reply = await house.hears("read file 9")
+
+    first, second = (call.result for call in reply.tool_calls_made)
+    assert second == {**first, "hint": second["hint"]}
+    assert "not run again" in second["hint"]
+
+
+async def test_near_the_limit_the_model_is_told_how_many_steps_are_left(house: House) -> None:
+    house.model.play(
+        lambda body, _number: (
+            Answer(tool_calls=[("file_manager__list_files", {})]) if body.get("tools") else Answer("Done.")
+        )
+    )
+    await house.sql(
+        "INSERT INTO personas (name, system_prompt, max_iterations, is_default) VALUES ('p', 'Be.', 3, true)"
+    )
+
+    await house.hears("go on")
+
+    notes = [each.body["messages"][-1]["content"] for each in list(house.model.requests)[1:]]
+    assert notes[0] == "(Steps with tools that are left: 2.)"
+    assert notes[1] == "(Steps with tools that are left: 1.)"
+    assert notes[2].startswith("You have used all your steps.")
+
+
+async def test_a_tool_that_ends_the_turn_speaks_for_the_model(house: House) -> None:
+    question = {"question": "Which one?", "options": ["tea", "coffee"]}
+    house.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("never asked")])
+    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
+
+    reply = await house.hears("bring me a drink", door="http")
+
+    assert reply.content == "Which one?\n\n1. tea\n2. coffee"
+    assert (reply.finished, reply.iterations) == (True, 1)
+    assert await house.value("SELECT choices FROM outbox") == ["tea", "coffee"]
+    assert await house.value("SELECT tokens_reserved FROM users") == 0
+
+
+async def test_the_chosen_answer_is_the_next_message(house: House) -> None:
+    question = {"question": "Which one?", "options": ["tea", "coffee"]}
+    house.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("Tea it is.")])
+    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
+    await house.hears("bring me a drink")
+
+    reply = await house.hears("tea")
+
+    assert reply.content == "Tea it is."
+    assert [each["role"] for each in asked(house)["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
