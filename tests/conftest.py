@@ -19,7 +19,7 @@ from tests.standins.openai_api import OpenAIStub
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name bytes by their argument: what is packed holds the second it was packed in, and no two workers would agree."""
+    """Name bytes by their argument: what is packed holds the second it was packed in, and no two runs would agree."""
     return argname if isinstance(val, bytes) else None
 
 

@@ -1,5 +1,6 @@
 """What the stand-in is told to answer: from Python values, a function, or JSON sent by another process."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -14,7 +15,8 @@ ScriptedCall = tuple[str, dict[str, Any] | str] | tuple[str, dict[str, Any] | st
 class Answer:
     """A model answer. `usage` overrides single fields; `no_usage` leaves it out, as some servers do.
 
-    `reasoning` is thinking beside the text, in the field that DeepSeek and vLLM have for it.
+    `reasoning` is thinking beside the text, in the field that DeepSeek and vLLM have for it. A stream ends once `end`
+    is set.
     """
 
     text: str = ""
@@ -26,6 +28,7 @@ class Answer:
     chunk_chars: int = 16
     chunk_delay: float = 0
     reasoning: str = ""
+    end: asyncio.Event | None = None
 
 
 @dataclass(frozen=True, slots=True)

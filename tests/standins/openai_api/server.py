@@ -147,7 +147,7 @@ class OpenAIStub:
         if isinstance(reply, Fault):
             return await self._broken(request, reply, body, raw, mark)
         if body.get("stream"):
-            return await _stream(request, render.chunks(reply, body, len(raw), mark), reply.chunk_delay)
+            return await _stream(request, render.chunks(reply, body, len(raw), mark), reply)
         return web.Response(body=render.whole(reply, body, len(raw), mark), content_type=JSON_TYPE)
 
     async def _broken(
@@ -159,7 +159,7 @@ class OpenAIStub:
             return _hung_up(request)
         if fault.cut_after_chunks is not None:
             pieces = render.chunks(fault.answer, body, len(raw), mark)[: fault.cut_after_chunks]
-            response = await _stream(request, pieces, fault.answer.chunk_delay)
+            response = await _stream(request, pieces, fault.answer)
             return response if fault.is_clean else _hung_up(request)
         if fault.malformed:
             return web.Response(body=b'{"id": "chatcmpl-broken", "choices": [{"mess', content_type=JSON_TYPE)
@@ -223,15 +223,17 @@ def _embedding_fault(body: Any, texts: Any) -> str | None:
     return None
 
 
-async def _stream(request: web.BaseRequest, pieces: list[bytes], delay: float) -> web.StreamResponse:
+async def _stream(request: web.BaseRequest, pieces: list[bytes], answer: Answer) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
-    if not delay:
+    if not answer.chunk_delay and answer.end is None:
         await response.write(b"".join(pieces))
         return response
-    for piece in pieces:
+    for number, piece in enumerate(pieces, start=1):
+        if answer.end is not None and number == len(pieces):
+            await answer.end.wait()
         await response.write(piece)
-        await asyncio.sleep(delay)
+        await asyncio.sleep(answer.chunk_delay)
     return response
 
 
