@@ -10,6 +10,7 @@ from agent.app import App
 from agent.personas import prompts
 from shared.attachments import Stored, store_attachment
 from shared.database import DatabaseLost
+from shared.driver import Session
 from shared.errors import ToolError, Unavailable
 from shared.filenames import clean_filename, new_key
 from shared.log import get_logger
@@ -21,6 +22,8 @@ log = get_logger()
 
 MARK = text("UPDATE file_records SET status = :status, mime_type = :mime_type, size_bytes = :size WHERE id = :id")
 
+DRAW = text("SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count)")
+
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
@@ -31,25 +34,36 @@ class PendingFile:
     attachment: Attachment
 
 
+async def draw_files(session: Session, user_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
+    """Give every attachment its id, before the turn that it belongs to is recorded."""
+    if not attachments:
+        return []
+    ids = [row.id for row in (await session.execute(DRAW, {"count": len(attachments)})).all()]
+    return [
+        PendingFile(file_id, each.storage_key or new_key(str(user_id), each.filename), each)
+        for file_id, each in zip(ids, attachments, strict=True)
+    ]
+
+
 async def record_files(
-    session: AsyncSession, user_id: int, conversation_id: int, turn_id: int, attachments: Sequence[Attachment]
-) -> list[PendingFile]:
-    """Give every attachment its id, as a pending file of the user."""
-    pending: list[PendingFile] = []
-    for each in attachments:
-        key = each.storage_key or new_key(str(user_id), each.filename)
-        row = {
+    session: AsyncSession, user_id: int, conversation_id: int, turn_id: int, files: Sequence[PendingFile]
+) -> None:
+    """Record them as pending files of the user."""
+    rows = [
+        {
+            "id": each.file_id,
             "user_id": user_id,
             "conversation_id": conversation_id,
             "turn_id": turn_id,
-            "filename": clean_filename(each.filename),
-            "minio_key": key,
-            "mime_type": each.mime_type,
-            "size_bytes": each.size_bytes or 0,
+            "filename": clean_filename(each.attachment.filename),
+            "minio_key": each.key,
+            "mime_type": each.attachment.mime_type,
+            "size_bytes": each.attachment.size_bytes or 0,
         }
-        file_id = (await session.execute(insert(FileRecord).values(row).returning(FileRecord.id))).scalar_one()
-        pending.append(PendingFile(file_id, key, each))
-    return pending
+        for each in files
+    ]
+    if rows:
+        await session.execute(insert(FileRecord), rows)
 
 
 async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:

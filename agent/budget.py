@@ -9,8 +9,8 @@ from datetime import datetime
 from enum import Enum, auto
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.driver import Session
 from shared.errors import BudgetBusy, BudgetExhausted, Refusal, Superseded
 
 # Columns of a user's row as they are in the period that runs now.
@@ -27,14 +27,13 @@ GATE = "hashtextextended('budget ' || user_id, 0)"
 # Order of locks, everywhere: the turn, the user's gate, the user, the reservations. Whoever waited for the row itself
 # would stand in the way of the one that holds it: a statement that locks a row and then changes it comes upon the
 # version that it saw first, and takes its place in the line again. NO KEY, because the rows of new turns refer to it.
-RESERVE = text(f"""
-WITH gate AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock({GATE}) FROM (SELECT CAST(:user_id AS bigint) AS user_id) AS asked
+# It goes on from `fenced`: the turn, if it is still this attempt's.
+HOLD = f"""
+gate AS MATERIALIZED (
+    SELECT user_id, pg_advisory_xact_lock({GATE}) FROM fenced
 ), payer AS (
-    SELECT id, token_budget_monthly AS budget, tokens_reserved AS reserved, {PERIOD}
-    FROM users, gate WHERE id = :user_id
-      AND EXISTS (SELECT FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running')
-    FOR NO KEY UPDATE OF users
+    SELECT users.id, token_budget_monthly AS budget, tokens_reserved AS reserved, {PERIOD}
+    FROM users JOIN gate ON users.id = gate.user_id FOR NO KEY UPDATE OF users
 ), verdict AS (
     SELECT payer.*, budget IS NULL OR used + reserved < budget AS admitted FROM payer
 ), held AS (
@@ -44,7 +43,12 @@ WITH gate AS MATERIALIZED (
     UPDATE users SET tokens_used_this_month = used, budget_reset_at = resets_at,
         tokens_reserved = tokens_reserved + CASE WHEN admitted THEN :tokens ELSE 0 END
     FROM verdict WHERE users.id = verdict.id
-)
+)"""
+RESERVE = text(f"""
+WITH fenced AS (
+    SELECT id, CAST(:user_id AS bigint) AS user_id FROM turns
+    WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+), {HOLD}
 SELECT admitted, used, budget, resets_at FROM verdict
 """)
 
@@ -158,9 +162,7 @@ def to_verdict(admitted: bool, used: int, budget: int | None, renews_on: datetim
     return Verdict(Admission.EXHAUSTED if is_exhausted else Admission.BUSY, renews_on)
 
 
-async def reserve(
-    session: AsyncSession, user_id: int, turn_id: int, attempt: int, tokens: int, seconds: float
-) -> Verdict:
+async def reserve(session: Session, user_id: int, turn_id: int, attempt: int, tokens: int, seconds: float) -> Verdict:
     """Hold `tokens` for the turn's next model call, for `seconds` at the most, if the budget admits it.
 
     Raises `Superseded` when another attempt runs the turn.
@@ -172,17 +174,17 @@ async def reserve(
     return to_verdict(row.admitted, row.used, row.budget, row.resets_at)
 
 
-async def release(session: AsyncSession, turn_id: int) -> None:
+async def release(session: Session, turn_id: int) -> None:
     """Give back what the turn holds."""
     await session.execute(RELEASE, {"turn_id": turn_id})
 
 
-async def release_expired(session: AsyncSession) -> None:
+async def release_expired(session: Session) -> None:
     """Give back what dead turns hold."""
     await session.execute(EXPIRE)
 
 
-async def get_standing(session: AsyncSession, user_id: int) -> Standing:
+async def get_standing(session: Session, user_id: int) -> Standing:
     """Return how a user's budget stands."""
     row = (await session.execute(READ, {"user_id": user_id})).one()
     return Standing(limit=row.budget, used=row.used, reserved=row.reserved, renews_on=row.resets_at)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from sqlalchemy import select, text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import text
 
 from agent.app import App
 from agent.budget import SETTLE
@@ -13,9 +12,9 @@ from agent.journal import ANNOUNCED, FENCED_END, STEPS, TOLD, Event, PaidCall, S
 from agent.opening import RunningTurn
 from agent.outbox import ENQUEUE, Reply, to_row
 from agent.tokens import count_tokens
+from shared.driver import Session
 from shared.errors import Superseded
 from shared.messages import ReplyFile, Usage
-from shared.models import FileRecord
 
 Status = Literal["answered", "refused", "failed", "cancelled"]
 # The inbox knows no refusal: a refused message has its answer.
@@ -26,6 +25,10 @@ WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, answered AS (
     UPDATE inbox SET status = :inbox_status FROM fenced WHERE inbox.turn_id = fenced.id AND inbox.status = 'claimed'
 )
 SELECT replied.id, fenced.live_message_id, {ANNOUNCED} FROM fenced, replied
+""")
+STORED_FILES = text("""
+SELECT id, filename, mime_type, size_bytes FROM file_records
+WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored'
 """)
 
 
@@ -85,13 +88,11 @@ async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
     return Reply(row.id, turn.key.id, message.door, message.place, reply_to, row.live_message_id, *said)
 
 
-async def _find_files(app: App, session: AsyncSession, turn: RunningTurn, file_ids: Sequence[int]) -> list[ReplyFile]:
+async def _find_files(app: App, session: Session, turn: RunningTurn, file_ids: Sequence[int]) -> list[ReplyFile]:
     if not file_ids:
         return []
-    query = select(FileRecord).where(
-        FileRecord.id.in_(file_ids), FileRecord.user_id == turn.user.id, FileRecord.status == "stored"
-    )
-    records = {record.id: record for record in (await session.execute(query)).scalars()}
+    given = {"ids": list(file_ids), "user_id": turn.user.id}
+    records = {row.id: row for row in (await session.execute(STORED_FILES, given)).all()}
     described = [app.storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
     return [ReplyFile(each.file_id, each.filename, each.mime_type, each.size_bytes, each.url) for each in described]
 

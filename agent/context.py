@@ -12,8 +12,7 @@ from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy import bindparam, select, update
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import bindparam, select, text
 
 from agent.app import App
 from agent.conversations import ResolvedConversation
@@ -22,8 +21,9 @@ from agent.personas import ResolvedPersona, prompts
 from agent.tokens import count_tokens
 from agent.toolbox import Offer, to_wire_name
 from agent.users import ResolvedUser
+from shared.driver import Session
 from shared.memory import RecalledMemory
-from shared.models import Conversation, Message
+from shared.models import Message
 from shared.text import cut
 
 HISTORY_TOKENS = 6000
@@ -47,6 +47,9 @@ HISTORY = (
     .order_by(Message.turn_id, Message.seq)
 )
 OWN_HISTORY = HISTORY.where(Message.user_id == bindparam("user_id"))
+MOVE_WINDOW = text("""
+UPDATE conversations SET window_turn_id = :begins, is_summarized = false WHERE id = :conversation_id
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Context:
 
 
 async def load_history(
-    session: AsyncSession, conversation: ResolvedConversation, user_id: int, turn_id: int
+    session: Session, conversation: ResolvedConversation, user_id: int, turn_id: int
 ) -> list[PastStep]:
     """Return what was said since the window began; moves the window on when that has become too much.
 
@@ -74,16 +77,12 @@ async def load_history(
     """
     query = OWN_HISTORY if conversation.place.is_direct else HISTORY
     given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
-    rows = await session.execute(query, given | {"user_id": user_id})
-    past = [PastStep(row[0], to_step(row[1:])) for row in rows]
+    given |= {"user_id": user_id} if query is OWN_HISTORY else {}
+    past = [PastStep(row[0], to_step(row[1:])) for row in (await session.execute(query, given)).all()]
     kept = drop_blocks(past)
     if len(kept) < len(past):
         begins = kept[0].turn_id if kept else turn_id
-        await session.execute(
-            update(Conversation)
-            .where(Conversation.id == conversation.id)
-            .values(window_turn_id=begins, is_summarized=False)
-        )
+        await session.execute(MOVE_WINDOW, {"conversation_id": conversation.id, "begins": begins})
     return kept
 
 

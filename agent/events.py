@@ -13,13 +13,12 @@ from dataclasses import asdict
 from typing import Any
 
 import asyncpg
-from sqlalchemy import select, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import bindparam, select, text
 
 from agent.inbox import to_note
 from agent.journal import Event, TurnKey
 from agent.replies import find_response
-from shared.database import Database, DatabaseLost
+from shared.database import REFUSED, Database, DatabaseLost
 from shared.log import get_logger
 from shared.messages import AgentResponse
 from shared.models import InboxMessage, TurnEvent
@@ -33,6 +32,14 @@ REMEMBERED_ENDS = 5000
 READ_AGAIN_SECONDS = 5.0
 SEQS_PER_ATTEMPT = 1_000_000
 LAST_EVENT = "turn_complete"
+
+EVENTS_AFTER = (
+    select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
+    .join(InboxMessage, InboxMessage.turn_id == TurnEvent.turn_id)
+    .where(InboxMessage.id == bindparam("inbox_id"), TurnEvent.seq > bindparam("after"))
+    .order_by(TurnEvent.seq)
+)
+NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")
 
 log = get_logger()
 
@@ -121,15 +128,10 @@ class Listener:
         return None
 
     async def _read_events(self, inbox_id: int, after: int) -> list[Event]:
-        query = (
-            select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
-            .join(InboxMessage, InboxMessage.turn_id == TurnEvent.turn_id)
-            .where(InboxMessage.id == inbox_id, TurnEvent.seq > after)
-            .order_by(TurnEvent.seq)
-        )
         with contextlib.suppress(DatabaseLost):
             async with self._database.statement() as session:
-                stored = [Event(*row) for row in (await session.execute(query)).all()]
+                given = {"inbox_id": inbox_id, "after": after}
+                stored = [Event(*row) for row in (await session.execute(EVENTS_AFTER, given)).all()]
             return stored or await self._read_set_aside(inbox_id)
         return []
 
@@ -255,16 +257,13 @@ class Announcer:
             whole = clean("".join(self._waiting))
             self._waiting.clear()
             # Deltas are a view: the stored message tells the whole.
-            with contextlib.suppress(DatabaseLost, DBAPIError):
+            with contextlib.suppress(DatabaseLost, *REFUSED):
                 await self._send(whole)
 
     async def _send(self, whole: str) -> None:
         notes = [self._delta(whole[start : start + DELTA_CHARS]) for start in range(0, max(1, len(whole)), DELTA_CHARS)]
         async with self._database.statement() as session:
-            await session.execute(
-                text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note"),
-                {"channel": TURNS, "notes": notes},
-            )
+            await session.execute(NOTIFY, {"channel": TURNS, "notes": notes})
 
     def _delta(self, piece: str) -> str:
         payload: dict[str, Any] = {"text": piece}

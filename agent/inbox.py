@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import bindparam, select, text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.database import Database
+from shared.driver import Session
 from shared.errors import EventTaken
 from shared.messages import Attachment, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
@@ -34,6 +34,10 @@ SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
+KNOWN = text("""
+SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
+""")
+
 # Places whose open messages have no live job: a job can be lost with the connection that was to finish it.
 REQUEUE_LOST = text(f"""
 SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
@@ -48,7 +52,7 @@ GROUP BY place_key
 """)
 
 # Without it a worker that was frozen would take the turn back from the one that goes on with it.
-STILL_OURS = text("EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')")
+STILL_OURS = "EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')"
 
 GIVE_UP = text("""
 WITH blocking AS (
@@ -103,21 +107,19 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 
     Raises `DatabaseLost` when it could not be stored, `EventTaken` when the id is another message's.
     """
+    given = _to_row(message)
     async with database.statement() as session:
-        stored = (await session.execute(ACCEPT, _to_row(message))).one_or_none()
+        stored = (await session.execute(ACCEPT, given)).one_or_none()
         if stored is not None:
             return Accepted(stored.id, is_new=True)
-        known = select(InboxMessage.id, InboxMessage.place_key, InboxMessage.platform_user_id).where(
-            InboxMessage.platform == message.place.platform, InboxMessage.platform_event_id == clean(message.event_id)
-        )
-        first = (await session.execute(known)).one()
+        first = (await session.execute(KNOWN, {"platform": given["platform"], "event_id": given["event_id"]})).one()
     # Whoever sends an id that is another person's must not be given that person's answer.
-    if (first.place_key, first.platform_user_id) != (message.place.key, clean(message.sender.platform_user_id)):
+    if (first.place_key, first.platform_user_id) != (given["place_key"], given["user_id"]):
         raise EventTaken
     return Accepted(first.id, is_new=False)
 
 
-async def list_open(session: AsyncSession, job: Job) -> list[Waiting]:
+async def list_open(session: Session, job: Job) -> list[Waiting]:
     """Return the open messages of the job's place, the oldest first; none when the job has been taken from us."""
     given = {"job_id": job.id, "inbox_id": job.inbox_id}
     return [_to_waiting(row) for row in (await session.execute(OPEN, given)).all()]
@@ -137,12 +139,12 @@ def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
     return run[:MAX_COALESCED]
 
 
-async def requeue_lost(session: AsyncSession) -> int:
+async def requeue_lost(session: Session) -> int:
     """Queue a job for every place that has open messages and no live job; return how many."""
     return len((await session.execute(REQUEUE_LOST)).all())
 
 
-async def give_up(session: AsyncSession, job: Job) -> None:
+async def give_up(session: Session, job: Job) -> None:
     """Set aside what no turn can be begun or gone on with for, and the place with it; who waits for it is told.
 
     That is what comes first in the job's place, which need not be the message that the job names.
@@ -204,7 +206,8 @@ COLUMNS = (
     InboxMessage.sent_at,
     InboxMessage.turn_id,
 )
-PLACE = select(InboxMessage.place_key).where(InboxMessage.id == bindparam("inbox_id"), STILL_OURS).scalar_subquery()
+ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
+PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
 # Built once: putting it together takes longer than sending it.
 OPEN = (
     select(*COLUMNS)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from sqlalchemy import select, text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import bindparam, select, text
 
 from agent.budget import SETTLE, Verdict, to_verdict
+from shared.driver import Session
 from shared.errors import Superseded
 from shared.messages import Usage
 from shared.models import Message
@@ -111,7 +111,7 @@ class Recorded:
 
 
 async def record(
-    session: AsyncSession, key: TurnKey, steps: Sequence[Step], events: Sequence[Event], note: str = ""
+    session: Session, key: TurnKey, steps: Sequence[Step], events: Sequence[Event], note: str = ""
 ) -> Recorded:
     """Record steps and events; raises `Superseded` when another attempt runs the turn."""
     row = (await session.execute(RECORD, to_given(key, steps, events, note))).one_or_none()
@@ -121,7 +121,7 @@ async def record(
 
 
 async def record_and_settle(
-    session: AsyncSession,
+    session: Session,
     key: TurnKey,
     steps: Sequence[Step],
     events: Sequence[Event],
@@ -142,10 +142,9 @@ async def record_and_settle(
     return Recorded(row.stop_requested, to_verdict(row.admitted, row.used, row.budget, row.resets_at))
 
 
-async def list_steps(session: AsyncSession, turn_id: int) -> list[Step]:
+async def list_steps(session: Session, turn_id: int) -> list[Step]:
     """Return what is recorded of a turn, in order."""
-    query = select(*STEP_COLUMNS).where(Message.turn_id == turn_id).order_by(Message.seq)
-    return [to_step(row) for row in (await session.execute(query)).all()]
+    return [to_step(row) for row in (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()]
 
 
 def to_step(values: Sequence[Any]) -> Step:
@@ -165,6 +164,7 @@ STEP_COLUMNS = (
     Message.speaker,
     Message.platform_message_id,
 )
+STEPS_OF_TURN = select(*STEP_COLUMNS).where(Message.turn_id == bindparam("turn_id")).order_by(Message.seq)
 
 
 def to_given(key: TurnKey, steps: Sequence[Step], events: Sequence[Event], note: str) -> dict[str, Any]:

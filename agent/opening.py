@@ -1,40 +1,44 @@
 """How a turn begins: from waiting messages, or from the journal of an attempt that was cut off."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import func, select, text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import text
 
 from agent.app import App
-from agent.attachments import PendingFile, list_pending, record_files, with_file_lines
-from agent.budget import Verdict, release, reserve
+from agent.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
+from agent.budget import HOLD, Verdict, release, reserve, to_verdict
 from agent.context import PastStep, estimate, load_history
-from agent.conversations import ResolvedConversation, resolve_conversation
+from agent.conversations import ResolvedConversation
 from agent.events import Announcer
-from agent.inbox import Job, Waiting, list_open, next_run
-from agent.journal import Step, TurnKey, list_steps, record
-from agent.personas import ResolvedPersona, resolve_persona
+from agent.inbox import STILL_OURS, Job, Waiting, list_open, next_run
+from agent.journal import ANNOUNCED, STEPS, TOLD, Step, TurnKey, list_steps, to_given
+from agent.parties import Parties, resolve_parties
+from agent.personas import ResolvedPersona
 from agent.tokens import count_tokens
 from agent.toolbox import Offer, Scope
-from agent.users import ResolvedUser, resolve_user
+from agent.users import ResolvedUser
+from shared.driver import Connection, Session
 from shared.errors import Superseded
 from shared.messages import IncomingMessage
-from shared.models import TurnEvent
 
 # A reservation outlives its turn's deadline by this, so that only dead turns lose theirs.
 RESERVATION_SLACK_SECONDS = 30
 
-BEGIN = text("""
-WITH begun AS (
-    INSERT INTO turns (conversation_id, user_id, persona_id)
-    VALUES (:conversation_id, :user_id, :persona_id) RETURNING id
+# Nothing is begun when a message was withdrawn, or the job given to another worker, since they were read. A turn that
+# has said nothing yet need not be on the disk: with the server's crash it begins anew.
+BEGIN = text(f"""
+WITH waiting AS MATERIALIZED (
+    SELECT id FROM inbox WHERE id = ANY(:inbox_ids) AND status = 'waiting' AND {STILL_OURS} FOR UPDATE
+), fenced AS (
+    INSERT INTO turns (id, conversation_id, user_id, persona_id)
+    SELECT :turn_id, :conversation_id, :user_id, :persona_id
+    WHERE (SELECT count(*) FROM waiting) = cardinality(:inbox_ids)
+    RETURNING id, conversation_id, user_id
 ), taken AS (
-    UPDATE inbox SET status = 'claimed', turn_id = begun.id FROM begun
-    WHERE inbox.id IN (SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(CAST(:inbox_ids AS jsonb)))
-)
-SELECT id FROM begun
+    UPDATE inbox SET status = 'claimed', turn_id = fenced.id FROM fenced, waiting WHERE inbox.id = waiting.id
+), {STEPS}, {TOLD}, {HOLD}
+SELECT admitted, used, budget, resets_at, {ANNOUNCED}, set_config('synchronous_commit', 'off', true) FROM verdict
 """)
 
 TAKE_OVER = text("""
@@ -43,6 +47,7 @@ WHERE id = :turn_id AND status = 'running'
 RETURNING attempt, handovers, user_id, stop_requested
 """)
 # The identity may have been given to another user since: who pays is who reserves.
+LAST_SEQ = text("SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id")
 CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
 
 
@@ -76,11 +81,31 @@ class RunningTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class _Opening:
+    # What is known before a turn is begun or gone on with.
+    app: App
+    job: Job
+    inbox_ids: tuple[int, ...]
+    turn_id: int
+    message: IncomingMessage
+    parties: Parties
+    scope: Scope
+    offer: Offer
+    history: tuple[PastStep, ...]
+
+    def estimate(self, steps: Sequence[Step]) -> int:
+        recalled = self.app.settings.memory_recall_limit if self.parties.user.has_memories else 0
+        parties = self.parties
+        return estimate(parties.persona, parties.conversation, self.history, steps, self.offer, recalled)
+
+
+@dataclass(frozen=True, slots=True)
 class _Start:
     key: TurnKey
     steps: tuple[Step, ...]
     files: tuple[PendingFile, ...]
     announcer: Announcer
+    verdict: Verdict
     failures: int = 0
     is_stopped: bool = False
 
@@ -88,44 +113,65 @@ class _Start:
 async def open_turn(app: App, job: Job) -> RunningTurn | None:
     """Begin the next turn of the job's place, or go on with one that was cut off.
 
-    One transaction; returns None when nothing is left to do there, or another worker has been given the place.
+    Everything is read first, then the turn begins in one statement. Returns None when nothing is left to do there, or
+    another worker has been given the place.
     """
     began = app.clock.monotonic()
-    async with app.database.transaction() as session:
-        run = next_run(await list_open(session, job))
-        if not run:
-            return None
-        message = merge(run)
-        user = await resolve_user(session, message.sender, app.settings.default_guest_token_budget)
-        persona = await resolve_persona(session, message.place, user.permission, app.settings)
-        conversation = await resolve_conversation(session, user.id, persona.id, message.place)
-        start = await _start(app, session, job, run, message, user, conversation, persona)
-        history = await load_history(session, conversation, user.id, start.key.id)
-        scope = Scope(user.as_caller(), persona, message.place)
-        offer = app.toolbox.offered_to(scope)
-        recalled = app.settings.memory_recall_limit if user.has_memories else 0
-        tokens = estimate(persona, conversation, history, start.steps, offer, recalled)
-        seconds = app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
-        verdict = await reserve(session, user.id, start.key.id, start.key.attempt, tokens, seconds)
+    start = None
+    while start is None:
+        async with app.database.statement() as session:
+            run = next_run(await list_open(session, job))
+            if not run:
+                return None
+            opening = await _prepare(app, session, job, run)
+            if run[0].turn_id is not None:
+                start = await _take_over(opening)
+            elif opening.message.attachments:
+                start = await _begin_with_files(opening)
+            else:
+                start = await _begin(session, opening, ())
+    return _to_running(opening, start, began)
+
+
+async def _prepare(app: App, session: Connection, job: Job, run: Sequence[Waiting]) -> _Opening:
+    message = merge(run)
+    parties = await resolve_parties(app, session, message)
+    turn_id = run[0].turn_id or parties.turn_id
+    history = await load_history(session, parties.conversation, parties.user.id, turn_id)
+    scope = Scope(parties.user.as_caller(), parties.persona, message.place)
+    return _Opening(
+        app=app,
+        job=job,
+        inbox_ids=tuple(each.inbox_id for each in run),
+        turn_id=turn_id,
+        message=message,
+        parties=parties,
+        scope=scope,
+        offer=app.toolbox.offered_to(scope),
+        history=tuple(history),
+    )
+
+
+def _to_running(opening: _Opening, start: _Start, began: float) -> RunningTurn:
     return RunningTurn(
         key=start.key,
-        inbox_ids=tuple(each.inbox_id for each in run),
-        message=message,
-        user=user,
-        persona=persona,
-        conversation=conversation,
-        scope=scope,
-        offer=offer,
-        history=tuple(history),
+        inbox_ids=opening.inbox_ids,
+        message=opening.message,
+        user=opening.parties.user,
+        persona=opening.parties.persona,
+        conversation=opening.parties.conversation,
+        scope=opening.scope,
+        offer=opening.offer,
+        history=opening.history,
         steps=start.steps,
         files=start.files,
-        verdict=verdict,
-        estimate=tokens,
+        verdict=start.verdict,
+        estimate=opening.estimate(start.steps),
         announcer=start.announcer,
         failures=start.failures,
         is_stopped=start.is_stopped,
         began=began,
-        deadline=began + app.settings.turn_deadline_seconds,
+        deadline=began + opening.app.settings.turn_deadline_seconds,
     )
 
 
@@ -142,59 +188,60 @@ def merge(run: Sequence[Waiting]) -> IncomingMessage:
     )
 
 
-async def _start(
-    app: App,
-    session: AsyncSession,
-    job: Job,
-    run: Sequence[Waiting],
-    message: IncomingMessage,
-    user: ResolvedUser,
-    conversation: ResolvedConversation,
-    persona: ResolvedPersona,
-) -> _Start:
-    inbox_ids = [each.inbox_id for each in run]
-    if run[0].turn_id is not None:
-        return await _take_over(app, session, job, run, message, user)
-    given = {
-        "conversation_id": conversation.id,
-        "user_id": user.id,
-        "persona_id": persona.id,
-        "inbox_ids": json.dumps(inbox_ids),
-    }
-    key = TurnKey((await session.execute(BEGIN, given)).scalar_one(), attempt=1)
-    files = await record_files(session, user.id, conversation.id, key.id, message.attachments)
-    announcer = Announcer(app.database, key, inbox_ids, -1, watched=message.wants_stream)
-    said = _user_step(user, message, with_file_lines(message.content, files))
+async def _begin_with_files(opening: _Opening) -> _Start | None:
+    parties, attachments = opening.parties, opening.message.attachments
+    async with opening.app.database.transaction() as session:
+        files = await draw_files(session, parties.user.id, attachments)
+        start = await _begin(session, opening, files)
+        if start is not None:
+            await record_files(session, parties.user.id, parties.conversation.id, start.key.id, files)
+    return start
+
+
+async def _begin(session: Session, opening: _Opening, files: Sequence[PendingFile]) -> _Start | None:
+    parties, message = opening.parties, opening.message
+    key = TurnKey(opening.turn_id, attempt=1)
+    announcer = Announcer(opening.app.database, key, opening.inbox_ids, -1, watched=message.wants_stream)
+    said = _user_step(parties.user, message, with_file_lines(message.content, files))
     events = [
-        announcer.event("user_message", content=said.content, speaker=user.name),
-        announcer.event("turn_started", conversation_id=conversation.id, user_id=user.id),
+        announcer.event("user_message", content=said.content, speaker=parties.user.name),
+        announcer.event("turn_started", conversation_id=parties.conversation.id, user_id=parties.user.id),
     ]
-    await record(session, key, [said], events, announcer.note())
-    return _Start(key, (said,), tuple(files), announcer)
-
-
-async def _take_over(
-    app: App,
-    session: AsyncSession,
-    job: Job,
-    run: Sequence[Waiting],
-    message: IncomingMessage,
-    user: ResolvedUser,
-) -> _Start:
-    turn_id, inbox_ids = run[0].turn_id or 0, [each.inbox_id for each in run]
-    row = (await session.execute(TAKE_OVER, {"turn_id": turn_id, "forgiven": int(job.was_lost)})).one_or_none()
+    given = to_given(key, [said], events, announcer.note()) | {
+        "job_id": opening.job.id,
+        "inbox_ids": list(opening.inbox_ids),
+        "conversation_id": parties.conversation.id,
+        "user_id": parties.user.id,
+        "persona_id": parties.persona.id,
+        "tokens": opening.estimate([said]),
+        "seconds": opening.app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
+    }
+    row = (await session.execute(BEGIN, given)).one_or_none()
     if row is None:
-        raise Superseded
-    key = TurnKey(turn_id, row.attempt)
-    await release(session, turn_id)
-    if row.user_id != user.id:
-        await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
-    steps = await list_steps(session, turn_id)
-    files = await list_pending(session, turn_id, message.attachments)
-    last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == turn_id))).scalar()
-    announcer = Announcer(app.database, key, inbox_ids, -1 if last is None else last, watched=message.wants_stream)
+        return None
+    verdict = to_verdict(row.admitted, row.used, row.budget, row.resets_at)
+    return _Start(key, (said,), tuple(files), announcer, verdict)
+
+
+async def _take_over(opening: _Opening) -> _Start:
+    app, turn_id, user = opening.app, opening.turn_id, opening.parties.user
+    async with app.database.transaction() as session:
+        given = {"turn_id": turn_id, "forgiven": int(opening.job.was_lost)}
+        row = (await session.execute(TAKE_OVER, given)).one_or_none()
+        if row is None:
+            raise Superseded
+        key = TurnKey(turn_id, row.attempt)
+        await release(session, turn_id)
+        if row.user_id != user.id:
+            await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
+        steps = await list_steps(session, turn_id)
+        files = await list_pending(session, turn_id, opening.message.attachments)
+        last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
+        seconds = app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
+        verdict = await reserve(session, user.id, turn_id, key.attempt, opening.estimate(steps), seconds)
+    announcer = Announcer(app.database, key, opening.inbox_ids, last, watched=opening.message.wants_stream)
     failures = row.attempt - 1 - row.handovers
-    return _Start(key, tuple(steps), tuple(files), announcer, failures, is_stopped=row.stop_requested)
+    return _Start(key, tuple(steps), tuple(files), announcer, verdict, failures, is_stopped=row.stop_requested)
 
 
 def _user_step(user: ResolvedUser, message: IncomingMessage, content: str) -> Step:

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.app import App, Sender
 from shared.database import Database, DatabaseLost
+from shared.driver import Session
 from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
@@ -163,7 +163,7 @@ async def mark_failed(database: Database, reply_id: int, error: str) -> None:
         await session.execute(FAILED, given)
 
 
-async def claim(session: AsyncSession, doors: Sequence[str]) -> list[Reply]:
+async def claim(session: Session, doors: Sequence[str]) -> list[Reply]:
     """Take replies whose sender died or failed, for the doors that this process can send by.
 
     One that has brought down or outlived every sender so far is set aside as failed.

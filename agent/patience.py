@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar
 
-from sqlalchemy.exc import IntegrityError
 from tenacity import (
     AsyncRetrying,
     retry_if_exception_type,
@@ -13,7 +12,7 @@ from tenacity import (
     wait_exponential,
 )
 
-from shared.database import DatabaseLost
+from shared.database import REFUSED, DatabaseLost, is_duplicate
 
 Result = TypeVar("Result")
 
@@ -34,8 +33,8 @@ async def insist(work: Callable[[], Awaitable[Result]], seconds: float) -> Resul
         number = next(tries)
         try:
             return await work()
-        except IntegrityError as error:
-            if number == 0:
+        except REFUSED as error:
+            if number == 0 or not is_duplicate(error):
                 raise
             raise WrittenBefore from error
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 from sqlalchemy import and_, bindparam, case, or_, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.driver import Session
 from shared.messages import Place
 from shared.models import Persona
 from shared.permissions import Permission
@@ -42,12 +42,11 @@ def prompts() -> dict[str, str]:
 
 
 async def resolve_persona(
-    session: AsyncSession, place: Place, permission: Permission, settings: Settings
+    session: Session, place: Place, permission: Permission, settings: Settings
 ) -> ResolvedPersona:
     """Return the persona for a place: channel, then server, then platform, then the default, then the built-in one."""
     given = {"platform": place.platform, "server": place.server, "channel": place.channel}
-    row = (await session.execute(CLOSEST, given)).one_or_none()
-    return _built_in(permission, settings) if row is None else _from_row(row, settings)
+    return to_persona((await session.execute(CLOSEST, given)).one_or_none(), permission, settings)
 
 
 COLUMNS = (
@@ -74,7 +73,10 @@ CLOSENESS = case(
 CLOSEST = select(*COLUMNS).where(or_(HERE, Persona.is_default)).order_by(CLOSENESS.desc(), Persona.id).limit(1)
 
 
-def _from_row(row: Any, settings: Settings) -> ResolvedPersona:
+def to_persona(row: Any, permission: Permission, settings: Settings) -> ResolvedPersona:
+    """Return the persona of a row of `CLOSEST`; the built-in one when there is none."""
+    if row is None:
+        return _built_in(permission, settings)
     return ResolvedPersona(
         id=row.id,
         name=row.name,

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.personas import prompts
+from shared.driver import Session
 from shared.messages import AgentResponse, ReplyFile, ToolCallMade, Usage
 
 FIND = text("""
@@ -22,7 +22,7 @@ WHERE inbox.id = :inbox_id AND (outbox.id IS NOT NULL OR inbox.status = 'failed'
 """)
 
 
-async def find_response(session: AsyncSession, inbox_id: int) -> AgentResponse | None:
+async def find_response(session: Session, inbox_id: int) -> AgentResponse | None:
     """Return the answer to this message, None while its turn has not ended."""
     row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
     if row is None:

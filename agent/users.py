@@ -1,10 +1,12 @@
 """Who wrote: the user behind an identity, found or made."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.driver import Session
 from shared.messages import Sender
 from shared.models import User, UserPlatformLink
 from shared.permissions import Permission
@@ -21,9 +23,11 @@ FIND = select(
     UserPlatformLink.platform_username,
 ).join(UserPlatformLink, UserPlatformLink.user_id == User.id)
 FIND = FIND.where(
-    UserPlatformLink.platform == bindparam("platform"),
+    UserPlatformLink.platform == bindparam("sender_platform"),
     UserPlatformLink.platform_user_id == bindparam("platform_user_id"),
 )
+
+RENAME = text("UPDATE user_platform_links SET platform_username = :username WHERE id = :link_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +46,27 @@ class ResolvedUser:
         return Caller(self.id, self.permission, self.name, self.time_zone, self.week_start)
 
 
-async def find_user(session: AsyncSession, sender: Sender) -> ResolvedUser | None:
+async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
     """Return the user of this identity, None when it has never written."""
-    given = {"platform": sender.platform, "platform_user_id": sender.platform_user_id}
+    given = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
     row = (await session.execute(FIND, given)).one_or_none()
     if row is None:
         return None
-    if sender.username and sender.username != row.platform_username:
-        await session.execute(
-            update(UserPlatformLink).where(UserPlatformLink.id == row.link_id).values(platform_username=sender.username)
-        )
+    await note_username(session, row, sender)
+    return to_user(row, sender)
+
+
+def to_user(row: Any, sender: Sender) -> ResolvedUser:
+    """Return the user of a row of `FIND`."""
     name = row.display_name or sender.username or row.platform_username or sender.platform_user_id
     permission = Permission.from_label(row.permission_level)
     return ResolvedUser(row.id, permission, name, row.time_zone, row.week_start, row.has_memories)
+
+
+async def note_username(session: Session, row: Any, sender: Sender) -> None:
+    """Keep the name by which the platform calls the person now."""
+    if sender.username and sender.username != row.platform_username:
+        await session.execute(RENAME, {"link_id": row.link_id, "username": sender.username})
 
 
 async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:

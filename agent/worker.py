@@ -16,7 +16,6 @@ from psycopg import AsyncConnection, OperationalError
 from psycopg.errors import RaiseException
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 
 from agent import inbox, outbox
 from agent.app import App
@@ -24,7 +23,7 @@ from agent.budget import release_expired
 from agent.inbox import QUEUE, TAKE_TURN, Job
 from agent.stops import Stops
 from agent.turn import run_turn
-from shared.database import Database, DatabaseLost
+from shared.database import REFUSED, Database, DatabaseLost, sqlstate_of
 from shared.errors import Superseded
 from shared.log import get_logger
 
@@ -206,8 +205,8 @@ class Worker:
 
 def describe(error: Exception) -> str:
     """Return an error for the operator; the database's own text repeats rows, and with them what people have said."""
-    if isinstance(error, DBAPIError):
-        return f"{type(error.orig).__name__} ({getattr(error.orig, 'sqlstate', None)})"
+    if isinstance(error, REFUSED):
+        return f"{type(getattr(error, 'orig', error)).__name__} ({sqlstate_of(error)})"
     return f"{type(error).__name__}: {error}"[:500]
 
 
@@ -258,6 +257,8 @@ def _open_pool(**given: Any) -> AsyncConnectionPool:
 async def _configure(connection: AsyncConnection[Any]) -> None:
     # One statement is one transaction here: BEGIN and COMMIT of their own would be two more round trips.
     await connection.set_autocommit(True)
+    # When the server crashes, the queue's last moments may be gone: the sweep finds what was taken or ended in them.
+    await connection.execute("SET synchronous_commit = off")
 
 
 def build_queue(database: Database) -> procrastinate.App:

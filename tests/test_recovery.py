@@ -26,6 +26,7 @@ from agent.router import Router
 from agent.toolbox import Offer, Scope, Toolbox
 from shared.clock import SystemClock
 from shared.database import Address, Database, DatabaseLost, _migrate
+from shared.driver import Connection
 from shared.embedded import start_postgres
 from shared.messages import IncomingMessage
 from shared.settings import Settings
@@ -165,7 +166,7 @@ class ForgetfulDatabase(Database):
         self._forget()
 
     @asynccontextmanager
-    async def statement(self) -> AsyncIterator[AsyncSession]:
+    async def statement(self) -> AsyncIterator[Connection]:
         async with super().statement() as session:
             yield session
         self._forget()

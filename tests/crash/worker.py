@@ -30,6 +30,7 @@ from agent.outbox import Reply
 from agent.router import Router
 from agent.toolbox import Toolbox
 from agent.worker import GRACE_SECONDS, Worker
+from shared import driver
 from shared.clock import Clock
 from shared.database import Address, Database
 from shared.log import configure_logging
@@ -125,7 +126,7 @@ class MarkedDatabase(Database):
             await self._points.reach("commit after")
 
     @asynccontextmanager
-    async def statement(self) -> AsyncIterator[AsyncSession]:
+    async def statement(self) -> AsyncIterator[driver.Connection]:
         """Open a session for one statement; a worker that dies before it, or in it, leaves the same behind."""
         is_marked = is_of_turn()
         if is_marked:

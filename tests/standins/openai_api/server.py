@@ -166,7 +166,7 @@ class OpenAIStub:
         if fault.empty:
             nothing = Answer("")
             if body.get("stream"):
-                return await _stream(request, render.chunks(nothing, body, len(raw), mark), 0)
+                return await _stream(request, render.chunks(nothing, body, len(raw), mark), nothing)
             return web.Response(body=render.whole(nothing, body, len(raw), mark), content_type=JSON_TYPE)
         return _failed(fault)
 

@@ -1,0 +1,81 @@
+"""Who wrote, who answers and in which conversation: one statement, because every turn asks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Label, literal_column, select, true
+
+from agent.app import App
+from agent.conversations import ResolvedConversation, to_conversation, upsert
+from agent.personas import CLOSEST, ResolvedPersona, to_persona
+from agent.users import FIND, ResolvedUser, note_username, resolve_user, to_user
+from shared.driver import Connection, Session
+from shared.messages import IncomingMessage
+
+IDENTITY = FIND.cte("identity")
+PERSONA = CLOSEST.cte("persona")
+CONVERSATION = upsert(IDENTITY, PERSONA).cte("conversation")
+# A conversation that was only touched need not be on the disk before the turn goes on.
+NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off', true)").label("not_synced")
+FIND_PARTIES = select(
+    *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],
+    literal_column("nextval('turns_id_seq')").label("turn_id"),
+    NOT_SYNCED,
+).select_from(IDENTITY.outerjoin(PERSONA, true()).outerjoin(CONVERSATION, true()))
+
+
+@dataclass(frozen=True, slots=True)
+class Parties:
+    """Between whom a turn is, and where; `turn_id` is the number that it gets if it is a new one."""
+
+    user: ResolvedUser
+    persona: ResolvedPersona
+    conversation: ResolvedConversation
+    turn_id: int
+
+
+async def resolve_parties(app: App, session: Connection, message: IncomingMessage) -> Parties:
+    """Return the user, the persona and the conversation of a message; user and conversation are made when new."""
+    parties = await _find_parties(app, session, message)
+    if parties is not None:
+        return parties
+    async with app.database.transaction() as making:
+        await resolve_user(making, message.sender, app.settings.default_guest_token_budget)
+    parties = await _find_parties(app, session, message)
+    if parties is None:
+        raise RuntimeError("a user that was just made is not there")
+    return parties
+
+
+async def _find_parties(app: App, session: Session, message: IncomingMessage) -> Parties | None:
+    sender, place = message.sender, message.place
+    given = {
+        "sender_platform": sender.platform,
+        "platform_user_id": sender.platform_user_id,
+        "platform": place.platform,
+        "server": place.server,
+        "channel": place.channel,
+        "thread": place.thread,
+        "is_direct": place.is_direct,
+    }
+    row = (await session.execute(FIND_PARTIES, given)).one_or_none()
+    if row is None:
+        return None
+    await note_username(session, _Part(row, "identity"), sender)
+    user = to_user(_Part(row, "identity"), sender)
+    persona = _Part(row, "persona") if row.persona_id is not None else None
+    return Parties(
+        user=user,
+        persona=to_persona(persona, user.permission, app.settings),
+        conversation=to_conversation(_Part(row, "conversation"), place),
+        turn_id=row.turn_id,
+    )
+
+
+class _Part:
+    # The columns of one of them.
+    def __init__(self, row: Any, name: str) -> None:
+        self._row, self._name = row, name
+
+    def __getattr__(self, column: str) -> Any:
+        return getattr(self._row, f"{self._name}_{column}")
