@@ -198,9 +198,20 @@ class Providers:
         try:
             if on_text is not None:
                 return await self._stream(name, request, asked, on_text)
-            return self._whole(name, request, await self._library.litellm.acompletion(**asked))
+            return self._whole(name, request, await self._send(asked))
         except self._library.faults as error:
             raise to_failure(error, self._clock) from None
+
+    async def _send(self, asked: dict[str, Any]) -> Any:
+        litellm = self._library.litellm
+        if "client" not in asked:
+            return await litellm.acompletion(**asked)
+        # acompletion() prepares each call in one of a few threads, in case a provider has to log in first. Ours has
+        # not, and under load the threads stand in the way of the loop.
+        try:
+            return await litellm.completion(**asked, acompletion=True)
+        except Exception as error:  # noqa: BLE001  # litellm raises bare ones for an answer that it can't read
+            raise litellm.exception_type(asked["model"], error, custom_llm_provider="hosted_vllm") from None
 
     def _asked(self, name: str, request: ModelRequest, limit: float) -> dict[str, Any]:
         target = self._target(name)
@@ -258,7 +269,7 @@ class Providers:
         return replace(completion, thinking=clean(getattr(choice.message, "reasoning_content", None) or ""))
 
     async def _stream(self, name: str, request: ModelRequest, asked: dict[str, Any], on_text: OnText) -> Completion:
-        answer = await self._library.litellm.acompletion(**asked, stream=True, stream_options={"include_usage": True})
+        answer = await self._send({**asked, "stream": True, "stream_options": {"include_usage": True}})
         assembly = Assembly(on_text)
         try:
             await self._follow(answer, assembly, speaks_openai=asked["model"].startswith(OPENAI_ROUTES))
