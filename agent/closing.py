@@ -11,10 +11,11 @@ from agent.budget import SETTLE
 from agent.journal import ANNOUNCED, FENCED_END, STEPS, TOLD, Event, PaidCall, Step, to_given, to_settlement
 from agent.opening import RunningTurn
 from agent.outbox import ENQUEUE, Reply, to_row
+from agent.replies import to_calls_made
 from agent.tokens import count_tokens
 from shared.driver import Session
 from shared.errors import Superseded
-from shared.messages import ReplyFile, Usage
+from shared.messages import AgentResponse, ReplyFile, Usage
 
 Status = Literal["answered", "refused", "failed", "cancelled"]
 # The inbox knows no refusal: a refused message has its answer.
@@ -86,6 +87,21 @@ async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
             raise Superseded
     said = (answer.text, tuple(files), answer.choices)
     return Reply(row.id, turn.key.id, message.door, message.place, reply_to, row.live_message_id, *said)
+
+
+def to_response(turn: RunningTurn, answer: Answer, reply: Reply) -> AgentResponse:
+    """Return what the callers of a turn are told, without reading it back."""
+    return AgentResponse(
+        turn_id=turn.key.id,
+        content=reply.content,
+        files=reply.files,
+        tool_calls_made=to_calls_made(sorted(answer.steps, key=lambda step: step.seq)),
+        finished=answer.finished,
+        iterations=answer.iterations,
+        model=answer.model,
+        usage=answer.usage,
+        error=answer.error,
+    )
 
 
 async def _find_files(app: App, session: Session, turn: RunningTurn, file_ids: Sequence[int]) -> list[ReplyFile]:

@@ -54,6 +54,7 @@ class Listener:
         self._database = database
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
+        self._here: set[int] = set()
         self._on_stop: list[Callable[[int], None]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -72,13 +73,25 @@ class Listener:
         """Call this with the turn's id when a person asks to stop a turn."""
         self._on_stop.append(called)
 
+    @contextlib.contextmanager
+    def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
+        """Tell who waits in this process of the turn's end in this block, and not by the notification of it."""
+        self._here.update(inbox_ids)
+        try:
+            yield
+        finally:
+            self._wake([each for each in inbox_ids if each in self._here])
+
+    def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        """Hand the answer of a turn to who waits for it in this process; without one they look into the tables."""
+        self._wake(inbox_ids, response)
+
     async def response(self, inbox_id: int) -> AgentResponse:
         """Wait for the end of the turn that takes this message, and return its answer."""
         with self._queue(inbox_id) as queue:
             found = await self._read_response(inbox_id) if inbox_id in self._ended else None
             while found is None:
-                await self._wait_for_end(inbox_id, queue)
-                found = await self._read_response(inbox_id)
+                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id)
         return found
 
     async def follow(self, inbox_id: int) -> AsyncIterator[Event]:
@@ -111,7 +124,7 @@ class Listener:
                 last = note["seq"]
                 yield Event(note["turn"], note["seq"], "text_delta", note["delta"])
 
-    async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> None:
+    async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
         while True:
             try:
                 note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
@@ -119,7 +132,8 @@ class Listener:
                 note = {"end": True}
             if note.get("end"):
                 self._remember_end(inbox_id)
-                return
+                response: AgentResponse | None = note.get("response")
+                return response
 
     async def _read_response(self, inbox_id: int) -> AgentResponse | None:
         with contextlib.suppress(DatabaseLost):
@@ -180,6 +194,13 @@ class Listener:
                 return connection
             await asyncio.sleep(0.5)
 
+    def _wake(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        self._here.difference_update(inbox_ids)
+        for inbox_id in inbox_ids:
+            self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait({"end": True, "response": response})
+
     def _wake_all(self) -> None:
         for queue in [queue for queues in self._queues.values() for queue in queues]:
             queue.put_nowait({"end": True})
@@ -187,6 +208,8 @@ class Listener:
     def _hear_turn(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = json.loads(str(payload))
         for inbox_id in note["inbox"]:
+            if note.get("end") and inbox_id in self._here:
+                continue
             if note.get("end"):
                 self._remember_end(inbox_id)
             for queue in self._queues.get(inbox_id, ()):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from agent.budget import Verdict
 from agent.journal import PaidCall, Step
 from agent.opening import RunningTurn
-from shared.messages import Usage
+from shared.messages import COST_DIGITS, Usage
 
 
 @dataclass
@@ -62,7 +62,7 @@ def add_usage(one: Usage, other: Usage) -> Usage:
     """Return the sum; the cost of a sum is unknown when one part of it is."""
     if one == Usage():
         return other
-    cost = None if one.cost is None or other.cost is None else one.cost + other.cost
+    cost = None if one.cost is None or other.cost is None else round(one.cost + other.cost, COST_DIGITS)
     return Usage(
         one.input_tokens + other.input_tokens,
         one.cached_tokens + other.cached_tokens,

@@ -1,18 +1,20 @@
 """The answer of a turn as its caller is told, read back from the tables."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import text
 
+from agent.journal import Step
 from agent.personas import prompts
 from shared.driver import Session
 from shared.messages import AgentResponse, ReplyFile, ToolCallMade, Usage
 
 FIND = text("""
 SELECT turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
-    (SELECT json_agg(json_build_object('id', tool_call_id, 'role', role, 'tool', tool_name, 'content', content)
-                     ORDER BY seq)
+    (SELECT json_agg(json_build_object('seq', seq, 'role', role, 'content', content, 'tool_call_id', tool_call_id,
+                                       'tool_name', tool_name) ORDER BY seq)
      FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
     (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
                              CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
@@ -33,7 +35,7 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
         turn_id=row.id,
         content=row.content,
         files=tuple(ReplyFile(**each) for each in row.files),
-        tool_calls_made=to_calls_made(row.steps or []),
+        tool_calls_made=to_calls_made([Step(**each) for each in row.steps or []]),
         finished=bool(row.finished),
         iterations=row.iterations,
         model=row.model,
@@ -42,13 +44,13 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
     )
 
 
-def to_calls_made(steps: list[dict[str, Any]]) -> tuple[ToolCallMade, ...]:
+def to_calls_made(steps: Sequence[Step]) -> tuple[ToolCallMade, ...]:
     """Return calls with their results; a call that never got one has the result None."""
-    results = {step["id"]: json.loads(step["content"]) for step in steps if step["role"] == "tool_result"}
+    results = {step.tool_call_id: json.loads(step.content) for step in steps if step.role == "tool_result"}
     return tuple(
-        ToolCallMade(step["tool"], json.loads(step["content"]), results.get(step["id"]))
+        ToolCallMade(str(step.tool_name), json.loads(step.content), results.get(step.tool_call_id))
         for step in steps
-        if step["role"] == "tool_call"
+        if step.role == "tool_call"
     )
 
 

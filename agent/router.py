@@ -30,7 +30,7 @@ from agent.protocols import Protocols
 from agent.routes import Cooldowns
 from agent.streams import Assembly, to_tool_calls
 from shared.clock import Clock
-from shared.messages import Usage
+from shared.messages import COST_DIGITS, Usage
 from shared.settings import Settings, prepare_litellm_environment
 from shared.text import clean
 
@@ -303,4 +303,4 @@ class Providers:
         except (litellm.exceptions.ModelNotMappedError, *self._library.faults):
             self._unpriced.add(model)
             return usage
-        return replace(usage, cost=sum(prices))
+        return replace(usage, cost=round(sum(prices), COST_DIGITS))

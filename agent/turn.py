@@ -9,7 +9,7 @@ from sqlalchemy import text
 from agent.app import App
 from agent.attachments import store_files
 from agent.budget import Admission, release
-from agent.closing import Answer, Status, close
+from agent.closing import Answer, Status, close, to_response
 from agent.context import build_context
 from agent.events import STOPS
 from agent.inbox import Job
@@ -59,8 +59,11 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
     if turn is None:
         return
     try:
-        answer = await answer_turn(app, turn, stops, job.last_error)
-        reply = await insist(lambda: close(app, turn, answer), CLOSING_SECONDS)
+        with app.events.running_here(turn.inbox_ids):
+            answer = await answer_turn(app, turn, stops, job.last_error)
+            reply = await insist(lambda: close(app, turn, answer), CLOSING_SECONDS)
+            # What attempts before this one did is known to the tables alone.
+            app.events.finish(turn.inbox_ids, to_response(turn, answer, reply) if turn.key.attempt == 1 else None)
     except asyncio.CancelledError:
         # Without the database the turn is found by whoever sees that this worker is gone.
         with suppress(DatabaseLost):

@@ -46,19 +46,23 @@ REQUEUE_STALE = text(f"""
 WITH stale AS (
     SELECT jobs.id FROM procrastinate_jobs AS jobs
     LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
-    WHERE jobs.status = 'doing' AND jobs.task_name = '{TAKE_TURN}'
+    WHERE jobs.status = 'doing'
       AND (workers.id IS NULL OR workers.last_heartbeat < now() - :stale * interval '1 second'
            OR jobs.id = ANY(CAST(:lost AS bigint[])))
     FOR UPDATE OF jobs SKIP LOCKED
 ), ended AS (
     UPDATE procrastinate_jobs SET status = 'failed', attempts = attempts + 1 FROM stale
-    WHERE procrastinate_jobs.id = stale.id RETURNING procrastinate_jobs.lock, procrastinate_jobs.args
+    WHERE procrastinate_jobs.id = stale.id
+    RETURNING procrastinate_jobs.task_name, procrastinate_jobs.lock, procrastinate_jobs.args
 )
 SELECT procrastinate_defer_jobs_v1(
     array_agg(ROW('{QUEUE}', '{TAKE_TURN}', 0, lock, NULL, args, NULL)::procrastinate_job_to_defer_v1)
-) FROM ended HAVING count(*) > 0
+) FROM ended WHERE task_name = '{TAKE_TURN}' HAVING count(*) > 0
 """)
-MINE = text("SELECT id FROM procrastinate_jobs WHERE status = 'doing' AND worker_id = ANY(CAST(:workers AS bigint[]))")
+MINE = text(f"""
+SELECT id FROM procrastinate_jobs
+WHERE status = 'doing' AND task_name = '{TAKE_TURN}' AND worker_id = ANY(CAST(:workers AS bigint[]))
+""")
 REQUEUE = text(f"""
 SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
     '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL

@@ -264,7 +264,7 @@ class Database:
 def _losses_named() -> Iterator[None]:
     try:
         yield
-    except (DBAPIError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         if not is_lost(error):
             raise
         raise DatabaseLost from error
@@ -277,7 +277,8 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, REFUSED):
         return str(sqlstate_of(error)).startswith(PASSING_STATES)
     # What the driver could not make a parameter of is our own mistake.
-    return isinstance(error, (OSError, asyncpg.InterfaceError)) and not isinstance(error, ValueError)
+    lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    return isinstance(error, lost) and not isinstance(error, ValueError)
 
 
 def is_duplicate(error: BaseException) -> bool:

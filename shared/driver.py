@@ -117,7 +117,12 @@ class Pool:
                 **self._arguments,
             )
         async with self._pool.acquire() as driver:
-            yield Connection(driver)
+            try:
+                yield Connection(driver)
+            except asyncpg.InternalClientError:
+                # The driver has lost count of what it is at, as it may when the server ends the connection.
+                driver.terminate()
+                raise
 
     async def close(self) -> None:
         """Close the connections."""

@@ -73,6 +73,10 @@ class ReplyFile:
     url: str
 
 
+# Of US dollars: as exact as the ledger keeps what a call cost.
+COST_DIGITS = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and cost of one or several model calls; `cost` in US dollars, None where the price is unknown."""

@@ -1,6 +1,7 @@
 """The product's stories: a message in, a reply out."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from shared.messages import Attachment
 from tests.house import House, message
 from tests.standins.openai_api import Answer, Fault
+from tests.standins.openai_api.script import ScriptedCall
 
 
 def asked(house: House, number: int = -1) -> dict[str, Any]:
@@ -43,6 +45,21 @@ async def test_a_second_copy_of_an_event_gives_one_turn_and_the_first_answer_aga
 
     assert first == second
     assert await house.value("SELECT count(*) FROM turns") == 1
+
+
+async def test_the_answer_that_is_handed_over_is_the_one_that_the_tables_tell(house: House) -> None:
+    persona = "INSERT INTO personas (name, system_prompt, default_model, is_default) VALUES ('p', 'p', :model, true)"
+    await house.sql(persona, model="openai/gpt-4o-mini")
+    calls: list[ScriptedCall] = [("file_manager__list_files", {}), ("file_manager__read_document", {"file_id": 7})]
+    made = ("file_manager__create_document", {"title": "Plan", "content": "First we eat.", "format": "md"})
+    house.model.play([Answer("Let me see.", tool_calls=calls), Answer(tool_calls=[made]), Answer("Here it is.")])
+
+    first = await house.hears("make me a plan", event_id="42")
+    again = await house.hears("make me a plan", event_id="42")
+
+    assert first.usage.cost is not None
+    assert (len(first.tool_calls_made), len(first.files)) == (3, 1)
+    assert replace(again, files=()) == replace(first, files=())
 
 
 async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_order(house: House) -> None:
