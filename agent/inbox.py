@@ -16,6 +16,8 @@ from shared.text import clean, clean_json
 
 QUEUE = "turns"
 TAKE_TURN = "take_turn"
+# Doors without a sender: their callers read the answer, and for them its commit is the delivery.
+READ_BY_CALLER = frozenset({"http", "web", "terminal"})
 # One turn takes at most so many waiting messages of a person.
 MAX_COALESCED = 50
 
@@ -64,7 +66,14 @@ WITH blocking AS (
     FROM blocking WHERE turns.id = blocking.turn_id AND turns.status = 'running'
 ), failed AS (
     UPDATE inbox SET status = 'failed' FROM blocking
-    WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.id
+    WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
+), told AS (
+    INSERT INTO outbox (turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id,
+                        is_direct, reply_to, content)
+    SELECT turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
+           coalesce(platform_message_id, platform_event_id), :sentence
+    FROM failed WHERE door <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
+    ON CONFLICT (turn_id) DO NOTHING
 )
 SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
 FROM failed HAVING count(*) > 0
@@ -144,12 +153,14 @@ async def requeue_lost(session: Session) -> int:
     return len((await session.execute(REQUEUE_LOST)).all())
 
 
-async def give_up(session: Session, job: Job) -> None:
+async def give_up(session: Session, job: Job, sentence: str) -> None:
     """Set aside what no turn can be begun or gone on with for, and the place with it; who waits for it is told.
 
-    That is what comes first in the job's place, which need not be the message that the job names.
+    That is what comes first in the job's place, which need not be the message that the job names. The sweeper brings
+    `sentence` to a platform that does not read answers itself.
     """
-    await session.execute(GIVE_UP, {"inbox_id": job.inbox_id, "cause": job.last_error})
+    given = {"inbox_id": job.inbox_id, "cause": job.last_error, "sentence": sentence}
+    await session.execute(GIVE_UP, given | {"read_by_caller": sorted(READ_BY_CALLER)})
 
 
 def to_note(turn_id: int, inbox_ids: Sequence[int], *, is_end: bool = False) -> str:

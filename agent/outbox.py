@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.app import App, Sender
+from agent.inbox import READ_BY_CALLER
 from shared.database import Database, DatabaseLost
 from shared.driver import Session
 from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
 
-READ_BY_CALLER = frozenset({"http", "web", "terminal"})
 # Renewed while a delivery lasts; a reply whose sender died is taken by another after this.
 LEASE_SECONDS = 12
 RENEW_SECONDS = 4
@@ -71,7 +71,7 @@ WHERE id = :id AND status = 'claimed'
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is to be said, and where. `nonce` is the same for every attempt at this reply."""
+    """What is to be said, and where; `turn_id` 0: no turn could begin. `nonce` is that of every attempt at it."""
 
     id: int
     turn_id: int
@@ -190,7 +190,7 @@ def to_reply(row: Any) -> Reply:
     place = Place(row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct)
     files = tuple(ReplyFile(**each) for each in row.files)
     said = (row.content, files, tuple(row.choices))
-    return Reply(row.id, row.turn_id, row.door, place, row.reply_to, row.live_message_id, *said)
+    return Reply(row.id, row.turn_id or 0, row.door, place, row.reply_to, row.live_message_id, *said)
 
 
 __all__ = [

@@ -21,6 +21,7 @@ from agent import inbox, outbox
 from agent.app import App
 from agent.budget import release_expired
 from agent.inbox import QUEUE, TAKE_TURN, Job
+from agent.personas import prompts
 from agent.stops import Stops
 from agent.turn import run_turn
 from shared.database import REFUSED, Database, DatabaseLost, sqlstate_of
@@ -169,7 +170,7 @@ class Worker:
                 job = replace(job, was_lost=False, last_error=describe(error))
                 errors += 1
         async with self._app.database.transaction() as session:
-            await inbox.give_up(session, job)
+            await inbox.give_up(session, job, prompts()["turn.parked"])
         return None
 
     async def _requeue(self, inbox_id: int) -> None:

@@ -294,12 +294,15 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
             await model.until(1)
             # Ann's message is stored first and was sent last: her job comes upon the other's message.
             last = await house.accepts("and now?", user="ann", **place)
-            broken = await house.accepts("hello", user="mallory", sent_at=datetime(2020, 1, 1, tzinfo=UTC), **place)
+            early = datetime(2020, 1, 1, tzinfo=UTC)
+            broken = await house.accepts("hello", user="mallory", sent_at=early, door="fake", **place)
             held.set()
             found = [await house.app.events.response(each.inbox_id) for each in (first, broken, last)]
             stories = await house.sql("SELECT status FROM inbox ORDER BY id")
+            posts = await house.platform.wait_for(1)
 
     assert [each.error for each in found] == [None, "parked", None]
+    assert posts == [found[1].content]
     assert [row[0] for row in stories] == ["answered", "answered", "failed"]
 
 

@@ -579,7 +579,9 @@ def upgrade() -> None:
     op.create_table(
         "outbox",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False, comment="The row's own number."),
-        sa.Column("turn_id", sa.BigInteger(), nullable=False, comment="The turn it answers."),
+        sa.Column(
+            "turn_id", sa.BigInteger(), nullable=True, comment="The turn it answers; NULL when none could begin."
+        ),
         sa.Column("door", sa.Text(), nullable=False, comment="The adapter that sends it."),
         sa.Column("platform", sa.Text(), nullable=False, comment="Platform of the place."),
         sa.Column("platform_server_id", sa.Text(), nullable=True, comment="Server or workspace."),

@@ -70,7 +70,9 @@ class OutboxReply(Row, Base):
         {"comment": "Replies, one per turn; at most one visible per message."},
     )
 
-    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn it answers.")
+    turn_id: Mapped[int | None] = mapped_column(
+        ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn it answers; NULL when none could begin."
+    )
     door: Mapped[str] = mapped_column(Text, comment="The adapter that sends it.")
     platform: Mapped[str] = mapped_column(Text, comment="Platform of the place.")
     platform_server_id: Mapped[str | None] = mapped_column(Text, comment="Server or workspace.")
