@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent.completions import Cause, Completion, Model, ModelRequest, OnText, RejectedCall, RouteFailed
+from agent.completions import Cause, Completion, Flight, Model, ModelRequest, OnText, RejectedCall, RouteFailed
 from agent.protocols import Protocols
 from agent.routes import PASSING, REMEDIES, Cooldowns
 from shared.clock import Clock
 from shared.errors import ModelsUnavailable
 from shared.log import get_logger
+from shared.messages import Usage
 
 log = get_logger()
 TRIES = 2
@@ -20,7 +21,7 @@ FIRST_WAIT = 0.4
 
 @dataclass(slots=True)
 class Attempts:
-    """One `complete` while it lasts."""
+    """One `complete` while it lasts; `rejected` are the attempts so far that cost something and gave nothing."""
 
     request: ModelRequest
     deadline: float
@@ -30,7 +31,7 @@ class Attempts:
     jitter: Callable[[], float]
     on_text: OnText | None
     on_reset: Callable[[], None] | None
-    rejected: list[RejectedCall] = field(default_factory=list)
+    rejected: list[RejectedCall]
     _causes: dict[str, str] = field(default_factory=dict)
     _has_spoken: bool = False
 
@@ -47,7 +48,7 @@ class Attempts:
             # A route that hangs leaves the next one half of the time.
             limit = self.seconds_left * (1.0 if is_last else 0.5)
             try:
-                completion = await self._ask(name, model, limit)
+                completion = await self._ask(name, model, limit, Flight(tries))
             except RouteFailed as failure:
                 wait = self._wait_after(name, failure, tries)
                 if wait is None:
@@ -63,18 +64,25 @@ class Attempts:
         log.error("models_unavailable", causes=self._causes, rejected=len(self.rejected))
         return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.rejected))
 
-    async def _ask(self, name: str, model: Model, limit: float) -> Completion:
+    async def _ask(self, name: str, model: Model, limit: float, flight: Flight) -> Completion:
         protocol = self.protocols.of(name)
         heard = protocol.listen(self._say, self._take_back) if self.on_text else None
         try:
             async with asyncio.timeout(limit):
                 asked = protocol.encode(self.request)
-                completion = await model.complete(name, asked, limit, heard.feed if heard else None)
+                completion = await model.complete(name, asked, limit, heard.feed if heard else None, flight)
         except TimeoutError:
-            raise RouteFailed(Cause.TIMED_OUT) from None
+            raise RouteFailed(Cause.TIMED_OUT, usage=flight.usage) from None
+        except asyncio.CancelledError:
+            self._note(name, flight.usage)
+            raise
         if heard is not None:
             heard.close()
         return protocol.decode(completion)
+
+    def _note(self, name: str, usage: Usage | None) -> None:
+        if usage is not None:
+            self.rejected.append(RejectedCall(name, usage))
 
     def _say(self, text: str) -> None:
         self._has_spoken = True
@@ -90,8 +98,7 @@ class Attempts:
         """Note the failure; return how long to wait before the same route is tried again, None to leave it."""
         self._take_back()
         self._causes[name] = failure.cause.value
-        if failure.usage is not None:
-            self.rejected.append(RejectedCall(name, failure.usage))
+        self._note(name, failure.usage)
         backoff = FIRST_WAIT * 2.0 ** (tries - 1) * (0.5 + self.jitter())
         wait = backoff if failure.retry_after is None else failure.retry_after
         if failure.cause in PASSING and tries < TRIES and wait <= min(SHORT_WAIT, self.seconds_left):

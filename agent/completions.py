@@ -98,15 +98,28 @@ class RouteFailed(Exception):
         super().__init__(cause.value)
 
 
+@dataclass(slots=True)
+class Flight:
+    """One attempt while it is under way; `tries` counts those of this call on its route, from 1.
+
+    `usage` is set when it is cut off after it was sent: what the provider will bill for an answer that nobody hears.
+    """
+
+    tries: int = 1
+    usage: Usage | None = None
+
+
 class Model(Protocol):
     """What a route leads to."""
 
-    async def complete(self, name: str, request: ModelRequest, limit: float, on_text: OnText | None) -> Completion:
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, flight: Flight
+    ) -> Completion:
         """Answer within `limit` seconds, telling the text as it comes when `on_text` is given; raises `RouteFailed`."""
         ...
 
 
-def estimate(request: ModelRequest, text: str, tool_calls: tuple[ToolCall, ...] = ()) -> Usage:
+def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> Usage:
     """Return an upper estimate of what an answer used, for when nobody counted."""
     written = text + "".join(call.name + call.arguments for call in tool_calls)
     return Usage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))

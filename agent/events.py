@@ -11,6 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 from sqlalchemy import bindparam, select, text
@@ -24,7 +25,7 @@ from shared.messages import AgentResponse
 from shared.models import InboxMessage, TurnEvent
 from shared.text import clean
 
-TURNS, STOPS = "parley_turns", "parley_stops"
+TURNS, STOPS, READERS = "parley_turns", "parley_stops", "parley_readers"
 BATCH_SECONDS = 0.05
 # A notification holds 8,000 bytes; one character takes up to six of them, and the ids of the messages up to a thousand.
 DELTA_CHARS = 1000
@@ -56,6 +57,8 @@ class Listener:
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
         self._on_stop: list[Callable[[int], None]] = []
+        self._asked: dict[str, asyncio.Event] = {}
+        self._answering: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -67,7 +70,7 @@ class Listener:
         """Stop listening."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.gather(self._task, *self._answering, return_exceptions=True)
 
     def on_stop(self, called: Callable[[int], None]) -> None:
         """Call this with the turn's id when a person asks to stop a turn."""
@@ -108,6 +111,28 @@ class Listener:
                 async for delta in self._deltas(inbox_id, queue, last):
                     last = delta.seq
                     yield delta
+
+    async def is_awaited(self, inbox_ids: Sequence[int], seconds: float) -> bool:
+        """Tell whether somebody waits for one of these messages; other processes have so long to say so."""
+        if self._has_reader(inbox_ids):
+            return True
+        token = uuid4().hex
+        heard = self._asked[token] = asyncio.Event()
+        try:
+            await self._tell_readers({"asked": token, "inbox": list(inbox_ids)})
+            await asyncio.wait_for(heard.wait(), seconds)
+        except TimeoutError:
+            return self._has_reader(inbox_ids)
+        finally:
+            del self._asked[token]
+        return True
+
+    def _has_reader(self, inbox_ids: Sequence[int]) -> bool:
+        return any(inbox_id in self._queues for inbox_id in inbox_ids)
+
+    async def _tell_readers(self, note: dict[str, Any]) -> None:
+        async with self._database.statement() as session:
+            await session.execute(text(f"SELECT pg_notify('{READERS}', :note)"), {"note": json.dumps(note)})
 
     async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
         while True:
@@ -172,6 +197,7 @@ class Listener:
         connection = await self._database.connect()
         await connection.add_listener(TURNS, self._hear_turn)
         await connection.add_listener(STOPS, self._hear_stop)
+        await connection.add_listener(READERS, self._hear_reader)
         return connection
 
     async def _keep(self, connection: asyncpg.Connection) -> None:
@@ -218,6 +244,20 @@ class Listener:
     def _hear_stop(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for called in self._on_stop:
             called(int(str(payload)))
+
+    def _hear_reader(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        note = json.loads(str(payload))
+        if "asked" not in note:
+            if note["here"] in self._asked:
+                self._asked[note["here"]].set()
+        elif self._has_reader(note["inbox"]):
+            task = asyncio.create_task(self._answer_reader(note["asked"]), name="answer to another process")
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _answer_reader(self, token: str) -> None:
+        with contextlib.suppress(DatabaseLost):
+            await self._tell_readers({"here": token})
 
     def _remember_end(self, inbox_id: int) -> None:
         # Somebody may begin to wait just after the end was announced.

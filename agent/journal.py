@@ -142,6 +142,12 @@ async def record_and_settle(
     return Recorded(row.stop_requested, to_verdict(row.admitted, row.used, row.budget, row.resets_at))
 
 
+async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> None:
+    """Pay for calls that led to no step, and give back what the turn holds."""
+    given = to_given(key, [], [], "") | to_settlement(calls)
+    await session.execute(RECORD_AND_SETTLE, given | {"iterations": 0})
+
+
 async def list_steps(session: Session, turn_id: int) -> list[Step]:
     """Return what is recorded of a turn, in order."""
     return [to_step(row) for row in (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()]

@@ -12,18 +12,17 @@ from agent import breaker
 from agent.app import App
 from agent.budget import Admission, reserve
 from agent.closing import Answer
-from agent.context import Context, ModelMessage, to_messages
+from agent.context import Context, to_messages
 from agent.journal import PaidCall, Recorded, Step, record_and_settle
 from agent.opening import RESERVATION_SLACK_SECONDS, RunningTurn
-from agent.patience import insist
+from agent.patience import insist, unbroken
 from agent.personas import prompts
 from agent.progress import Progress, add_usage
 from agent.router import Completion, ModelRequest, RejectedCall
-from agent.tokens import count_prompt, count_tokens
+from agent.tokens import count_tokens
 from agent.toolbox import to_arguments, to_json_object
 from agent.wave import MAX_CALLS, Ending, find_ending, list_file_ids, play
 from shared.errors import BudgetBusy, ModelsUnavailable, Stopped
-from shared.messages import Usage
 
 BUDGET_WAIT_SECONDS = 0.1
 STEPS_LEFT_TOLD = 2
@@ -79,21 +78,20 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
         position=context.model_calls_before + len(progress.answers),
     )
     stream = _Stream(turn) if turn.message.wants_stream else None
+    spent: list[RejectedCall] = []
     try:
         completion = await app.router.complete(
             request,
             deadline=turn.deadline,
             on_text=stream.add if stream else None,
             on_reset=stream.reset if stream else None,
+            spent=spent,
         )
-    except asyncio.CancelledError:
-        _note_abandoned(progress, messages, "".join(stream.pieces) if stream else "")
+    except (asyncio.CancelledError, ModelsUnavailable):
+        _note_spent(progress, spent)
+        progress.text = ("".join(stream.pieces) if stream else "") or progress.text
         raise
-    except ModelsUnavailable as error:
-        _note_spent(progress, error.fields.get("rejected", ()))
-        raise
-    _note_spent(progress, (*completion.rejected, RejectedCall(completion.model, completion.usage)))
-    progress.model = completion.model
+    _note_spent(progress, (*spent, RejectedCall(completion.model, completion.usage)))
     progress.text = completion.text
     return completion
 
@@ -120,18 +118,11 @@ class _Stream:
 
 
 def _note_spent(progress: Progress, calls: Sequence[RejectedCall]) -> None:
-    # An answer that was refused on the way to a fallback was paid for like any other.
+    # An answer that was refused on the way to a fallback, or cut off, was paid for like any other.
     progress.unpaid = [PaidCall(each.model, each.usage) for each in calls]
     for call in progress.unpaid:
+        progress.model = call.model
         progress.usage = add_usage(progress.usage, call.usage)
-
-
-def _note_abandoned(progress: Progress, messages: Sequence[ModelMessage], streamed: str) -> None:
-    # The provider has read the prompt and written what was streamed, and will bill it; its own count never came.
-    progress.text = streamed
-    usage = Usage(input_tokens=count_prompt(messages), output_tokens=count_tokens(streamed))
-    progress.unpaid = [PaidCall(progress.model or "cancelled", usage)]
-    progress.usage = add_usage(progress.usage, usage)
 
 
 async def _record_wave(app: App, turn: RunningTurn, progress: Progress, completion: Completion) -> None:
@@ -171,11 +162,14 @@ async def _record_wave(app: App, turn: RunningTurn, progress: Progress, completi
                 note=turn.announcer.note(),
             )
 
-    recorded = await insist(write, seconds)
-    progress.steps += [said, *calls]
-    progress.unpaid = []
-    progress.verdict = recorded.verdict or progress.verdict
-    if recorded.stop_requested:
+    async def record_it() -> Recorded:
+        recorded = await insist(write, seconds)
+        progress.steps += [said, *calls]
+        progress.unpaid = []
+        progress.verdict = recorded.verdict or progress.verdict
+        return recorded
+
+    if (await unbroken(record_it())).stop_requested:
         raise Stopped
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from agent.completions import Cause, Completion, ModelRequest, OnText, RouteFailed, ToolCall, estimate
+from agent.completions import Cause, Completion, Flight, ModelRequest, OnText, RouteFailed, ToolCall, estimate
 from shared.errors import ConfigurationError
 from shared.messages import Usage
 
@@ -50,7 +50,9 @@ class ScriptedModel:
     def __init__(self, given: str) -> None:
         self._replies = _parse(given)
 
-    async def complete(self, name: str, request: ModelRequest, limit: float, on_text: OnText | None) -> Completion:
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, flight: Flight
+    ) -> Completion:
         """Answer with the entry of this position; raises `RouteFailed` for an entry with an error."""
         reply = self._replies[min(request.position, len(self._replies) - 1)]
         await asyncio.sleep(min(reply.delay, limit))

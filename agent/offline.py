@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from agent.completions import Completion, ModelRequest, OnText, ToolCall, estimate
+from agent.completions import Completion, Flight, ModelRequest, OnText, ToolCall, estimate
 from agent.phrases import TODAY, understand, without_speaker
 from agent.telling import Result, tell
 from shared.arithmetic import NoSum, find_sum, work_out
@@ -60,7 +60,9 @@ class OfflineModel:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def complete(self, name: str, request: ModelRequest, limit: float, on_text: OnText | None) -> Completion:
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, flight: Flight
+    ) -> Completion:
         """Answer by a tool call, by what the tools returned, or by saying what it is."""
         tools = {tool["function"]["name"].rpartition("__")[2]: tool["function"] for tool in reversed(request.tools)}
         reply = self._reply(_hear(request.messages), tools)

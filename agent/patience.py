@@ -1,8 +1,8 @@
 """Holding on to what cost money while the database is away for a moment."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -50,3 +50,16 @@ async def insist(work: Callable[[], Awaitable[Result]], seconds: float) -> Resul
         reraise=True,
     )
     return await patiently(again)
+
+
+async def unbroken(work: Coroutine[Any, Any, Result]) -> Result:
+    """Do database work to its end also when a stop comes in the middle; the stop is heard afterwards.
+
+    Otherwise nobody would know whether it was written.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise

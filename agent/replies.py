@@ -9,10 +9,11 @@ from sqlalchemy import text
 from agent.journal import Step
 from agent.personas import prompts
 from shared.driver import Session
+from shared.errors import Stopped
 from shared.messages import AgentResponse, ReplyFile, ToolCallMade, Usage
 
 FIND = text("""
-SELECT turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
+SELECT inbox.status, turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
     (SELECT json_agg(json_build_object('seq', seq, 'role', role, 'content', content, 'tool_call_id', tool_call_id,
                                        'tool_name', tool_name) ORDER BY seq)
      FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
@@ -20,7 +21,9 @@ SELECT turns.id, outbox.content, outbox.files, turns.finished, turns.iterations,
                              CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
      FROM token_logs WHERE token_logs.turn_id = turns.id AND purpose = 'answer') AS usage
 FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id LEFT JOIN outbox ON outbox.turn_id = turns.id
-WHERE inbox.id = :inbox_id AND (outbox.id IS NOT NULL OR inbox.status = 'failed')
+WHERE inbox.id = :inbox_id AND (
+    outbox.id IS NOT NULL OR inbox.status = 'failed' OR inbox.status = 'cancelled' AND inbox.turn_id IS NULL
+)
 """)
 
 
@@ -29,6 +32,9 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
     row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
     if row is None:
         return None
+    if row.content is None and row.status == "cancelled":
+        # It was taken back before a turn began.
+        return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)
     if row.content is None:
         return AgentResponse(turn_id=row.id or 0, content=prompts()["turn.parked"], finished=False, error="parked")
     return AgentResponse(

@@ -16,6 +16,7 @@ from agent.completions import (
     NO_TOOL,
     Cause,
     Completion,
+    Flight,
     Model,
     ModelRequest,
     OnText,
@@ -82,14 +83,16 @@ class Router:
         deadline: float,
         on_text: OnText | None = None,
         on_reset: Callable[[], None] | None = None,
+        spent: list[RejectedCall] | None = None,
     ) -> Completion:
         """Return the first usable answer, before `deadline` on the monotonic clock; streams when `on_text` is given.
 
         `on_reset` says that the text told so far belongs to an attempt that failed. Raises `ModelsUnavailable` when no
-        route answered; the paid attempts are then in its `fields["rejected"]`.
+        route answered. `spent` takes the attempts that cost something and gave no answer, also when it is cancelled.
         """
+        spent = [] if spent is None else spent
         attempts = Attempts(
-            request, deadline, self._clock, self._cooldowns, self._protocols, self._jitter, on_text, on_reset
+            request, deadline, self._clock, self._cooldowns, self._protocols, self._jitter, on_text, on_reset, spent
         )
         names = self.routes(request.models)
         while True:
@@ -98,7 +101,7 @@ class Router:
                 model = self._own.get(name, self._providers)
                 completion = await attempts.on_route(name, model, is_last=name == open_names[-1])
                 if completion is not None:
-                    return replace(completion, rejected=tuple(attempts.rejected))
+                    return replace(completion, rejected=tuple(spent))
             wait = self._cooldowns.seconds_until_open(names)
             if wait is None or wait >= attempts.seconds_left:
                 raise attempts.gave_up(wait)
@@ -189,18 +192,24 @@ class Providers:
             await library.litellm.close_litellm_async_clients()
             self._loading = None
 
-    async def complete(self, name: str, request: ModelRequest, limit: float, on_text: OnText | None) -> Completion:
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, flight: Flight
+    ) -> Completion:
         """Ask the provider of this model; raises `RouteFailed`."""
         await self.load()
         # litellm then leaves out its own logging and billing: a third of a call's processor time, and background tasks.
         self._library.is_internal_call.set(True)
         asked = self._asked(name, request, limit)
+        assembly = None if on_text is None else Assembly(on_text)
         try:
-            if on_text is not None:
-                return await self._stream(name, request, asked, on_text)
+            if assembly is not None:
+                return await self._stream(name, request, asked, assembly)
             return self._whole(name, request, await self._send(asked))
         except self._library.faults as error:
             raise to_failure(error, self._clock) from None
+        except asyncio.CancelledError:
+            flight.usage = self._priced(name, estimate(request, *assembly.written) if assembly else estimate(request))
+            raise
 
     async def _send(self, asked: dict[str, Any]) -> Any:
         litellm = self._library.litellm
@@ -268,16 +277,15 @@ class Providers:
         completion = to_completion(name, text, calls, choice.finish_reason, usage)
         return replace(completion, thinking=clean(getattr(choice.message, "reasoning_content", None) or ""))
 
-    async def _stream(self, name: str, request: ModelRequest, asked: dict[str, Any], on_text: OnText) -> Completion:
+    async def _stream(self, name: str, request: ModelRequest, asked: dict[str, Any], assembly: Assembly) -> Completion:
         answer = await self._send({**asked, "stream": True, "stream_options": {"include_usage": True}})
-        assembly = Assembly(on_text)
         try:
             await self._follow(answer, assembly, speaks_openai=asked["model"].startswith(OPENAI_ROUTES))
         except self._library.stream_faults:
             assembly.finish_reason = None
         text, calls = assembly.text, assembly.tool_calls
         if assembly.finish_reason is None:
-            raise RouteFailed(Cause.CUT, usage=self._priced(name, estimate(request, text, calls)))
+            raise RouteFailed(Cause.CUT, usage=self._priced(name, estimate(request, *assembly.written)))
         usage = self._priced(name, to_usage(assembly.usage) or estimate(request, text, calls))
         completion = to_completion(name, text, calls, assembly.finish_reason, usage)
         return replace(completion, thinking=assembly.thinking)

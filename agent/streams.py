@@ -39,6 +39,11 @@ class Assembly:
         """Return the calls so far."""
         return to_tool_calls((call["id"], call["name"], call["arguments"]) for call in self._calls)
 
+    @property
+    def written(self) -> tuple[str, tuple[ToolCall, ...]]:
+        """Return all that the model has written so far, thinking with its text, and the calls."""
+        return self.thinking + self.text, self.tool_calls
+
     def add(self, chunk: Any) -> None:
         """Take one chunk."""
         # litellm hands the end mark and unreadable lines on as plain dicts: they carry nothing.

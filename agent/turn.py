@@ -1,6 +1,7 @@
 """One turn, from the stored message to the delivered reply: the whole path on one page."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -8,12 +9,12 @@ from sqlalchemy import text
 
 from agent.app import App
 from agent.attachments import store_files
-from agent.budget import Admission, release
+from agent.budget import Admission
 from agent.closing import Answer, Status, close, to_response
 from agent.context import build_context
 from agent.events import STOPS
 from agent.inbox import Job
-from agent.journal import TurnKey
+from agent.journal import PaidCall, TurnKey, settle
 from agent.loop import respond
 from agent.opening import RunningTurn, open_turn
 from agent.outbox import deliver
@@ -34,6 +35,7 @@ log = get_logger()
 
 HAND_OVER = text("""
 UPDATE turns SET handovers = handovers + 1 WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+RETURNING id
 """)
 
 STOP = text(f"""
@@ -58,16 +60,17 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
     turn = await open_turn(app, job)
     if turn is None:
         return
+    progress = begin_progress(turn)
     try:
         with app.events.running_here(turn.inbox_ids):
-            answer = await answer_turn(app, turn, stops, job.last_error)
+            answer = await answer_turn(app, turn, progress, stops, job.last_error)
             reply = await insist(lambda: close(app, turn, answer), CLOSING_SECONDS)
             # What attempts before this one did is known to the tables alone.
             app.events.finish(turn.inbox_ids, to_response(turn, answer, reply) if turn.key.attempt == 1 else None)
     except asyncio.CancelledError:
         # Without the database the turn is found by whoever sees that this worker is gone.
         with suppress(DatabaseLost):
-            await asyncio.shield(hand_over(app, turn.key))
+            await asyncio.shield(hand_over(app, turn.key, progress.unpaid))
         raise
     await deliver(app, reply)
     log.info(
@@ -83,9 +86,8 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
     )
 
 
-async def answer_turn(app: App, turn: RunningTurn, stops: Stops, last_error: str | None) -> Answer:
+async def answer_turn(app: App, turn: RunningTurn, progress: Progress, stops: Stops, last_error: str | None) -> Answer:
     """Return what the turn comes to: the model's answer, or the one honest sentence that stands for it."""
-    progress = begin_progress(turn)
     if turn.failures >= MAX_FAILURES:
         cause = f"failed {turn.failures} times; last: {last_error or 'the worker died'}"
         return replace(_ended(progress, prompts()["turn.parked"], "failed", "parked", cause), file_ids=())
@@ -100,11 +102,12 @@ async def answer_turn(app: App, turn: RunningTurn, stops: Stops, last_error: str
         return _interrupted(progress, error)
 
 
-async def hand_over(app: App, key: TurnKey) -> None:
-    """Leave a turn to another worker: give its reservation back, and count no failure."""
+async def hand_over(app: App, key: TurnKey, unpaid: Sequence[PaidCall] = ()) -> None:
+    """Leave a turn to another worker: pay for the call that was cut off, give the rest back, and count no failure."""
     async with app.database.transaction() as session:
-        await session.execute(HAND_OVER, {"turn_id": key.id, "attempt": key.attempt})
-        await release(session, key.id)
+        is_ours = (await session.execute(HAND_OVER, {"turn_id": key.id, "attempt": key.attempt})).all()
+        if is_ours:
+            await settle(session, key, unpaid)
 
 
 async def _work(app: App, turn: RunningTurn, progress: Progress) -> Answer:

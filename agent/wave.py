@@ -10,7 +10,7 @@ from agent.app import App
 from agent.breaker import Failures, failed_calls, to_key
 from agent.journal import Event, Recorded, Step, record
 from agent.opening import RunningTurn
-from agent.patience import insist
+from agent.patience import insist, unbroken
 from agent.progress import Progress
 from agent.tokens import count_tokens
 from agent.toolbox import Outcome, repeated_failure, to_argument_text, too_many_calls, unknown_outcome
@@ -20,7 +20,7 @@ from shared.tools import ToolContext
 # Results that come this close together are recorded in one transaction.
 GROUPING_SECONDS = 0.005
 # A tool that holds on when it is cancelled is left behind after this.
-CANCEL_SECONDS = 1.0
+CANCEL_SECONDS = 0.5
 MAX_FILES = 10
 # The loop records one call more than may run; its result tells the model that the rest was left out.
 MAX_CALLS = 32
@@ -136,10 +136,13 @@ async def _record(app: App, turn: RunningTurn, progress: Progress, results: Sequ
         async with app.database.statement() as session:
             return await record(session, turn.key, [step for step, _ in results], events, turn.announcer.note())
 
-    recorded = await insist(write, turn.deadline - app.clock.monotonic())
-    progress.steps += [step for step, _ in results]
-    progress.estimate += sum(step.token_count for step, _ in results)
-    if recorded.stop_requested:
+    async def record_it() -> Recorded:
+        recorded = await insist(write, turn.deadline - app.clock.monotonic())
+        progress.steps += [step for step, _ in results]
+        progress.estimate += sum(step.token_count for step, _ in results)
+        return recorded
+
+    if (await unbroken(record_it())).stop_requested:
         raise Stopped
 
 

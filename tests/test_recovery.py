@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from structlog.testing import capture_logs
 
 from agent import inbox, outbox
-from agent.completions import Completion, ModelRequest
+from agent.completions import Completion, ModelRequest, RejectedCall
 from agent.outbox import Reply
 from agent.router import Router
 from agent.toolbox import Offer, Scope, Toolbox
@@ -243,10 +243,11 @@ class FaultyRouter(Router):
         deadline: float,
         on_text: Callable[[str], None] | None = None,
         on_reset: Callable[[], None] | None = None,
+        spent: list[RejectedCall] | None = None,
     ) -> Completion:
         if "poison" in last_user_text({"messages": request.messages}):
             raise RuntimeError("a bug in the router")
-        return await super().complete(request, deadline=deadline, on_text=on_text, on_reset=on_reset)
+        return await super().complete(request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent)
 
 
 async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from adapters.web import sse
 from adapters.web.auth import app_of, with_token
 from adapters.web.bodies import max_body, read_json
+from adapters.web.callers import Stream, take_leave, unless_left
 from adapters.web.faults import Fault, invalid
 from adapters.web.schemas import SentMessage
 from adapters.web.uploads import discard, store_sent
@@ -41,10 +42,12 @@ async def post_message(request: Request) -> Response:
     if said is not None:
         return sse.stream(sse.frames(command_events(said.text))) if watched else to_json(AgentResponse(0, said.text))
     files = await store_sent(app, sent.attachments)
-    accepted = await accept_once(app, sent.to_incoming(app.clock, files, wants_stream=watched))
+    message = sent.to_incoming(app.clock, files, wants_stream=watched)
+    accepted = await accept_once(app, message)
     if watched:
-        return sse.stream(sse.frames(app.events.follow(accepted.inbox_id)))
-    return to_json(await answer_to(app, accepted))
+        events = sse.frames(app.events.follow(accepted.inbox_id))
+        return Stream(events, lambda: take_leave(app, accepted, message))
+    return to_json(await answer_to(request, accepted, message))
 
 
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:
@@ -55,8 +58,18 @@ async def accept_once(app: App, message: IncomingMessage) -> Accepted:
     return accepted
 
 
-async def answer_to(app: App, accepted: Accepted) -> AgentResponse:
-    """Return the answer to a message; one that came before may have been answered long ago, by another process."""
+async def answer_to(request: Request, accepted: Accepted, message: IncomingMessage) -> AgentResponse:
+    """Return the answer to a message; raises `ClientDisconnect` when the caller leaves, which ends the turn."""
+    app = app_of(request)
+    try:
+        return await unless_left(request, _answer(app, accepted))
+    except ClientDisconnect:
+        await take_leave(app, accepted, message)
+        raise
+
+
+async def _answer(app: App, accepted: Accepted) -> AgentResponse:
+    # One that came before may have been answered long ago, by another process.
     if not accepted.is_new:
         async with app.database.transaction() as session:
             answer = await find_response(session, accepted.inbox_id)

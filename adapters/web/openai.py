@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web import sse
 from adapters.web.auth import app_of, with_token
 from adapters.web.bodies import max_body, read_json
+from adapters.web.callers import Stream, take_leave
 from adapters.web.faults import Fault, invalid
 from adapters.web.messages import accept_once, answer_to
 from adapters.web.schemas import ChatMessage, ChatRequest, first_of
@@ -55,8 +56,9 @@ async def post_completion(request: Request) -> Response:
     head = Head(f"chatcmpl-{accepted.inbox_id}", int(message.sent_at.timestamp()))
     if asked.stream:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
-        return sse.stream(chunks(head, app.events.follow(accepted.inbox_id), with_usage=with_usage))
-    answer = await answer_to(app, accepted)
+        told = chunks(head, app.events.follow(accepted.inbox_id), with_usage=with_usage)
+        return Stream(told, lambda: take_leave(app, accepted, message))
+    answer = await answer_to(request, accepted, message)
     files = [{"filename": file.filename, "url": file.url} for file in answer.files]
     choice = {
         "index": 0,

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from agent.router import Completion, ModelRequest, Router
+from agent.router import Completion, ModelRequest, RejectedCall, Router
 from shared.clock import SystemClock
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub, Reply, Script
@@ -41,7 +41,14 @@ class House:
         self.router, self.stub, self.clock = router, stub, clock
         self.told: list[str] = []
 
-    async def asks(self, *, seconds: float = 20, is_streamed: bool = False, **request: Any) -> Completion:
+    async def asks(
+        self,
+        *,
+        seconds: float = 20,
+        is_streamed: bool = False,
+        spent: list[RejectedCall] | None = None,
+        **request: Any,
+    ) -> Completion:
         """Ask as a turn does; what is streamed and not taken back stands in `told`."""
         given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **request})
         return await self.router.complete(
@@ -49,6 +56,7 @@ class House:
             deadline=self.clock.monotonic() + seconds,
             on_text=self.told.append if is_streamed else None,
             on_reset=self.told.clear if is_streamed else None,
+            spent=spent,
         )
 
     @property

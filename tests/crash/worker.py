@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
 from agent.app import App
-from agent.completions import Completion, ModelRequest
+from agent.completions import Completion, ModelRequest, RejectedCall
 from agent.outbox import Reply
 from agent.router import Router
 from agent.toolbox import Toolbox
@@ -182,13 +182,16 @@ class MarkedRouter(Router):
         deadline: float,
         on_text: Callable[[str], None] | None = None,
         on_reset: Callable[[], None] | None = None,
+        spent: list[RejectedCall] | None = None,
     ) -> Completion:
         """Answer from the script while the place's advisory lock is held."""
         place = last_user_text({"messages": request.messages}).split()[0]
         await self._points.reach("model before")
         async with self._counts.connected() as connection:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
-            completion = await super().complete(request, deadline=deadline, on_text=on_text, on_reset=on_reset)
+            completion = await super().complete(
+                request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent
+            )
             await connection.execute(
                 "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4)",
                 place,

@@ -108,26 +108,6 @@ async def test_events_are_streamed_on_demand(site: Site) -> None:
     assert events[-1][1]["usage"]["output_tokens"] > 0
 
 
-async def test_a_turn_goes_on_when_its_caller_leaves(site: Site) -> None:
-    go_on = asyncio.Event()
-
-    async def patient(_body: dict[str, Any], _number: int) -> Answer:
-        await go_on.wait()
-        return Answer("Late, but here.")
-
-    site.house.model.play(patient)
-    for accept in ("application/json", "text/event-stream"):
-        call = asyncio.create_task(
-            site.client.post("/v1/messages", json=BODY | {"platform_event_id": accept}, headers={"Accept": accept})
-        )
-        await site.house.model.until(site.house.model.count + 1)
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        go_on.set()
-        again = await site.posts("hello", platform_event_id=accept)
-        assert again.json()["content"] == "Late, but here."
-
-
 async def test_a_message_without_a_server_is_a_direct_one(site: Site) -> None:
     await site.posts("hello")
     await site.posts("hello", platform_channel_id="general", platform_server_id="s1")
