@@ -1,5 +1,6 @@
 """What a provider's answers and errors mean, in our words."""
 
+import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -16,9 +17,29 @@ CAUSES = {
     404: Cause.MODEL_UNKNOWN,
     408: Cause.TIMED_OUT,
     409: Cause.UNREACHABLE,
-    413: Cause.TOO_LONG,
     429: Cause.RATE_LIMITED,
 }
+# 500: some servers of one's own.
+TOO_LONG_STATUS = (400, 422, 500)
+TOLD_CHARS = 4000
+TOO_LONG = re.compile(
+    r"context[ _-]?(?:length|window|limit|size)|context (?:the overflows|overflow)|maximum (?:prompt|input) length"
+    r"|(?:prompt|input) is too long|prompt contains \d+ tokens|input token count|too many (?:input |total )?tokens"
+    r"|max(?:imum)? number of tokens|reduce the length|inputs` tokens|longer than the model",
+    re.IGNORECASE,
+)
+TOO_LARGE = re.compile(r"request too large|input or output tokens must be reduced", re.IGNORECASE)
+N = r"\D{0,4}(\d[\d,]*)"
+WINDOW = re.compile(
+    rf"(?:context length is(?: only)?|context length of(?: only)?|(?:prompt|input) length is|context limit:.{{0,40}}>"
+    rf"|context size \(|tokens allowed|tokens >|must be <=|limit is|\bLimit){N}|(\d[\d,]*) maximum context length",
+    re.IGNORECASE,
+)
+COUNTED = re.compile(
+    rf"(?:resulted in|requested(?: about)?|request contains|token count|too long:|prompt contains|current length is){N}"
+    r"|context limit: (\d+)",
+    re.IGNORECASE,
+)
 
 
 def to_failure(error: Exception, clock: Clock) -> RouteFailed:
@@ -26,13 +47,22 @@ def to_failure(error: Exception, clock: Clock) -> RouteFailed:
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         return RouteFailed(Cause.UNREACHABLE)
-    if type(error).__name__ == "ContextWindowExceededError":
-        return RouteFailed(Cause.TOO_LONG, status=status)
+    told = str(error)[:TOLD_CHARS]
+    if type(error).__name__ == "ContextWindowExceededError" or is_too_long(status, told):
+        return RouteFailed(Cause.TOO_LONG, status=status, window=_number(WINDOW, told), counted=_number(COUNTED, told))
     if status == 429 and "insufficient_quota" in str(error):
         return RouteFailed(Cause.OUT_OF_CREDIT, status=status)
     cause = CAUSES.get(status, Cause.UNREACHABLE if status >= 500 else Cause.REQUEST_REFUSED)
     headers = getattr(error, "litellm_response_headers", None)
     return RouteFailed(cause, status=status, retry_after=_retry_after(headers or {}, clock))
+
+
+def is_too_long(status: int, told: str) -> bool:
+    """Tell whether a refusal is about the length of the prompt, as providers word it."""
+    if status == 429:
+        # More than may be sent in a minute will be more in the next one too.
+        return TOO_LARGE.search(told) is not None
+    return status == 413 or (status in TOO_LONG_STATUS and TOO_LONG.search(told) is not None)
 
 
 def to_usage(given: Any) -> Usage | None:
@@ -61,6 +91,11 @@ def to_completion(
     if not text.strip():
         raise RouteFailed(Cause.EMPTY, usage=usage)
     return Completion(text, (), "end_turn", usage, name)
+
+
+def _number(pattern: re.Pattern[str], told: str) -> int | None:
+    found = pattern.search(told)
+    return int(next(filter(None, found.groups())).replace(",", "")) if found else None
 
 
 def _count(value: Any) -> int:

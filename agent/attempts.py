@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from agent.completions import Cause, Completion, Flight, Model, ModelRequest, OnText, RejectedCall, RouteFailed
 from agent.protocols import Protocols
+from agent.pruning import Windows
 from agent.routes import PASSING, REMEDIES, Cooldowns
 from shared.clock import Clock
-from shared.errors import ModelsUnavailable
+from shared.errors import ModelsUnavailable, PromptTooLong
 from shared.log import get_logger
 from shared.messages import Usage
 
@@ -27,6 +28,7 @@ class Attempts:
     deadline: float
     clock: Clock
     cooldowns: Cooldowns
+    windows: Windows
     protocols: Protocols
     jitter: Callable[[], float]
     on_text: OnText | None
@@ -34,6 +36,8 @@ class Attempts:
     rejected: list[RejectedCall]
     _causes: dict[str, str] = field(default_factory=dict)
     _has_spoken: bool = False
+    _pruned: set[str] = field(default_factory=set)
+    _too_small: dict[str, int] = field(default_factory=dict)
 
     @property
     def seconds_left(self) -> float:
@@ -42,15 +46,16 @@ class Attempts:
 
     async def on_route(self, name: str, model: Model, *, is_last: bool) -> Completion | None:
         """Ask one route, again after a short wait when its failure may pass; None when the next is to be asked."""
-        for tries in range(1, TRIES + 1):
-            if self.seconds_left <= 0:
-                return None
+        tries = 0
+        while self.seconds_left > 0:
+            tries += 1
             # A route that hangs leaves the next one half of the time.
             limit = self.seconds_left * (1.0 if is_last else 0.5)
+            request = self.windows.fit(name, self.request)
             try:
-                completion = await self._ask(name, model, limit, Flight(tries))
+                completion = await self._ask(name, model, request, limit, Flight(tries))
             except RouteFailed as failure:
-                wait = self._wait_after(name, failure, tries)
+                wait = self._wait_after(name, failure, tries, request)
                 if wait is None:
                     return None
                 await asyncio.sleep(wait)
@@ -59,17 +64,24 @@ class Attempts:
                 return completion
         return None
 
-    def gave_up(self, retry_after: float | None) -> ModelsUnavailable:
+    def is_too_small(self, name: str) -> bool:
+        """Tell whether this route has refused the prompt as too long, or has no more room than one that did."""
+        window = self.windows.get(name)
+        return name in self._too_small or (window is not None and window <= max(self._too_small.values(), default=0))
+
+    def gave_up(self, retry_after: float | None) -> ModelsUnavailable | PromptTooLong:
         """Return the error that says that no route answered; the paid attempts are in its fields."""
+        if set(self._causes.values()) == {Cause.TOO_LONG.value}:
+            return PromptTooLong()
         log.error("models_unavailable", causes=self._causes, rejected=len(self.rejected))
         return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.rejected))
 
-    async def _ask(self, name: str, model: Model, limit: float, flight: Flight) -> Completion:
+    async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float, flight: Flight) -> Completion:
         protocol = self.protocols.of(name)
         heard = protocol.listen(self._say, self._take_back) if self.on_text else None
         try:
             async with asyncio.timeout(limit):
-                asked = protocol.encode(self.request)
+                asked = protocol.encode(request)
                 completion = await model.complete(name, asked, limit, heard.feed if heard else None, flight)
         except TimeoutError:
             raise RouteFailed(Cause.TIMED_OUT, usage=flight.usage) from None
@@ -79,6 +91,17 @@ class Attempts:
         if heard is not None:
             heard.close()
         return protocol.decode(completion)
+
+    def _wait_to_prune(self, name: str, failure: RouteFailed, request: ModelRequest) -> float | None:
+        # Once more, with more left out; then it is left to a model with a larger window.
+        self.windows.learn(name, request, failure)
+        is_first = name not in self._pruned
+        self._pruned.add(name)
+        if is_first and self.windows.fit(name, self.request) != request:
+            return 0.0
+        _log_failure(name, failure, 1 if is_first else 2)
+        self._too_small[name] = self.windows.get(name) or 0
+        return None
 
     def _note(self, name: str, usage: Usage | None) -> None:
         if usage is not None:
@@ -94,11 +117,13 @@ class Attempts:
             self.on_reset()
         self._has_spoken = False
 
-    def _wait_after(self, name: str, failure: RouteFailed, tries: int) -> float | None:
+    def _wait_after(self, name: str, failure: RouteFailed, tries: int, request: ModelRequest) -> float | None:
         """Note the failure; return how long to wait before the same route is tried again, None to leave it."""
         self._take_back()
         self._causes[name] = failure.cause.value
         self._note(name, failure.usage)
+        if failure.cause is Cause.TOO_LONG:
+            return self._wait_to_prune(name, failure, request)
         backoff = FIRST_WAIT * 2.0 ** (tries - 1) * (0.5 + self.jitter())
         wait = backoff if failure.retry_after is None else failure.retry_after
         if failure.cause in PASSING and tries < TRIES and wait <= min(SHORT_WAIT, self.seconds_left):

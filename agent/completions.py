@@ -32,7 +32,7 @@ class ModelRequest:
     """One question to a model, in the OpenAI shape.
 
     `models` are tried before those of the settings; `position` counts the model calls that this conversation's journal
-    already holds.
+    already holds. `tokens` is an upper estimate of prompt and answer, where there is one already.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -41,6 +41,7 @@ class ModelRequest:
     models: tuple[str, ...] = ()
     position: int = 0
     temperature: float | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,10 @@ class Cause(StrEnum):
 
 
 class RouteFailed(Exception):
-    """One attempt on one route gave no usable answer; `usage` is set when it was paid for all the same."""
+    """One attempt on one route gave no usable answer; `usage` is set when it was paid for all the same.
+
+    For a prompt that is too long: the model's `window`, and what it has `counted` of the request, as far as it told.
+    """
 
     def __init__(
         self,
@@ -90,11 +94,15 @@ class RouteFailed(Exception):
         status: int | None = None,
         retry_after: float | None = None,
         usage: Usage | None = None,
+        window: int | None = None,
+        counted: int | None = None,
     ) -> None:
         self.cause = cause
         self.status = status
         self.retry_after = retry_after
         self.usage = usage
+        self.window = window
+        self.counted = counted
         super().__init__(cause.value)
 
 

@@ -22,7 +22,7 @@ from agent.router import Completion, ModelRequest, RejectedCall
 from agent.tokens import count_tokens
 from agent.toolbox import to_arguments, to_json_object
 from agent.wave import MAX_CALLS, Ending, find_ending, list_file_ids, play
-from shared.errors import BudgetBusy, ModelsUnavailable, Stopped
+from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Stopped
 
 BUDGET_WAIT_SECONDS = 0.1
 STEPS_LEFT_TOLD = 2
@@ -76,6 +76,7 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
         max_tokens=turn.persona.max_output_tokens,
         models=(turn.persona.model,) if turn.persona.model else (),
         position=context.model_calls_before + len(progress.answers),
+        tokens=progress.estimate,
     )
     stream = _Stream(turn) if turn.message.wants_stream else None
     spent: list[RejectedCall] = []
@@ -87,7 +88,7 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
             on_reset=stream.reset if stream else None,
             spent=spent,
         )
-    except (asyncio.CancelledError, ModelsUnavailable):
+    except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong):
         _note_spent(progress, spent)
         progress.text = ("".join(stream.pieces) if stream else "") or progress.text
         raise

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import aclosing
@@ -28,6 +29,7 @@ from agent.completions import (
 from agent.mock import MOCK, ScriptedModel
 from agent.offline import OFFLINE, OfflineModel
 from agent.protocols import Protocols
+from agent.pruning import Windows
 from agent.routes import Cooldowns
 from agent.streams import Assembly, to_tool_calls
 from shared.clock import Clock
@@ -55,6 +57,7 @@ class Router:
         self._configured = settings.llm_models
         self._cooldowns = Cooldowns(clock)
         self._providers = Providers(settings, clock)
+        self._windows = Windows(lambda name: sys.maxsize if name in self._own else self._providers.window(name))
         self._protocols = Protocols(settings.llm_protocols)
         self._own: dict[str, Model] = {OFFLINE: OfflineModel(clock)}
         self._is_mocked = settings.debug_mock_responses is not None
@@ -87,17 +90,29 @@ class Router:
     ) -> Completion:
         """Return the first usable answer, before `deadline` on the monotonic clock; streams when `on_text` is given.
 
-        `on_reset` says that the text told so far belongs to an attempt that failed. Raises `ModelsUnavailable` when no
-        route answered. `spent` takes the attempts that cost something and gave no answer, also when it is cancelled.
+        `on_reset` says that the text told so far belongs to an attempt that failed. `spent` takes the attempts that
+        cost something and gave no answer, also when this is cancelled. Raises `ModelsUnavailable` when no route
+        answered, `PromptTooLong` when all said that it is too long.
         """
         spent = [] if spent is None else spent
         attempts = Attempts(
-            request, deadline, self._clock, self._cooldowns, self._protocols, self._jitter, on_text, on_reset, spent
+            request,
+            deadline,
+            self._clock,
+            self._cooldowns,
+            self._windows,
+            self._protocols,
+            self._jitter,
+            on_text,
+            on_reset,
+            spent,
         )
         names = self.routes(request.models)
         while True:
             open_names = self._cooldowns.in_order(names)
             for name in open_names:
+                if attempts.is_too_small(name):
+                    continue
                 model = self._own.get(name, self._providers)
                 completion = await attempts.on_route(name, model, is_last=name == open_names[-1])
                 if completion is not None:
@@ -183,6 +198,16 @@ class Providers:
             self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm, self._clock))
         # A caller that is cancelled leaves the import to the others.
         await asyncio.shield(self._loading)
+
+    def window(self, name: str) -> int | None:
+        """Return how many tokens the model takes in, where litellm knows that."""
+        if self._loading is None or not self._loading.done():
+            return None
+        known = self._library.litellm.model_cost
+        bare = name.removeprefix("openai/")
+        entry = known.get(bare) or known.get(bare.partition("/")[2]) or {}
+        found = entry.get("max_input_tokens")
+        return found if isinstance(found, int) and found > 0 else None
 
     async def aclose(self) -> None:
         """Close the connections: ours, and those that litellm keeps for other providers."""

@@ -54,6 +54,12 @@ class ToolKeepsFailing(Refusal):
     code = "circuit_breaker"
 
 
+class PromptTooLong(Refusal):
+    """This is more than my language models can read at once; please send less, or begin afresh with /reset."""
+
+    code = "too_long"
+
+
 class EventTaken(Refusal):
     """An event with this id came before, from somebody else or from another place."""
 

@@ -1,5 +1,6 @@
 """What the real API refuses, in its own error shape. Each rule raises `Refused`; none changes anything."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -68,6 +69,22 @@ class Refused(Exception):
         self.param = param
         self.code = code
         super().__init__(message)
+
+
+def too_long(body: Mapping[str, Any], window: int | None) -> str | None:
+    """Return what the real API says to a request that does not fit into the window; four bytes are a token."""
+    if window is None:
+        return None
+    asked = sum(len(json.dumps(message)) for message in body["messages"]) // 4
+    tools = len(json.dumps(body.get("tools") or "")) // 4
+    answer = body.get("max_completion_tokens") or body.get("max_tokens") or 0
+    if asked + tools + answer <= window:
+        return None
+    parts = f"{asked} in the messages, {tools} in the functions, and {answer} in the completion"
+    return (
+        f"This model's maximum context length is {window} tokens. However, you requested {asked + tools + answer}"
+        f" tokens ({parts}). Please reduce the length of the messages, functions, or completion."
+    )
 
 
 def check(body: Any) -> None:

@@ -31,6 +31,7 @@ JSON_TYPE = "application/json"
 class OpenAIStub:
     """A model API on loopback, open as long as its `async with` block.
 
+    `windows` are the tokens that fit into a model, by its name; longer requests are refused as the real API does.
     `requests` is the journal of chat requests, `embeddings` that of embedding requests; both forget the oldest beyond
     `keep`. `running` and `peak` count the chat requests in work, `abandoned` those whose caller went away.
     """
@@ -47,6 +48,7 @@ class OpenAIStub:
         self.requests: deque[Received] = deque(maxlen=keep)
         self.embeddings: deque[Received] = deque(maxlen=keep)
         self.running = self.peak = self.abandoned = self.count = 0
+        self.windows: dict[str, int] = {}
         self._api_key, self._models, self._port = api_key, models, port
         self._mark = uuid4().hex[:8]
         self._closing = asyncio.Event()
@@ -143,6 +145,8 @@ class OpenAIStub:
         reply: Reply = chosen if isinstance(chosen, (Answer, Fault)) else await chosen
         if reply.delay:
             await asyncio.sleep(reply.delay)
+        if (too_long := rules.too_long(body, self.windows.get(body["model"]))) is not None:
+            return _error(400, too_long, "messages", "context_length_exceeded")
         mark = f"call_{self._mark}_{number}"
         if isinstance(reply, Fault):
             return await self._broken(request, reply, body, raw, mark)
