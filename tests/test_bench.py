@@ -1,10 +1,12 @@
 """What the bench reckons with; that its programs run is seen when it is started."""
 
+import json
+
 import pytest
 
 from tests.bench.figures import Figure, missed
 from tests.bench.load import Load, Run, drive, merged, percentile
-from tests.bench.model import mark, played
+from tests.bench.model import chunks, mark, played
 from tests.bench.prefix import share_kept, share_of_new
 from tests.bench.statements import Transaction, count
 
@@ -45,6 +47,18 @@ def test_the_model_calls_as_many_tools_as_the_message_says_and_answers_after_the
 
     assert (len(called["tool_calls"]), wait) == (3, 0.5)
     assert answered["content"]
+
+
+def test_a_streamed_answer_comes_in_a_hundred_pieces_that_make_the_whole() -> None:
+    asked = {"role": "user", "content": mark(tools=2, tool="bench__nap")}
+    said, _ = played({"messages": [{"role": "user", "content": "hello"}]})
+    called, _ = played({"messages": [asked]})
+    deltas = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(said)]
+    [call] = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(called)[:-1]]
+
+    assert len(deltas) == 101
+    assert "".join(delta.get("content", "") for delta in deltas) == said["content"]
+    assert [each["function"]["name"] for each in call["tool_calls"]] == ["bench__nap"] * 2
 
 
 def test_the_share_of_a_prompt_that_is_cached_ends_at_the_first_difference() -> None:

@@ -117,23 +117,38 @@ class Parley:
         self.home = home
         self.ready_seconds = ready_seconds
         self.ready_mb = memory_mb(pid)
-        self._url = url
+        self._messages = f"{url}/v1/messages"
         self._session = session
         self._taken = 0
 
     async def say(self, client: int, place: str, said: str) -> None:
         """Write one message and wait for its answer; raises `RuntimeError` for one that is none."""
-        body = {
-            "platform": "bench",
-            "platform_user_id": f"client-{client}",
-            "platform_channel_id": f"channel-{client}",
-            "platform_thread_id": place,
-            "content": said,
-        }
-        async with self._session.post(f"{self._url}/v1/messages", json=body) as response:
+        async with self._session.post(self._messages, json=to_body(client, place, said)) as response:
             answer = await response.json()
         if response.status != 200 or answer["error"] is not None or not answer["finished"]:
             raise RuntimeError(f"a turn of the bench failed: {answer}")
+
+    async def watch(self, client: int, place: str, said: str) -> None:
+        """Write one message and read its events to the last one; raises `RuntimeError` when the turn fails."""
+        last = b""
+        headers = {"Accept": "text/event-stream"}
+        async with self._session.post(self._messages, json=to_body(client, place, said), headers=headers) as response:
+            async for line in response.content:
+                last = line if line.startswith(b"data:") else last
+        if b'"finished":true' not in last:
+            raise RuntimeError(f"a turn of the bench failed: {last.decode()}")
+
+    async def abandon(self, client: int, place: str, said: str) -> float:
+        """Write one message, close the request once the model is asked, and return the seconds until the turn ends."""
+        request = asyncio.create_task(self.say(client, place, said))
+        owner = await asyncpg.connect(owner_dsn(self.home))
+        await until_one(owner, "SELECT count(*) FROM turns WHERE status = 'running'")
+        await asyncio.sleep(0.1)
+        begun = time.perf_counter()
+        request.cancel()
+        await until_one(owner, "SELECT count(*) = 0 FROM turns WHERE status = 'running'")
+        await owner.close()
+        return time.perf_counter() - begun
 
     async def play(self, load: Load) -> Run:
         """Let so many clients take their turns, after each has taken one that is not counted."""
@@ -146,15 +161,34 @@ class Parley:
 
         async with asyncio.timeout(RUN_SECONDS):
             await drive(replace(load, turns_each=1), turn)
-            await self._lift_budgets()
+            await self.lift_budgets()
             cpu = cpu_seconds(self.pid)
             run = await drive(load, turn)
         return replace(run, cpu=cpu_seconds(self.pid) - cpu)
 
-    async def _lift_budgets(self) -> None:
+    async def lift_budgets(self) -> None:
+        """Let everybody who is known spend what they like."""
         owner = await asyncpg.connect(owner_dsn(self.home))
         await owner.execute("UPDATE users SET token_budget_monthly = NULL WHERE token_budget_monthly IS NOT NULL")
         await owner.close()
+
+
+def to_body(client: int, place: str, said: str) -> dict[str, str]:
+    """Return one message of a client."""
+    return {
+        "platform": "bench",
+        "platform_user_id": f"client-{client}",
+        "platform_channel_id": f"channel-{client}",
+        "platform_thread_id": place,
+        "content": said,
+    }
+
+
+async def until_one(owner: asyncpg.Connection, query: str) -> None:
+    """Wait until a query gives something other than nothing."""
+    async with asyncio.timeout(RUN_SECONDS):
+        while not await owner.fetchval(query):  # noqa: ASYNC110  # another process is watched, from outside
+            await asyncio.sleep(0.005)
 
 
 def free_port() -> int:

@@ -6,11 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import asyncpg
-from sqlalchemy import URL
-
-from shared.database import Address
-from tests.bench import prefix
+from tests.bench import loop, prefix
 from tests.bench.children import (
     Floor,
     Parley,
@@ -22,7 +18,8 @@ from tests.bench.children import (
 )
 from tests.bench.figures import Figure
 from tests.bench.load import Load, Run, merged, percentile
-from tests.bench.statements import count, counted, owner_dsn, socket_folder
+from tests.bench.model import mark
+from tests.bench.statements import count, counted, new_database, owner_dsn
 
 COUNTED_TURNS = 20
 # A load is played again only within this time, so that a slow machine gets fewer rounds and not a longer bench.
@@ -37,10 +34,12 @@ class Size:
     turns: int
     busy_turns: int
     slow_turns: int
+    waves: int
+    streams: int
 
 
-WHOLE = Size(rounds=3, turns=50, busy_turns=8, slow_turns=4)
-QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1)
+WHOLE = Size(rounds=3, turns=50, busy_turns=8, slow_turns=4, waves=15, streams=12)
+QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1, waves=2, streams=2)
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class Bench:
     parley: Parley
     floor: Floor
     model_pid: int
+    base_url: str
     size: Size
 
     async def both(self, load: Load) -> tuple[Run, Run]:
@@ -136,6 +136,20 @@ async def slow(bench: Bench) -> AsyncIterator[Figure]:
         yield Figure(f"500-ms model, {clients} clients: turns/s", ours.per_second, "", floor.per_second, **goal)
 
 
+async def loops(bench: Bench) -> AsyncIterator[Figure]:
+    """What the loop adds: tools side by side, an answer told as it comes, a request that is closed."""
+    waves = await loop.waves(bench.home, bench.base_url, bench.size.waves)
+    yield Figure(
+        "wave of 8 tools of 100 ms / of 1", percentile(waves[8], 50), "ms", percentile(waves[1], 50), at_most=1.3
+    )
+    told, whole = await loop.streams(bench.parley, bench.size.streams)
+    yield Figure(
+        "500-ms answer in 100 chunks, streamed", percentile(told, 50), "ms", percentile(whole, 50), at_most=1.05
+    )
+    stops = [await bench.parley.abandon(0, f"left-{number}", mark(delay=20_000)) for number in range(bench.size.rounds)]
+    yield Figure("closed request: its turn ends after", max(stops), "s", at_most=1)
+
+
 async def litellm(bench: Bench) -> AsyncIterator[Figure]:
     """The floor with litellm in it, for orientation."""
     load = Load(clients=1, turns_each=bench.size.turns)
@@ -147,12 +161,7 @@ async def litellm(bench: Bench) -> AsyncIterator[Figure]:
 
 async def prefixes(bench: Bench) -> AsyncIterator[Figure]:
     """How much of a prompt is the same as in the request before."""
-    # A database of its own: in the other one Parley's worker would take the turns.
-    owner = await asyncpg.connect(owner_dsn(bench.home))
-    await owner.execute("CREATE DATABASE prefix")
-    await owner.close()
-    url = URL.create("postgresql", "postgres", database="prefix", query={"host": socket_folder(bench.home)})
-    shares = await prefix.measure(bench.home, Address(url, is_embedded=True))
+    shares = await prefix.measure(bench.home, await new_database(bench.home, "prefix"))
     yield Figure("cacheable prefix, within a turn", shares.within_turn, at_least=0.95)
     yield Figure("cacheable prefix, over 20 turns", shares.over_turns, at_least=0.85, aim=0.9)
 
@@ -162,6 +171,7 @@ MEASURES: dict[str, Callable[[Bench], AsyncIterator[Figure]]] = {
     "statements": statements,
     "busy": busy,
     "slow": slow,
+    "loop": loops,
     "litellm": litellm,
     "prefix": prefixes,
 }
@@ -181,7 +191,7 @@ async def measured(home: Path, names: tuple[str, ...], size: Size) -> AsyncGener
         parley = await closing.enter_async_context(running_parley(home, base_url))
         floor = await closing.enter_async_context(running_floor(owner_dsn(home), base_url))
         await parley.say(0, "first", "hello")
-        bench = Bench(home, parley, floor, model_pid, size)
+        bench = Bench(home, parley, floor, model_pid, base_url, size)
         for measure in chosen:
             async for figure in measure(bench):
                 yield figure

@@ -1,6 +1,7 @@
 """The bench's model: the smallest server that speaks the OpenAI wire format; what is measured is never its time.
 
-The last user message says what to play: `[tools=3 delay=500]` calls three tools and answers after 500 ms.
+The last user message says what to play: `[tools=3 delay=500]` calls three tools and answers after 500 ms; `tool=…`
+names the tool. A streamed answer comes in 100 chunks within that time.
 """
 
 import asyncio
@@ -8,30 +9,33 @@ import json
 import re
 import sys
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import uvloop
 
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
-MARK = re.compile(r"\[tools=(\d+) delay=(\d+)\]")
+MARK = re.compile(r"\[tools=(\d+) delay=(\d+)(?: tool=(\w+))?\]")
 TOOL = "knowledge__list_memories"
+CHUNKS = 100
 SAID = "It is a pleasure to hear from you; here is an answer of an ordinary length for a chat, in two sentences. " * 2
 
 
-def mark(tools: int = 0, delay: int = 0) -> str:
+def mark(tools: int = 0, delay: int = 0, tool: str = "") -> str:
     """Return the message that makes the model call so many tools and answer after so many milliseconds."""
-    return f"What is it that I like, and what do you make of it? [tools={tools} delay={delay}]"
+    named = f" tool={tool}" if tool else ""
+    return f"What is it that I like, and what do you make of it? [tools={tools} delay={delay}{named}]"
 
 
 def played(body: dict[str, Any]) -> tuple[dict[str, Any], float]:
     """Return the message that answers this request, and after how many seconds it does."""
     last = next(each["content"] for each in reversed(body["messages"]) if each["role"] == "user")
     found = MARK.search(str(last))
-    tools, delay = (int(found[1]), int(found[2])) if found else (0, 0)
+    tools, delay, name = (int(found[1]), int(found[2]), found[3] or TOOL) if found else (0, 0, TOOL)
     if not tools or body["messages"][-1]["role"] == "tool":
         return {"role": "assistant", "content": SAID}, delay / 1000
     calls = [
-        {"id": f"call_{index}", "type": "function", "function": {"name": TOOL, "arguments": f'{{"skip": {index}}}'}}
+        {"id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": f'{{"skip": {index}}}'}}
         for index in range(tools)
     ]
     return {"role": "assistant", "content": None, "tool_calls": calls}, delay / 1000
@@ -53,6 +57,33 @@ def rendered(message: dict[str, Any], length: int) -> bytes:
     return head.encode() + body
 
 
+def chunks(message: dict[str, Any]) -> list[bytes]:
+    """Return an answer as the frames of a stream, each an HTTP chunk: a call or a text in 100 pieces."""
+    text = message["content"] or ""
+    places = [len(text) * number // CHUNKS for number in range(CHUNKS + 1)]
+    calls = [{**call, "index": index} for index, call in enumerate(message.get("tool_calls") or ())]
+    deltas = [{"content": text[start:end]} for start, end in pairwise(places)] if text else [{"tool_calls": calls}]
+    head = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
+    frames = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    reason = "tool_calls" if calls else "stop"
+    usage = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050}
+    frames.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage})
+    texts = [f"data: {json.dumps(frame)}\n\n" for frame in frames]
+    texts[-1] += "data: [DONE]\n\n"
+    return [f"{len(text):x}\r\n{text}\r\n".encode() for text in texts]
+
+
+async def stream(writer: asyncio.StreamWriter, message: dict[str, Any], delay: float) -> None:
+    """Send an answer piece by piece; the last one comes after `delay`, whatever the pieces in between have taken."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+    begun = asyncio.get_running_loop().time()
+    frames = chunks(message)
+    for number, frame in enumerate(frames, 1):
+        await asyncio.sleep(begun + delay * number / len(frames) - asyncio.get_running_loop().time())
+        writer.write(frame)
+    writer.write(b"0\r\n\r\n")
+
+
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Serve one kept-alive connection, one request after the other."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -60,7 +91,11 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             head = await reader.readuntil(b"\r\n\r\n")
             length = LENGTH.search(head)
             body = await reader.readexactly(int(length[1]) if length else 0)
-            message, delay = played(json.loads(body))
+            asked = json.loads(body)
+            message, delay = played(asked)
+            if asked.get("stream"):
+                await stream(writer, message, delay)
+                continue
             if delay:
                 await asyncio.sleep(delay)
             writer.write(rendered(message, len(body)))

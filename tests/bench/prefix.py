@@ -22,7 +22,7 @@ from agent import inbox
 from agent.app import App
 from agent.worker import Worker
 from shared.clock import SystemClock
-from shared.database import Address, migrate
+from shared.database import Address
 from shared.log import configure_logging
 from shared.messages import IncomingMessage, Place, Sender
 from shared.settings import Settings
@@ -92,7 +92,6 @@ async def working(app: App) -> AsyncIterator[App]:
 async def measure(home: Path, address: Address) -> Shares:
     """Hold one conversation with a minute between the messages, then one turn with two waves of tools."""
     configure_logging("WARNING", "console")
-    await migrate(address)
     async with OpenAIStub() as model:
         settings = Settings(
             parley_home=home,

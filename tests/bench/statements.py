@@ -9,6 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import asyncpg
+from sqlalchemy import URL
+
+from shared.database import Address, migrate
 
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
 # They frame a transaction, or name who asks; no work of their own.
@@ -32,6 +35,18 @@ def socket_folder(home: Path) -> str:
 def owner_dsn(home: Path) -> str:
     """Return the address of the Postgres that runs in this folder."""
     return f"postgresql://postgres@/postgres?host={quote(socket_folder(home), safe='')}"
+
+
+async def new_database(home: Path, name: str) -> Address:
+    """Make a database on that Postgres, and its tables: in Parley's own one its worker would take the turns."""
+    owner = await asyncpg.connect(owner_dsn(home))
+    await owner.execute(f"CREATE DATABASE {name}")
+    await owner.close()
+    address = Address(
+        URL.create("postgresql", "postgres", database=name, query={"host": socket_folder(home)}), is_embedded=True
+    )
+    await migrate(address)
+    return address
 
 
 @dataclass(frozen=True, slots=True)
