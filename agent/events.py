@@ -132,7 +132,7 @@ class Listener:
 
     async def _tell_readers(self, note: dict[str, Any]) -> None:
         async with self._database.statement() as session:
-            await session.execute(text(f"SELECT pg_notify('{READERS}', :note)"), {"note": json.dumps(note)})
+            await session.execute(NOTIFY, {"channel": READERS, "notes": [json.dumps(note)]})
 
     async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
         while True:
