@@ -15,10 +15,13 @@ from typing import Any
 from agent.completions import ModelRequest, RouteFailed
 from agent.personas import prompts
 from agent.tokens import count_prompt
+from shared.clock import Clock
 from shared.text import cut
 
 # For a model that litellm does not know, as long as it has not refused a prompt.
 DEFAULT_WINDOW = 128_000
+# A server may be given a larger window, and a limit may be of the minute.
+LEARNED_SECONDS = 600.0
 # Of the room that is left for them, a third goes at a time: so much may be added before more has to go.
 BLOCK_SHARE = 3
 # What a message costs beyond its text, at the most, where only its text is counted.
@@ -33,16 +36,18 @@ Part = Sequence[Message]
 class Windows:
     """How many tokens fit into each route's model, prompt and answer together, in our own upper estimate.
 
-    `known` tells what is known of a route before it is asked. What a model has refused is remembered.
+    `known` tells what is known of a route before it is asked. What a model has refused is remembered for a while.
     """
 
-    def __init__(self, known: Callable[[str], int | None]) -> None:
+    def __init__(self, known: Callable[[str], int | None], clock: Clock) -> None:
         self._known = known
-        self._learned: dict[str, int] = {}
+        self._clock = clock
+        self._learned: dict[str, tuple[int, float]] = {}
 
     def get(self, name: str) -> int | None:
         """Return what is known or learned of a route."""
-        return self._learned.get(name) or self._known(name)
+        window, until = self._learned.get(name, (0, 0.0))
+        return window if window and self._clock.monotonic() < until else self._known(name)
 
     def fit(self, name: str, request: ModelRequest) -> ModelRequest:
         """Return the request as it fits into this route's model, as far as that can be had."""
@@ -55,7 +60,7 @@ class Windows:
         if failure.window and failure.counted and failure.counted > failure.window:
             # Its tokens are not ours, but in the same proportion; and its answer may not be in its count.
             share = 0.85 * failure.window / failure.counted
-        self._learned[name] = int(sent * share)
+        self._learned[name] = int(sent * share), self._clock.monotonic() + LEARNED_SECONDS
 
 
 def prune(request: ModelRequest, window: int) -> ModelRequest:

@@ -57,16 +57,19 @@ class Router:
         self._configured = settings.llm_models
         self._cooldowns = Cooldowns(clock)
         self._providers = Providers(settings, clock)
-        self._windows = Windows(lambda name: sys.maxsize if name in self._own else self._providers.window(name))
+        self._windows = Windows(self._known_window, clock)
         self._protocols = Protocols(settings.llm_protocols)
         self._own: dict[str, Model] = {OFFLINE: OfflineModel(clock)}
-        self._is_mocked = settings.debug_mock_responses is not None
+        self.is_mocked = settings.debug_mock_responses is not None
         if settings.debug_mock_responses is not None:
             self._own[MOCK] = ScriptedModel(settings.debug_mock_responses)
 
+    def _known_window(self, name: str) -> int | None:
+        return sys.maxsize if name in self._own else self._providers.window(name)
+
     async def warm(self) -> None:
         """Load litellm, which takes seconds, in a thread; nothing to load without a configured model."""
-        if self._configured and not self._is_mocked:
+        if self._configured and not self.is_mocked:
             await self._providers.load()
 
     async def aclose(self) -> None:
@@ -75,7 +78,7 @@ class Router:
 
     def routes(self, models: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return the names that are tried, in order: these, then the configured ones, then what needs no provider."""
-        if self._is_mocked:
+        if self.is_mocked:
             return (MOCK,)
         return tuple(dict.fromkeys((*models, *self._configured))) or (OFFLINE,)
 

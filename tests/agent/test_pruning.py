@@ -231,6 +231,21 @@ async def test_a_refused_prompt_is_pruned_and_tried_again_once_before_the_next()
         assert len(at.stub.requests[-1].body["messages"]) == len(messages)
 
 
+async def test_what_a_model_has_refused_is_forgotten_after_a_while() -> None:
+    async with asking(None, "small") as at:
+        messages = (SYSTEM, *past(40), THIS)
+        at.stub.windows["small"] = 3000
+        await at.asks(messages=messages)
+        await at.asks(messages=messages)
+        del at.stub.windows["small"]
+        at.clock.ahead = 700.0
+        await at.asks(messages=messages)
+
+        shown = [len(each.body["messages"]) for each in at.stub.requests]
+        assert shown[0] == shown[3] == len(messages)
+        assert shown[1] == shown[2] < len(messages)
+
+
 async def test_a_model_that_is_known_to_be_no_larger_is_passed_over() -> None:
     async with asking(None, "gpt-4", "gpt-4-0613", "large") as at:
         await at.router.warm()
