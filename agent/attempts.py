@@ -1,6 +1,7 @@
 """The attempts of one model call: asked, asked again when that may help, given up."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ class Attempts:
     rejected: list[RejectedCall]
     _causes: dict[str, str] = field(default_factory=dict)
     _has_spoken: bool = False
+    _tries: Counter[str] = field(default_factory=Counter)
     _pruned: set[str] = field(default_factory=set)
     _too_small: dict[str, int] = field(default_factory=dict)
 
@@ -53,7 +55,7 @@ class Attempts:
             limit = self.seconds_left * (1.0 if is_last else 0.5)
             request = self.windows.fit(name, self.request)
             try:
-                completion = await self._ask(name, model, request, limit, Flight(tries))
+                completion = await self._ask(name, model, request, limit)
             except RouteFailed as failure:
                 wait = self._wait_after(name, failure, tries, request)
                 if wait is None:
@@ -76,7 +78,9 @@ class Attempts:
         log.error("models_unavailable", causes=self._causes, rejected=len(self.rejected))
         return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.rejected))
 
-    async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float, flight: Flight) -> Completion:
+    async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:
+        self._tries[name] += 1
+        flight = Flight(self._tries[name])
         protocol = self.protocols.of(name)
         heard = protocol.listen(self._say, self._take_back) if self.on_text else None
         try:

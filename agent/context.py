@@ -62,10 +62,13 @@ class PastStep:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The prompt of a turn up to this message; the turn's own steps are added behind it."""
+    """The prompt of a turn up to this message; the turn's own steps are added behind it.
+
+    `model_calls_before` are those of the conversation's turns before this one, where scripted answers are counted off.
+    """
 
     messages: tuple[ModelMessage, ...]
-    model_calls_before: int
+    model_calls_before: int = 0
 
 
 async def load_history(
@@ -122,7 +125,7 @@ async def build_context(
     for _, turn in groupby(history, key=lambda each: each.turn_id):
         messages += _past_turn(list(turn), is_shared=is_shared)
     messages.append({"role": "user", "content": f"{this_message}\n\n{around}"})
-    return Context(tuple(messages), sum(1 for each in history if each.step.role == "assistant"))
+    return Context(tuple(messages))
 
 
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:

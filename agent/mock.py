@@ -2,18 +2,43 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from sqlalchemy import text
 
 from agent.completions import Cause, Completion, Flight, ModelRequest, OnText, RouteFailed, ToolCall, estimate
+from shared.driver import Session
 from shared.errors import ConfigurationError
 from shared.messages import Usage
 
 MOCK = "mock"
 VARIABLE = "DEBUG_MOCK_RESPONSES"
+PIECE_CHARS = 16
+# What may be written for an `error`; any other text is a request that is refused.
+ERRORS = {
+    "rate_limit": Cause.RATE_LIMITED,
+    "timeout": Cause.TIMED_OUT,
+    "unreachable": Cause.UNREACHABLE,
+    "malformed": Cause.MALFORMED,
+    "empty": Cause.EMPTY,
+    "too_long": Cause.TOO_LONG,
+    "bad_request": Cause.REQUEST_REFUSED,
+    "bad_key": Cause.KEY_REFUSED,
+    "unknown_model": Cause.MODEL_UNKNOWN,
+    "no_credit": Cause.OUT_OF_CREDIT,
+}
+
+# Turns count their model calls; one that failed without an answer is not among them.
+POSITION = text("""
+SELECT coalesce(sum(CASE WHEN error IN ('models_unavailable', 'too_long')
+    THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
+    ELSE iterations END), 0) AS position
+FROM turns WHERE conversation_id = :conversation_id AND id < :turn_id
+""")
 
 
 class MockCall(BaseModel):
@@ -31,14 +56,27 @@ class MockCall(BaseModel):
 
 
 class MockReply(BaseModel):
-    """One entry of the list; an `error` is a model that can't be reached."""
+    """One entry of the list.
+
+    An `error` or a `cut` befalls the first `times` tries: one unless told, every one when the entry says nothing else.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     content: str | None = None
     tool_calls: tuple[MockCall, ...] = ()
     delay: Annotated[float, Field(ge=0)] = 0
+    pace: Annotated[float, Field(ge=0)] = 0
     error: str | None = None
+    cut: Annotated[int, Field(ge=0)] | None = None
+    times: Annotated[int, Field(ge=1)] = 1
+
+    def fails(self, tries: int) -> bool:
+        """Tell whether this try goes wrong."""
+        if self.error is None and self.cut is None:
+            return False
+        is_all = not self.content and not self.tool_calls
+        return is_all or tries <= self.times
 
 
 class ScriptedModel:
@@ -53,26 +91,53 @@ class ScriptedModel:
     async def complete(
         self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, flight: Flight
     ) -> Completion:
-        """Answer with the entry of this position; raises `RouteFailed` for an entry with an error."""
+        """Answer with the entry of this position, in pieces when `on_text` is given; raises `RouteFailed`."""
         reply = self._replies[min(request.position, len(self._replies) - 1)]
-        await asyncio.sleep(min(reply.delay, limit))
-        if reply.error is not None:
-            raise RouteFailed(Cause.REQUEST_REFUSED)
-        text = reply.content or ""
-        if on_text is not None and text:
-            on_text(text)
+        told: list[str] = []
+        try:
+            await asyncio.sleep(min(reply.delay, limit))
+            is_failing = reply.fails(flight.tries)
+            if is_failing and reply.error is not None:
+                raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
+            said = reply.content or ""
+            await _tell(said[: reply.cut] if is_failing else said, reply.pace, told, on_text)
+            if is_failing:
+                raise RouteFailed(Cause.CUT, usage=_spent(request, told))
+        except asyncio.CancelledError:
+            flight.usage = _spent(request, told)
+            raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
-        counted = estimate(request, text, calls)
-        usage = Usage(counted.input_tokens, 0, counted.output_tokens, 0.0)
-        return Completion(text, calls, "tool_use" if calls else "end_turn", usage, name)
+        return Completion(said, calls, "tool_use" if calls else "end_turn", _spent(request, told, calls), name)
+
+
+async def count_position(session: Session, conversation_id: int, turn_id: int) -> int:
+    """Return how many entries the turns before this one have used up in its conversation."""
+    given = {"conversation_id": conversation_id, "turn_id": turn_id}
+    return int((await session.execute(POSITION, given)).scalar_one())
+
+
+async def _tell(said: str, pace: float, told: list[str], on_text: OnText | None) -> None:
+    if on_text is None:
+        told.append(said)
+        await asyncio.sleep(pace * len(said) / PIECE_CHARS)
+        return
+    for start in range(0, len(said), PIECE_CHARS):
+        told.append(said[start : start + PIECE_CHARS])
+        on_text(told[-1])
+        await asyncio.sleep(pace)
+
+
+def _spent(request: ModelRequest, told: Sequence[str], calls: tuple[ToolCall, ...] = ()) -> Usage:
+    counted = estimate(request, "".join(told), calls)
+    return Usage(counted.input_tokens, 0, counted.output_tokens, 0.0)
 
 
 def _parse(given: str) -> list[MockReply]:
-    text = given.strip()
-    if not text.startswith("["):
-        text = _read(Path(text))
+    listed = given.strip()
+    if not listed.startswith("["):
+        listed = _read(Path(listed))
     try:
-        entries = TypeAdapter(list[str | MockReply]).validate_json(text)
+        entries = TypeAdapter(list[str | MockReply]).validate_json(listed)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in fault["loc"]) or "the list"

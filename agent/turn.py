@@ -16,6 +16,7 @@ from agent.events import STOPS
 from agent.inbox import Job
 from agent.journal import PaidCall, TurnKey, settle
 from agent.loop import respond
+from agent.mock import count_position
 from agent.opening import RunningTurn, open_turn
 from agent.outbox import deliver
 from agent.patience import insist
@@ -119,6 +120,10 @@ async def _work(app: App, turn: RunningTurn, progress: Progress) -> Answer:
     context = await build_context(
         app, turn.user, turn.persona, turn.conversation, turn.history, turn.said, turn.offer.instructions
     )
+    if app.router.is_mocked:
+        async with app.database.statement() as session:
+            before = await count_position(session, turn.conversation.id, turn.key.id)
+        context = replace(context, model_calls_before=before)
     return await respond(app, turn, context, progress)
 
 

@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import importlib
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 
+from agent.mock import ERRORS, MockReply
 from agent.personas import ResolvedPersona
 from agent.toolbox import Scope, Toolbox, discover
 from shared.database import Address
@@ -24,7 +26,9 @@ from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Caller, Tool, ToolContext
 from tests.documents import Document, document, documents
+from tests.house import open_house
 from tests.source_tree import ROOT, words
+from tests.standins.openai_api import OpenAIStub
 
 NOTHING: Any = None
 PLACE = Place("test", None, "table", is_direct=True)
@@ -120,6 +124,36 @@ async def test_the_start_in_the_readme_is_what_the_program_says(tmp_path: Path) 
 def normal(line: str) -> str:
     """Return the line without what differs from start to start."""
     return re.sub(r"key=\S+", "key=…", re.sub(r"\d+\.\d s$", "… s", re.sub(r"127.0.0.1:\d+", "127.0.0.1:…", line)))
+
+
+def talks() -> list[tuple[str, str]]:
+    """Return the lists of the page on scripted answers, each with the talk that stands below it."""
+    page = document("docs/mock.md")
+    return list(zip(*([each.text for each in page.blocks(kind)] for kind in ("json", "text")), strict=True))
+
+
+@pytest.mark.parametrize(("script", "talk"), talks(), ids=range(len(talks())))
+async def test_the_talks_on_the_page_on_scripted_answers_go_as_they_are_written(
+    script: str, talk: str, settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    scripted = settings.model_copy(update={"debug_mock_responses": script, "default_guest_token_budget": 10**9})
+    said: list[str] = []
+
+    async with open_house(scripted, address, model) as house:
+        for line in (line for line in talk.splitlines() if line.startswith("> ")):
+            reply = await house.hears(line.removeprefix("> "), wants_stream=True)
+            said += [line, *(f"tool: {call.tool} {json.dumps(call.args)}" for call in reply.tool_calls_made)]
+            said.append(reply.content)
+
+    assert said == talk.splitlines()
+
+
+def test_the_page_on_scripted_answers_names_every_field_and_error() -> None:
+    page = document("docs/mock.md").text
+
+    assert [
+        name for name in (*MockReply.model_fields, *ERRORS) if f"`{name}`" not in page and f'"{name}"' not in page
+    ] == []
 
 
 def test_the_table_of_settings_is_that_of_the_program() -> None:
