@@ -1,5 +1,6 @@
 """The tables, one file per noun; importing this package makes all of them known to `Base.metadata`."""
 
+from shared.models.agent import Agent
 from shared.models.base import Base
 from shared.models.budget import BudgetReservation, TokenLog
 from shared.models.conversation import Conversation
@@ -12,6 +13,7 @@ from shared.models.turn import Message, Turn, TurnEvent
 from shared.models.user import User, UserPlatformLink
 
 __all__ = [
+    "Agent",
     "Base",
     "BudgetReservation",
     "Conversation",

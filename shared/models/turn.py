@@ -20,11 +20,29 @@ class Turn(Row, Base):
             name="status_is_running_answered_refused_failed_or_cancelled",
         ),
         CheckConstraint("(status = 'running') = (finished_at IS NULL)", name="finished_at_goes_with_the_end"),
-        Index("uq_turns_one_running", "conversation_id", unique=True, postgresql_where=text("status = 'running'")),
+        CheckConstraint(
+            "num_nonnulls(parent_turn_id, parent_call_id, agent) IN (0, 3)", name="delegated_by_a_call_to_an_agent"
+        ),
+        Index(
+            "uq_turns_one_running",
+            "conversation_id",
+            unique=True,
+            postgresql_where=text("status = 'running' AND parent_turn_id IS NULL"),
+        ),
+        Index(
+            "uq_turns_one_per_call",
+            "parent_turn_id",
+            "parent_call_id",
+            unique=True,
+            postgresql_where=text("parent_turn_id IS NOT NULL"),
+        ),
         Index(None, "conversation_id", "id"),
         Index(None, "user_id"),
         Index(None, "persona_id"),
-        {"comment": "One per answered message, or per run of messages that one person wrote in a row."},
+        {
+            "comment": "One per answered message, or per run of messages that one person wrote in a row;"
+            " and one per task that a turn hands to an agent."
+        },
     )
 
     conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"), comment="Where.")
@@ -41,6 +59,11 @@ class Turn(Row, Base):
     handovers: Mapped[int] = mapped_column(
         Integer, server_default="0", comment="Takeovers that a stopping worker asked for; they are not failures."
     )
+    parent_turn_id: Mapped[int | None] = mapped_column(
+        ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn that handed this task over; NULL: a message's."
+    )
+    parent_call_id: Mapped[str | None] = mapped_column(Text, comment="The tool call in it that asked.")
+    agent: Mapped[str | None] = mapped_column(Text, comment="The name of the agent that was asked.")
     iterations: Mapped[int] = mapped_column(Integer, server_default="0", comment="Model calls.")
     finished: Mapped[bool | None] = mapped_column(comment="Was the answer complete? NULL while running.")
     model: Mapped[str | None] = mapped_column(Text, comment="The model that gave the last answer.")
@@ -73,7 +96,10 @@ class Message(Row, Base):
         {"comment": "The transcript, in the order of turn_id and seq."},
     )
 
-    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"), comment="Where.")
+    conversation_id: Mapped[int | None] = mapped_column(
+        ForeignKey("conversations.id", ondelete="CASCADE"),
+        comment="Where; NULL: a step of an agent that was asked, which is part of no conversation.",
+    )
     turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn.")
     seq: Mapped[int] = mapped_column(Integer, comment="Position within the turn, from 0.")
     user_id: Mapped[int | None] = mapped_column(
