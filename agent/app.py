@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from agent.peers import NoPeers, Peers
 from shared.clock import Clock
 from shared.database import Database
 from shared.http import GuardedClient
@@ -12,6 +13,7 @@ from shared.settings import Secrets, Settings
 from shared.storage import Storage
 
 if TYPE_CHECKING:
+    from agent.agents import Delegate
     from agent.events import Listener
     from agent.mcp import RemoteTools
     from agent.outbox import Reply
@@ -42,4 +44,6 @@ class App:
     toolbox: "Toolbox"
     mcp: "RemoteTools"
     events: "Listener"
+    delegate: "Delegate"
+    peers: Peers = field(default_factory=NoPeers)
     senders: Mapping[str, Sender] = field(default_factory=dict)

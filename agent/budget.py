@@ -121,6 +121,8 @@ class Admission(Enum):
     """What the budget says to one more model call."""
 
     ADMITTED = auto()
+    # What was held has been given back: nobody has been asked since.
+    UNASKED = auto()
     BUSY = auto()
     EXHAUSTED = auto()
 

@@ -62,13 +62,9 @@ class PastStep:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The prompt of a turn up to this message; the turn's own steps are added behind it.
-
-    `model_calls_before` are those of the conversation's turns before this one, where scripted answers are counted off.
-    """
+    """The prompt of a turn up to this message; the turn's own steps are added behind it."""
 
     messages: tuple[ModelMessage, ...]
-    model_calls_before: int = 0
 
 
 async def load_history(

@@ -20,24 +20,26 @@ from shared.text import clean_json
 
 Role = Literal["user", "assistant", "tool_call", "tool_result"]
 
-FENCED = """
+# What an agent says that was asked is part of no conversation.
+SHOWN_IN = "CASE WHEN parent_turn_id IS NULL THEN conversation_id END AS shown_in"
+FENCED = f"""
 fenced AS (
     UPDATE turns SET iterations = iterations + :iterations, model = coalesce(:model, model)
     WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
-    RETURNING id, conversation_id, user_id, stop_requested
+    RETURNING id, conversation_id, {SHOWN_IN}, user_id, stop_requested
 )"""
-FENCED_END = """
+FENCED_END = f"""
 fenced AS (
     UPDATE turns SET iterations = iterations + :iterations, model = coalesce(:model, model), status = :status,
         finished = :finished, error = :error, cause = :cause, finished_at = now()
     WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
-    RETURNING id, conversation_id, user_id, stop_requested, live_message_id
+    RETURNING id, conversation_id, {SHOWN_IN}, user_id, stop_requested, live_message_id
 )"""
 STEPS = """
 steps AS (
     INSERT INTO messages (conversation_id, turn_id, seq, user_id, role, content, token_count, model_used,
                           tool_call_id, tool_name, speaker, platform_message_id)
-    SELECT fenced.conversation_id, fenced.id, step.seq, fenced.user_id, step.role, step.content, step.token_count,
+    SELECT fenced.shown_in, fenced.id, step.seq, fenced.user_id, step.role, step.content, step.token_count,
            step.model_used, step.tool_call_id, step.tool_name, step.speaker, step.platform_message_id
     FROM fenced, jsonb_to_recordset(CAST(:steps AS jsonb)) AS step
         (seq int, role text, content text, token_count int, model_used text, tool_call_id text, tool_name text,

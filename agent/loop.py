@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from agent import breaker
+from agent import agents, breaker
 from agent.app import App
 from agent.budget import Admission, reserve
 from agent.closing import Answer
@@ -20,7 +20,7 @@ from agent.personas import prompts
 from agent.progress import Progress, add_usage
 from agent.router import Completion, ModelRequest, RejectedCall
 from agent.tokens import count_tokens
-from agent.toolbox import to_arguments, to_json_object
+from agent.toolbox import to_json_object
 from agent.wave import MAX_CALLS, Ending, find_ending, list_file_ids, play
 from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Stopped
 
@@ -57,7 +57,8 @@ async def _admit(app: App, turn: RunningTurn, progress: Progress) -> None:
             raise progress.verdict.refusal()
         if app.clock.monotonic() > turn.deadline - 1:
             raise BudgetBusy
-        await asyncio.sleep(BUDGET_WAIT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
+        if progress.verdict.admission is Admission.BUSY:
+            await asyncio.sleep(BUDGET_WAIT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
         seconds = turn.deadline - app.clock.monotonic() + RESERVATION_SLACK_SECONDS
         async with app.database.statement() as session:
             progress.verdict = await reserve(
@@ -75,7 +76,7 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
         tools=() if is_last else turn.offer.schemas,
         max_tokens=turn.persona.max_output_tokens,
         models=(turn.persona.model,) if turn.persona.model else (),
-        position=context.model_calls_before + len(progress.answers),
+        position=progress.next_position(),
         tokens=progress.estimate,
     )
     stream = _Stream(turn) if turn.message.wants_stream else None
@@ -89,10 +90,10 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
             spent=spent,
         )
     except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong):
-        _note_spent(progress, spent)
+        _note_spent(turn, progress, spent)
         progress.text = ("".join(stream.pieces) if stream else "") or progress.text
         raise
-    _note_spent(progress, (*spent, RejectedCall(completion.model, completion.usage)))
+    _note_spent(turn, progress, (*spent, RejectedCall(completion.model, completion.usage)))
     progress.text = completion.text
     return completion
 
@@ -118,9 +119,9 @@ class _Stream:
         self._announcer.reset_text()
 
 
-def _note_spent(progress: Progress, calls: Sequence[RejectedCall]) -> None:
+def _note_spent(turn: RunningTurn, progress: Progress, calls: Sequence[RejectedCall]) -> None:
     # An answer that was refused on the way to a fallback, or cut off, was paid for like any other.
-    progress.unpaid = [PaidCall(each.model, each.usage) for each in calls]
+    progress.unpaid = [PaidCall(each.model, each.usage, turn.purpose) for each in calls]
     for call in progress.unpaid:
         progress.model = call.model
         progress.usage = add_usage(progress.usage, call.usage)
@@ -142,8 +143,7 @@ async def _record_wave(app: App, turn: RunningTurn, progress: Progress, completi
         for index, call in enumerate(completion.tool_calls[: MAX_CALLS + 1])
     ]
     events = turn.announcer.thinking(completion.thinking) + [
-        turn.announcer.event("tool_call", id=call.tool_call_id, tool=call.tool_name, args=to_arguments(call.content))
-        for call in calls
+        event for call in calls for event in agents.tell_call(turn.announcer, call)
     ]
     progress.estimate += sum(step.token_count for step in (said, *calls))
     # Results are not known yet; a character is a token at the most.

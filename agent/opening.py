@@ -12,7 +12,7 @@ from agent.context import PastStep, estimate, load_history
 from agent.conversations import ResolvedConversation
 from agent.events import Announcer
 from agent.inbox import STILL_OURS, Job, Waiting, list_open, next_run
-from agent.journal import ANNOUNCED, STEPS, TOLD, Step, TurnKey, list_steps, to_given
+from agent.journal import ANNOUNCED, SHOWN_IN, STEPS, TOLD, Step, TurnKey, list_steps, to_given
 from agent.parties import Parties, resolve_parties
 from agent.personas import ResolvedPersona
 from agent.tokens import count_tokens
@@ -34,7 +34,7 @@ WITH waiting AS MATERIALIZED (
     INSERT INTO turns (id, conversation_id, user_id, persona_id)
     SELECT :turn_id, :conversation_id, :user_id, :persona_id
     WHERE (SELECT count(*) FROM waiting) = cardinality(:inbox_ids)
-    RETURNING id, conversation_id, user_id
+    RETURNING id, conversation_id, {SHOWN_IN}, user_id
 ), taken AS (
     UPDATE inbox SET status = 'claimed', turn_id = fenced.id FROM fenced, waiting WHERE inbox.id = waiting.id
 ), {STEPS}, {TOLD}, {HOLD}
@@ -53,7 +53,10 @@ CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
 
 @dataclass(frozen=True, slots=True)
 class RunningTurn:
-    """All that is known of a turn when its work begins; `steps` is what the journal holds already."""
+    """All that is known of a turn when its work begins; `steps` is what the journal holds already.
+
+    `purpose` is what the ledger says of its model calls.
+    """
 
     key: TurnKey
     inbox_ids: tuple[int, ...]
@@ -73,6 +76,7 @@ class RunningTurn:
     is_stopped: bool
     began: float
     deadline: float
+    purpose: str = "answer"
 
     @property
     def said(self) -> str:
@@ -138,7 +142,7 @@ async def _prepare(app: App, session: Connection, job: Job, run: Sequence[Waitin
     parties = await resolve_parties(app, session, message)
     turn_id = run[0].turn_id or parties.turn_id
     history = await load_history(session, parties.conversation, parties.user.id, turn_id)
-    scope = Scope(parties.user.as_caller(), parties.persona, message.place)
+    scope = Scope(parties.user.as_caller(), parties.persona, message.place, parties.agents)
     return _Opening(
         app=app,
         job=job,

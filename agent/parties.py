@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Label, literal_column, select, true
 
+from agent.agents import LISTED, ListedAgent, to_agents
 from agent.app import App
 from agent.conversations import ResolvedConversation, to_conversation, upsert
 from agent.personas import CLOSEST, ResolvedPersona, to_persona
@@ -20,18 +21,23 @@ NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off',
 FIND_PARTIES = select(
     *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],
     literal_column("nextval('turns_id_seq')").label("turn_id"),
+    literal_column(LISTED).label("agents"),
     NOT_SYNCED,
 ).select_from(IDENTITY.outerjoin(PERSONA, true()).outerjoin(CONVERSATION, true()))
 
 
 @dataclass(frozen=True, slots=True)
 class Parties:
-    """Between whom a turn is, and where; `turn_id` is the number that it gets if it is a new one."""
+    """Between whom a turn is, and where; `turn_id` is the number that it gets if it is a new one.
+
+    `agents` are those of the house, as they are now.
+    """
 
     user: ResolvedUser
     persona: ResolvedPersona
     conversation: ResolvedConversation
     turn_id: int
+    agents: tuple[ListedAgent, ...]
 
 
 async def resolve_parties(app: App, session: Connection, message: IncomingMessage) -> Parties:
@@ -69,6 +75,7 @@ async def _find_parties(app: App, session: Session, message: IncomingMessage) ->
         persona=to_persona(persona, user.permission, app.settings),
         conversation=to_conversation(_Part(row, "conversation"), place),
         turn_id=row.turn_id,
+        agents=to_agents(row.agents),
     )
 
 

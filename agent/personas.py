@@ -49,6 +49,11 @@ async def resolve_persona(
     return to_persona((await session.execute(CLOSEST, given)).one_or_none(), permission, settings)
 
 
+async def get_persona(session: Session, persona_id: int, permission: Permission, settings: Settings) -> ResolvedPersona:
+    """Return the persona with this id; the built-in one when it is gone."""
+    return to_persona((await session.execute(BY_ID, {"id": persona_id})).one_or_none(), permission, settings)
+
+
 COLUMNS = (
     Persona.id,
     Persona.name,
@@ -70,6 +75,7 @@ CLOSENESS = case(
     else_=0,
 )
 # Built once: putting it together takes longer than sending it.
+BY_ID = select(*COLUMNS).where(Persona.id == bindparam("id"))
 CLOSEST = select(*COLUMNS).where(or_(HERE, Persona.is_default)).order_by(CLOSENESS.desc(), Persona.id).limit(1)
 
 

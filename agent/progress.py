@@ -1,7 +1,9 @@
 """What a turn has come to so far."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agent.agents import Told
 from agent.budget import Verdict
 from agent.journal import PaidCall, Step
 from agent.opening import RunningTurn
@@ -12,16 +14,19 @@ from shared.messages import COST_DIGITS, Usage
 class Progress:
     """What a turn has come to so far; survives an exception, so that the work done is kept in its closing.
 
-    `estimate` is the upper estimate of the next model call, in tokens.
+    `estimate` is the upper estimate of the next model call, in tokens. `told` is what agents came to, by the call that
+    asked them. `positions` numbers the model calls of a scripted conversation, those of agents among them.
     """
 
     steps: list[Step]
     verdict: Verdict
     estimate: int
+    positions: Iterator[int] | None = None
     unpaid: list[PaidCall] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
     text: str = ""
+    told: dict[str, Told] = field(default_factory=dict)
 
     @property
     def answers(self) -> list[Step]:
@@ -47,6 +52,10 @@ class Progress:
         calls = sum(1 for step in self.steps if step.role == "tool_call")
         others = sum(1 for step in self.steps if step.role in ("user", "assistant"))
         return others + 2 * calls
+
+    def next_position(self) -> int:
+        """Return the number of the next model call in its conversation; 0 where none are numbered."""
+        return 0 if self.positions is None else next(self.positions)
 
     def sorted_steps(self) -> list[Step]:
         """Return the steps in the journal's order."""

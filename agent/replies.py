@@ -19,7 +19,10 @@ SELECT inbox.status, turns.id, outbox.content, outbox.files, turns.finished, tur
      FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
     (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
                              CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
-     FROM token_logs WHERE token_logs.turn_id = turns.id AND purpose = 'answer') AS usage
+     FROM token_logs WHERE purpose IN ('answer', 'delegation') AND turn_id = ANY(ARRAY(
+         WITH RECURSIVE below AS (
+             SELECT turns.id UNION ALL SELECT asked.id FROM turns AS asked JOIN below ON asked.parent_turn_id = below.id
+         ) SELECT id FROM below))) AS usage
 FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id LEFT JOIN outbox ON outbox.turn_id = turns.id
 WHERE inbox.id = :inbox_id AND (
     outbox.id IS NOT NULL OR inbox.status = 'failed' OR inbox.status = 'cancelled' AND inbox.turn_id IS NULL

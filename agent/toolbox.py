@@ -15,6 +15,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from agent import agents
+from agent.agents import ListedAgent
+from agent.patterns import DELEGATE
 from agent.personas import ResolvedPersona, prompts
 from agent.tokens import count_prompt
 from shared.database import DatabaseLost
@@ -28,6 +31,7 @@ from shared.tools import Caller, Tool, ToolContext
 MODULES = Path(__file__).resolve().parent.parent / "modules"
 MAX_ARGUMENT_CHARS = 1_000_000
 MAX_NAMED_TOOLS = 40
+MAX_KEPT_OFFERS = 200
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 GARBLED = "not_json"
 GARBLED_CHARS = 2000
@@ -37,11 +41,16 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who asks, under which persona, where: what `authorize` looks at."""
+    """Who asks, under which persona, where: what `authorize` looks at.
+
+    `agents` are those of the house, `trail` the names of those who handed the task on to this turn.
+    """
 
     user: Caller
     persona: ResolvedPersona
     place: Place
+    agents: tuple[ListedAgent, ...] = ()
+    trail: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +92,15 @@ class Offer:
             if name in (each.wire_name, each.name):
                 return each
         bare = [each for each in self.tools if each.run.__name__ == name]
+        # The block of that name is meant for our own tool, whatever servers call theirs.
+        bare = [each for each in bare if each.name == agents.TOOL] or bare
         return bare[0] if len(bare) == 1 else None
 
 
 def authorize(scope: Scope, tool: Tool) -> bool:
     """Return whether this person may use this tool here: permission first, then the persona's modules."""
+    if tool.module == agents.MODULE:
+        return bool(agents.list_askable(scope))
     allowed = scope.persona.allowed_modules
     return tool.requires <= scope.user.permission and (allowed is None or tool.module in allowed)
 
@@ -107,13 +120,13 @@ class Toolbox:
         self.failures = dict(failures)
         self._instructions = dict(instructions or {})
         self._result_limit = result_limit
-        self._offers: dict[tuple[Permission, frozenset[str] | None], Offer] = {}
+        self._offers: dict[tuple[Permission, frozenset[str] | None, tuple[ListedAgent, ...]], Offer] = {}
         self.set_remote(())
 
     @property
     def modules(self) -> frozenset[str]:
         """Return the names of the modules in the house, those that failed to load too."""
-        return frozenset({*self._instructions, *self.failures, *(each.module for each in self._own)})
+        return frozenset({agents.MODULE, *self._instructions, *self.failures, *(each.module for each in self._own)})
 
     def set_remote(self, tools: Iterable[Tool]) -> None:
         """Replace the tools of MCP servers: the next offer has them, and calls of running turns see what is gone."""
@@ -123,9 +136,14 @@ class Toolbox:
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a person in a place: one object for the same rights, so that it is rendered once."""
-        key = (scope.user.permission, scope.persona.allowed_modules)
+        askable = agents.list_askable(scope)
+        key = (scope.user.permission, scope.persona.allowed_modules, askable)
         if key not in self._offers:
+            while len(self._offers) >= MAX_KEPT_OFFERS:
+                self._offers.pop(next(iter(self._offers)))
             tools = tuple(each for each in self.tools if authorize(scope, each))
+            # Last: when an agent comes or goes, what a provider has cached of the list before it stays good.
+            tools += (agents.build_tool(askable),) if askable else ()
             texts = [self._instructions.get(module, "") for module in dict.fromkeys(each.module for each in tools)]
             self._offers[key] = Offer(tools, "\n\n".join(text for text in texts if text))
         return self._offers[key]
@@ -133,14 +151,19 @@ class Toolbox:
     async def call(self, offer: Offer, scope: Scope, name: str, arguments: str, context: ToolContext) -> Outcome:
         """Run one call; every failure comes back as an error result that says what would be valid."""
         offered = offer.find(name)
-        tool = self._current.get(offered.name) if offered is not None else None
+        tool = self._still_there(offered)
         if tool is None or not authorize(scope, tool):
-            return self._error(f"There is no tool {name!r} here.", available_tools=_names(offer))
+            return self._error(_missing(scope, name), available_tools=_names(offer))
         try:
             given = parse_arguments(tool, arguments)
         except ToolError as error:
             return self._error(str(error), **error.fields)
         return await self._run(tool, given, context)
+
+    def _still_there(self, offered: Tool | None) -> Tool | None:
+        if offered is None or offered.module == agents.MODULE:
+            return offered
+        return self._current.get(offered.name)
 
     async def _run(self, tool: Tool, given: Mapping[str, Any], context: ToolContext) -> Outcome:
         tries = 2 if tool.repeatable else 1
@@ -151,9 +174,9 @@ class Toolbox:
                 return Outcome(self._to_json(result), is_error=False)
             except ToolError as error:
                 return self._error(str(error), **error.fields)
-            except DatabaseLost:
+            except DatabaseLost as lost:
                 if not tool.read_only:
-                    return unknown_outcome()
+                    return _unless_resumed(tool, lost)
                 message = f"{tool.name} lost its database for a moment."
             except (Unavailable, TimeoutError) as error:
                 log.warning("tool_unavailable", tool=tool.name, call=context.call_id, cause=type(error).__name__)
@@ -267,8 +290,20 @@ def _wrong(tool: Tool, message: str, **fields: Any) -> ToolError:
     return error
 
 
+def _missing(scope: Scope, name: str) -> str:
+    wants_agent = name in (DELEGATE, agents.TOOL, to_wire_name(agents.TOOL))
+    return (agents.why_not(scope) if wants_agent else None) or f"There is no tool {name!r} here."
+
+
 def _names(offer: Offer) -> list[str]:
     return [each.wire_name for each in offer.tools[:MAX_NAMED_TOOLS]]
+
+
+def _unless_resumed(tool: Tool, lost: DatabaseLost) -> Outcome:
+    # The next attempt at the turn goes on with it.
+    if tool.resumes:
+        raise lost
+    return unknown_outcome()
 
 
 def unknown_outcome() -> Outcome:

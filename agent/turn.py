@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 from sqlalchemy import text
 
+from agent.agents import count_model_calls
 from agent.app import App
 from agent.attachments import store_files
 from agent.budget import Admission
@@ -120,10 +122,10 @@ async def _work(app: App, turn: RunningTurn, progress: Progress) -> Answer:
     context = await build_context(
         app, turn.user, turn.persona, turn.conversation, turn.history, turn.said, turn.offer.instructions
     )
-    if app.router.is_mocked:
+    if app.router.is_mocked and progress.positions is None:
         async with app.database.statement() as session:
             before = await count_position(session, turn.conversation.id, turn.key.id)
-        context = replace(context, model_calls_before=before)
+        progress.positions = count(before + count_model_calls(progress.steps))
     return await respond(app, turn, context, progress)
 
 

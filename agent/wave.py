@@ -3,11 +3,14 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from agent.agents import is_delegation, tell_result
 from agent.app import App
 from agent.breaker import Failures, failed_calls, to_key
+from agent.budget import Admission, release
 from agent.journal import Event, Recorded, Step, record
 from agent.opening import RunningTurn
 from agent.patience import insist, unbroken
@@ -44,13 +47,15 @@ async def play(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[
     again, the model is told that their outcome is unknown.
     """
     places = _result_places(progress)
+    if any(is_delegation(call) for call in calls):
+        await _give_back(app, turn, progress)
     rules = _Rules(
         gate=asyncio.Semaphore(app.settings.wave_width),
         failures=failed_calls(progress.steps),
         surplus=frozenset(answer.seq + 1 + MAX_CALLS for answer in progress.answers),
         is_repeated=is_repeated,
     )
-    running = {asyncio.create_task(_call(app, turn, call, rules), name=call.tool_call_id) for call in calls}
+    running = {asyncio.create_task(_call(app, turn, progress, call, rules), name=call.tool_call_id) for call in calls}
     try:
         while running:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -63,6 +68,14 @@ async def play(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=CANCEL_SECONDS)
+
+
+async def _give_back(app: App, turn: RunningTurn, progress: Progress) -> None:
+    # Agents reserve on the same budget: what is held for the answer after them could leave them nothing to work with,
+    # and both would wait for each other.
+    async with app.database.statement() as session:
+        await release(session, turn.key.id)
+    progress.verdict = replace(progress.verdict, admission=Admission.UNASKED)
 
 
 def _result_places(progress: Progress) -> dict[str, int]:
@@ -78,17 +91,19 @@ def _result_places(progress: Progress) -> dict[str, int]:
     return places
 
 
-async def _call(app: App, turn: RunningTurn, call: Step, rules: _Rules) -> Finished:
+async def _call(app: App, turn: RunningTurn, progress: Progress, call: Step, rules: _Rules) -> Finished:
     name = str(call.tool_name)
     if call.seq in rules.surplus:
         return call, too_many_calls(MAX_CALLS)
     if to_key(call) in rules.failures:
         return call, repeated_failure(rules.failures[to_key(call)])
     tool = turn.offer.find(name)
-    if rules.is_repeated and tool is not None and not tool.read_only:
+    if rules.is_repeated and tool is not None and not (tool.read_only or tool.resumes):
         return call, unknown_outcome()
     async with rules.gate:
         context = build_tool_context(app, turn, call, module=tool.module if tool else "")
+        if is_delegation(call):
+            context = replace(context, delegate=partial(app.delegate, app, turn, progress, str(call.tool_call_id)))
         return call, await app.toolbox.call(turn.offer, turn.scope, name, to_argument_text(call.content), context)
 
 
@@ -125,11 +140,17 @@ def _to_result(finished: Finished, places: dict[str, int]) -> tuple[Step, bool]:
 
 
 async def _record(app: App, turn: RunningTurn, progress: Progress, results: Sequence[tuple[Step, bool]]) -> None:
+    calls = {step.tool_call_id: step for step in progress.steps if step.role == "tool_call"}
     events: list[Event] = [
-        turn.announcer.event(
-            "tool_result", id=step.tool_call_id, tool=step.tool_name, result=json.loads(step.content), error=is_error
-        )
+        event
         for step, is_error in sorted(results, key=lambda each: each[0].seq)
+        for event in tell_result(
+            turn.announcer,
+            calls[step.tool_call_id],
+            step,
+            progress.told.get(str(step.tool_call_id)),
+            is_error=is_error,
+        )
     ]
 
     async def write() -> Recorded:
@@ -183,13 +204,27 @@ def is_id(value: Any) -> bool:
     return type(value) is int and 0 < value < 2**63
 
 
+def list_files(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
+    """Return the same files as `list_file_ids`, in the shape that makes them files of whoever reads this result."""
+    found: dict[int, dict[str, Any]] = {}
+    for step in steps:
+        if step.role == "tool_result":
+            found |= {each["file_id"]: each for each in _made_files(json.loads(step.content))}
+    kept = ("file_id", "filename", "url")
+    return tuple({key: each[key] for key in kept if key in each} for each in list(found.values())[:MAX_FILES])
+
+
 def _file_ids(result: Any) -> list[int]:
+    return [each["file_id"] for each in _made_files(result)]
+
+
+def _made_files(result: Any) -> list[dict[str, Any]]:
     if not isinstance(result, dict):
         return []
     listed = result.get("files")
     candidates = [result, *(listed if isinstance(listed, list) else [])]
     return [
-        each["file_id"]
+        each
         for each in candidates
         if isinstance(each, dict) and is_id(each.get("file_id")) and isinstance(each.get("url"), str)
     ]

@@ -19,6 +19,7 @@ from sqlalchemy import text
 
 from agent import inbox, outbox
 from agent.app import App
+from agent.below import end_orphans
 from agent.budget import release_expired
 from agent.inbox import QUEUE, TAKE_TURN, Job
 from agent.personas import prompts
@@ -206,6 +207,7 @@ class Worker:
             await session.execute(REQUEUE_STALE, {"stale": STALE_SECONDS, "lost": list(lost)})
             await inbox.requeue_lost(session)
             await release_expired(session)
+            await end_orphans(session)
 
 
 def describe(error: Exception) -> str:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from agent.app import App, Sender
+from agent.delegation import delegate
 from agent.events import Listener
 from agent.mcp import RemoteTools
 from agent.router import Router
@@ -65,5 +66,6 @@ async def open_app(
             toolbox=toolbox,
             mcp=RemoteTools(database, toolbox),
             events=events,
+            delegate=delegate,
             senders=senders or {},
         )

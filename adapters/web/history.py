@@ -26,7 +26,7 @@ EVENTS = text("""
 WITH shown AS (
     SELECT turns.id FROM turns JOIN conversations ON conversations.id = turns.conversation_id
     WHERE platform = :platform AND platform_server_id IS NULL AND platform_thread_id IS NULL
-      AND platform_channel_id = :channel
+      AND platform_channel_id = :channel AND parent_turn_id IS NULL
     ORDER BY turns.id DESC LIMIT :limit
 )
 SELECT turn_id, seq, name, payload FROM turn_events JOIN shown ON shown.id = turn_id ORDER BY turn_id, seq

@@ -16,6 +16,7 @@ depends_on = None
 
 ONE_RUNNING = "uq_turns_one_running"
 ONE_PER_CALL = "uq_turns_one_per_call"
+RUNNING_BELOW = "ix_turns_running_below"
 BEFORE = "One per answered message, or per run of messages that one person wrote in a row."
 AFTER = f"{BEFORE[:-1]}; and one per task that a turn hands to an agent."
 WHERE = "Where."
@@ -55,6 +56,13 @@ def upgrade() -> None:
         unique=True,
         postgresql_where=sa.text("parent_turn_id IS NOT NULL"),
     )
+    op.create_index(
+        RUNNING_BELOW,
+        "turns",
+        ["parent_turn_id"],
+        unique=False,
+        postgresql_where=sa.text("status = 'running' AND parent_turn_id IS NOT NULL"),
+    )
     _replace_one_running("status = 'running' AND parent_turn_id IS NULL")
     op.create_table_comment("turns", AFTER, existing_comment=BEFORE)
     op.alter_column("messages", "conversation_id", nullable=True, comment=WHERE_OR_NOWHERE, existing_comment=WHERE)
@@ -66,6 +74,7 @@ def downgrade() -> None:
     op.alter_column("messages", "conversation_id", nullable=False, comment=WHERE, existing_comment=WHERE_OR_NOWHERE)
     op.create_table_comment("turns", BEFORE, existing_comment=AFTER)
     _replace_one_running("status = 'running'")
+    op.drop_index(RUNNING_BELOW, table_name="turns")
     op.drop_index(ONE_PER_CALL, table_name="turns", postgresql_where=sa.text("parent_turn_id IS NOT NULL"))
     op.drop_constraint(op.f("turns_delegated_by_a_call_to_an_agent"), "turns")
     op.drop_constraint(op.f("fk_turns_parent_turn_id"), "turns")

@@ -36,6 +36,11 @@ class Turn(Row, Base):
             unique=True,
             postgresql_where=text("parent_turn_id IS NOT NULL"),
         ),
+        Index(
+            "ix_turns_running_below",
+            "parent_turn_id",
+            postgresql_where=text("status = 'running' AND parent_turn_id IS NOT NULL"),
+        ),
         Index(None, "conversation_id", "id"),
         Index(None, "user_id"),
         Index(None, "persona_id"),

@@ -1,0 +1,182 @@
+"""The agents that a turn may ask, the tool that asks one, and what readers are told of it.
+
+A row of `agents` is a persona of this house or an agent at a url. Who may ask it: whoever has its permission, where the
+persona allows the module `agents`, and never one who was asked on the way here.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent.journal import Event, Step
+from agent.patterns import DELEGATE
+from agent.personas import prompts
+from shared.errors import ToolError
+from shared.messages import Usage
+from shared.permissions import Permission
+from shared.tools import Tool, ToolContext
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.events import Announcer
+    from agent.opening import RunningTurn
+    from agent.progress import Progress
+    from agent.toolbox import Scope
+
+MODULE = "agents"
+TOOL = f"{MODULE}.{DELEGATE}"
+MAX_DEPTH = 3
+# The turn's deadline ends it sooner, and the agent says why.
+TIMEOUT_SECONDS = 7200.0
+
+# Part of a statement that every turn makes anyway: NULL where there are none.
+LISTED = """(
+    SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id) ORDER BY name)
+    FROM agents WHERE is_enabled
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAgent:
+    """An agent as a turn may be offered it; `persona_id` None: it is at a url."""
+
+    name: str
+    description: str
+    requires: Permission
+    persona_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an agent came to: its result, or why it has none; `iterations` and `usage` count those it asked itself."""
+
+    agent: str
+    text: str
+    error: str | None = None
+    finished: bool = True
+    iterations: int = 0
+    usage: Usage = field(default_factory=Usage)
+    files: tuple[dict[str, Any], ...] = ()
+
+
+class Delegate(Protocol):
+    """How a turn has a task done by an agent."""
+
+    async def __call__(
+        self, app: "App", turn: "RunningTurn", progress: "Progress", call_id: str, agent: str, task: str
+    ) -> dict[str, Any]:
+        """Return the tool's result; raises `ToolError` when there is none."""
+        ...
+
+
+def to_agents(listed: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
+    """Return what `LISTED` gave."""
+    return tuple(
+        ListedAgent(name, description, Permission.from_label(label), persona_id)
+        for name, description, label, persona_id in listed or ()
+    )
+
+
+def list_askable(scope: "Scope") -> tuple[ListedAgent, ...]:
+    """Return the agents that may be asked in this scope, by name."""
+    modules = scope.persona.allowed_modules
+    # Where nobody has written a persona, the rows of `agents` alone say who may ask whom.
+    is_allowed = modules is None or MODULE in modules or scope.persona.id is None
+    if not scope.agents or not is_allowed or len(scope.trail) >= MAX_DEPTH:
+        return ()
+    return tuple(
+        each for each in scope.agents if each.requires <= scope.user.permission and not _is_on_way(scope, each)
+    )
+
+
+def find_askable(scope: "Scope", name: str) -> ListedAgent:
+    """Return the agent with this name; raises `ToolError` that says why it may not be asked, and who may."""
+    askable = list_askable(scope)
+    for each in askable:
+        if each.name == name:
+            return each
+    known = next((each for each in scope.agents if each.name == name), None)
+    raise ToolError(why_not(scope, known) or said("unknown", agent=name[:64]), agents=[each.name for each in askable])
+
+
+def why_not(scope: "Scope", agent: ListedAgent | None = None) -> str | None:
+    """Return what keeps a task from being handed on, for the model; None when there simply is no such agent here."""
+    way = " → ".join(scope.trail)
+    if len(scope.trail) >= MAX_DEPTH:
+        return said("too_deep", trail=way, most=MAX_DEPTH)
+    if agent is not None and _is_on_way(scope, agent):
+        return said("cycle", agent=agent.name, trail=way or scope.persona.name)
+    return None
+
+
+def build_tool(agents: Sequence[ListedAgent]) -> Tool:
+    """Return the tool that asks one of these agents; the same agents give the same text to the byte."""
+
+    async def delegate(context: ToolContext, agent: str, task: str) -> Any:
+        if context.delegate is None:
+            raise ToolError(said("not_here"))
+        return await context.delegate(agent, task)
+
+    listed = "\n".join(f"- {each.name}: {' '.join(each.description.split())}" for each in agents)
+    delegate.__doc__ = said("tool", agents=listed)
+    return Tool(delegate, Permission.GUEST, resumes=True, timeout_seconds=TIMEOUT_SECONDS, module=MODULE)
+
+
+def is_delegation(step: Step) -> bool:
+    """Return whether a call, or the result of one, is a task for an agent."""
+    return step.tool_name == TOOL
+
+
+def count_model_calls(steps: Iterable[Step]) -> int:
+    """Return how many model calls the journal tells of: the turn's own, and those of the agents that it asked."""
+    count = 0
+    for step in steps:
+        if step.role == "assistant":
+            count += 1
+        elif step.role == "tool_result" and is_delegation(step):
+            count += _model_calls(json.loads(step.content))
+    return count
+
+
+def tell_call(announcer: "Announcer", call: Step) -> Iterator[Event]:
+    """Yield the events of a recorded call."""
+    given = json.loads(call.content)
+    yield announcer.event("tool_call", id=call.tool_call_id, tool=call.tool_name, args=given)
+    if is_delegation(call):
+        asked = {"agent": given.get("agent"), "task": given.get("task")}
+        yield announcer.event("delegation_request", id=call.tool_call_id, **asked)
+
+
+def tell_result(
+    announcer: "Announcer", call: Step, result: Step, told: Told | None, *, is_error: bool
+) -> Iterator[Event]:
+    """Yield the events of a call's result; `told` is what the agent came to that was asked, if one was."""
+    plain = json.loads(result.content)
+    if is_delegation(result):
+        facts = told or Told(json.loads(call.content).get("agent") or "", "")
+        outcome = {"error": plain.get("message")} if is_error else {"result": facts.text}
+        yield announcer.event(
+            "delegation_response",
+            id=result.tool_call_id,
+            agent=facts.agent,
+            iterations=facts.iterations,
+            usage=asdict(facts.usage),
+            **outcome,
+        )
+    yield announcer.event("tool_result", id=result.tool_call_id, tool=result.tool_name, result=plain, error=is_error)
+
+
+def _is_on_way(scope: "Scope", agent: ListedAgent) -> bool:
+    is_itself = agent.persona_id is not None and agent.persona_id == scope.persona.id
+    return is_itself or agent.name in scope.trail
+
+
+def _model_calls(result: Any) -> int:
+    count = result.get("iterations") if isinstance(result, dict) else None
+    return count if isinstance(count, int) else 0
+
+
+def said(key: str, **given: Any) -> str:
+    """Return one of the texts about agents."""
+    return prompts()[f"delegation.{key}"].format(**given)

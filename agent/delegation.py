@@ -1,0 +1,156 @@
+"""How a task is handed to an agent: a turn below the one that asks, with a journal and a reservation of its own.
+
+The agent works with its persona's prompt, model and modules, on the person's permission and budget, in the same place;
+it sees the task alone. Its turn is found again by the call that asked: after a crash it goes on where its journal ends.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from agent.agents import Told, count_model_calls, find_askable, said
+from agent.app import App
+from agent.below import Opened, close_below, leave_below, open_below, read_told
+from agent.closing import Answer
+from agent.opening import RunningTurn
+from agent.patience import insist
+from agent.personas import prompts
+from agent.progress import Progress, add_usage, begin_progress
+from agent.stops import Stops
+from agent.turn import CLOSING_SECONDS, answer_turn
+from shared.database import DatabaseLost
+from shared.errors import ParleyError, Superseded, ToolError, TurnTimedOut, Unavailable
+from shared.log import get_logger
+from shared.messages import Usage
+from shared.text import clean, cut
+
+MAX_TASK_CHARS = 20_000
+# The rest of a result tells the files and who made them.
+RESULT_SHARE = 0.7
+STEP_LIMIT, UNKNOWN = "step_limit", "unknown_outcome"
+
+log = get_logger()
+
+
+async def delegate(
+    app: App, turn: RunningTurn, progress: Progress, call_id: str, agent: str, task: str
+) -> dict[str, Any]:
+    """Have an agent do a task for this call of the turn, or find out what it did; return the tool's result.
+
+    Raises `ToolError` when there is no result, and `DatabaseLost` when the whole turn has to be taken up again.
+    """
+    find_askable(turn.scope, agent)
+    task = _checked(task)
+    # Taken before anything is waited for, so that the first calls of agents side by side are numbered in their order.
+    first = progress.next_position()
+    try:
+        opened = await open_below(app, turn, call_id, agent, task)
+        told = await _find_out(app, opened, task, call_id, first, progress)
+    except Superseded:
+        # If it is the asker that was taken over, its own next step says so.
+        raise ToolError(said("ended", agent=agent), agent=agent) from None
+    progress.told[call_id] = told
+    if told.usage != Usage():
+        progress.usage = add_usage(progress.usage, told.usage)
+    return _to_result(told, app.settings.tool_result_max_chars)
+
+
+async def _find_out(app: App, opened: Opened, task: str, call_id: str, first: int, asker: Progress) -> Told:
+    if opened.turn is None or opened.row is None:
+        async with app.database.transaction() as session:
+            told = await read_told(session, opened.id)
+        _skip(asker, told.iterations - 1)
+        return told
+    child = opened.turn
+    if opened.row.persona_id is None:
+        progress = begin_progress(child)
+        answer = _ask_peer(app, child, opened, task, call_id)
+    else:
+        first = _skip(asker, count_model_calls(child.steps)) or first
+        progress = begin_progress(child)
+        progress.positions = chain((first,), asker.positions) if asker.positions is not None else None
+        answer = _answer(app, child, progress)
+    return await _settled(app, child, progress, answer)
+
+
+def _skip(asker: Progress, count: int) -> int:
+    # What the agent has said in an attempt before this one has its numbers.
+    last = 0
+    for _ in range(count):
+        last = asker.next_position()
+    return last
+
+
+async def _settled(app: App, child: RunningTurn, progress: Progress, answering: Coroutine[Any, Any, Answer]) -> Told:
+    is_closed = False
+    try:
+        answer = await answering
+        told = await insist(lambda: close_below(app, child, answer), CLOSING_SECONDS)
+        is_closed = True
+    finally:
+        if not is_closed:
+            with suppress(DatabaseLost, Superseded):
+                await asyncio.shield(leave_below(app, child, progress))
+    log.info(
+        "agent_finished",
+        turn=child.key.id,
+        agent=told.agent,
+        error=told.error,
+        steps=told.iterations,
+        tokens=told.usage.total,
+        cost=told.usage.cost,
+        seconds=round(app.clock.monotonic() - child.began, 3),
+    )
+    return told
+
+
+async def _answer(app: App, child: RunningTurn, progress: Progress) -> Answer:
+    answer = await answer_turn(app, child, progress, Stops(), None)
+    is_at_limit = not answer.finished and progress.waves >= child.persona.max_iterations
+    return replace(answer, error=STEP_LIMIT) if answer.error is None and is_at_limit else answer
+
+
+async def _ask_peer(app: App, child: RunningTurn, opened: Opened, task: str, call_id: str) -> Answer:
+    row = opened.row
+    if row is None or opened.is_known:
+        # It may have done its work, or be at it: to ask once more might do it twice.
+        return _without(child, ToolError(said("unknown_outcome", agent=child.scope.trail[-1])), UNKNOWN)
+    seconds = child.deadline - app.clock.monotonic()
+    try:
+        async with asyncio.timeout(seconds):
+            found = await app.peers.ask(row, task, seconds=seconds, trail=child.scope.trail[:-1], context_id=call_id)
+    except TimeoutError:
+        return _without(child, TurnTimedOut())
+    except (ToolError, Unavailable) as error:
+        return _without(child, error)
+    return Answer(text=clean(found.text) or prompts()["turn.empty"], steps=child.steps, finished=found.finished)
+
+
+def _without(child: RunningTurn, error: ParleyError, code: str | None = None) -> Answer:
+    cause = str(error.__cause__) if error.__cause__ else None
+    return Answer(
+        text=str(error), steps=child.steps, status="failed", finished=False, error=code or error.code, cause=cause
+    )
+
+
+def _checked(task: str) -> str:
+    task = clean(task).strip()
+    if not task:
+        raise ToolError(said("no_task"))
+    if len(task) > MAX_TASK_CHARS:
+        raise ToolError(said("long_task", count=len(task), most=MAX_TASK_CHARS))
+    return task
+
+
+def _to_result(told: Told, limit: int) -> dict[str, Any]:
+    facts = {"agent": told.agent, "iterations": told.iterations}
+    # Errors are cut at half of the limit: what the agent said stands in the middle of one.
+    if told.error is not None:
+        said_so_far = cut(told.text, int(limit * RESULT_SHARE / 2))
+        raise ToolError(said("failed", agent=told.agent, text=said_so_far), reason=told.error, **facts)
+    result = {"result": cut(told.text, int(limit * RESULT_SHARE)), **facts}
+    result |= {"files": list(told.files)} if told.files else {}
+    return result if told.finished else {**result, "finished": False}

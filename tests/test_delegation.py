@@ -1,0 +1,408 @@
+"""Tasks handed to agents: who may ask whom, what an agent sees and may do, and what readers are told."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agent.toolbox import Toolbox
+from shared.database import Address
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Tool, ToolContext
+from tests.delegating import ASKER, add_agent, ask, offered, play, requests_of, result_of
+from tests.house import House, open_house
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import ScriptedCall
+
+DELEGATE = "agents__delegate"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings of a house in which guests may spend a little more than one answer."""
+    return settings.model_copy(update={"default_guest_token_budget": 100_000})
+
+
+async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
+    rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
+    return [(row.name, row.payload) for row in rows]
+
+
+async def test_an_agent_does_a_task_and_the_asker_goes_on_with_its_result(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer("One moment.", tool_calls=[ask("scout", "Find the key.")]), "The scout says: under the mat."],
+        scout=[Answer(tool_calls=[("calculator__calculate", {"expression": "6*7"})]), "Under the mat."],
+    )
+
+    reply = await house.hears("where is the key?")
+
+    assert (reply.content, reply.iterations, reply.finished, reply.error) == (
+        "The scout says: under the mat.", 2, True, None,
+    )  # fmt: skip
+    assert [(call.tool, call.args, call.result) for call in reply.tool_calls_made] == [
+        (
+            "agents.delegate",
+            {"agent": "scout", "task": "Find the key."},
+            {"result": "Under the mat.", "agent": "scout", "iterations": 2},
+        )
+    ]
+    below = await house.sql("SELECT agent, parent_turn_id, parent_call_id, status, iterations FROM turns WHERE id = 2")
+    assert [tuple(row) for row in below] == [("scout", 1, "call_1_2", "answered", 2)]
+
+
+async def test_an_agent_sees_its_own_prompt_and_the_task_alone(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model, asker=["Hi Ann.", Answer(tool_calls=[ask("scout", "Find the key.")]), "Done."], scout=["Nowhere."]
+    )
+    await house.hears("my name is Ann")
+    await house.hears("where is the key?")
+
+    (asked,) = requests_of(house, "scout")
+    system, task = (each["content"] for each in asked["messages"])
+    assert system.startswith("You are scout.\n\nAnother agent has handed you this task.")
+    assert task.startswith("Find the key.\n\n<context>\nNow: ")
+    assert "Ann" not in json.dumps(asked)
+    # It is the only agent, and may not ask itself.
+    assert DELEGATE not in offered(asked)
+
+
+async def test_what_an_agent_says_and_does_stays_out_of_the_conversation(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("scout")]), "Done.", "Still here."],
+        scout=[Answer("Let me see.", tool_calls=[("knowledge__list_memories", {})]), "Nothing there."],
+    )
+    first = await house.hears("look around")
+    await house.hears("and now?")
+
+    shown = requests_of(house, ASKER)[-1]["messages"]
+    assert [each["role"] for each in shown] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert "Let me see." not in json.dumps(shown)
+    steps = await house.sql("SELECT role, content, conversation_id FROM messages WHERE turn_id = 2 ORDER BY seq")
+    assert [row.role for row in steps] == ["user", "assistant", "tool_call", "tool_result", "assistant"]
+    assert {row.conversation_id for row in steps} == {None}
+    assert await house.value("SELECT count(*) FROM outbox") == 2
+    assert first.turn_id == 1
+
+
+async def test_the_ledger_has_every_call_of_an_agent_under_its_own_turn_and_the_person_pays(house: House) -> None:
+    await add_agent(house, "scout")
+    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=["Found."])
+
+    reply = await house.hears("look around")
+
+    rows = await house.sql(
+        "SELECT turn_id, purpose, user_id, conversation_id, input_tokens + output_tokens AS tokens"
+        " FROM token_logs ORDER BY id"
+    )
+    assert [tuple(row)[:4] for row in rows] == [(1, "answer", 1, 1), (2, "delegation", 1, 1), (1, "answer", 1, 1)]
+    assert reply.usage.total == sum(row.tokens for row in rows)
+    used = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    assert [tuple(row) for row in used] == [(reply.usage.total, 0)]
+    assert await house.value("SELECT count(*) FROM budget_reservations") == 0
+
+
+async def test_readers_are_told_of_the_request_and_the_response_in_order(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("scout", "Find the key.")]), "Done."],
+        scout=[Answer(tool_calls=[("knowledge__list_memories", {})]), "Under the mat."],
+    )
+    accepted = await house.accepts("where is the key?", wants_stream=True)
+
+    followed = [event async for event in house.app.events.follow(accepted.inbox_id)]
+
+    told = [(event.name, event.payload) for event in followed if event.name != "text_delta"]
+    assert [name for name, _ in told] == [
+        "user_message", "turn_started", "tool_call", "delegation_request", "delegation_response", "tool_result",
+        "message", "turn_complete",
+    ]  # fmt: skip
+    assert told == await events_of(house, 1)
+    assert told[3][1] == {"id": "call_1_2", "agent": "scout", "task": "Find the key."}
+    response = told[4][1]
+    usage = response.pop("usage")
+    assert response == {"id": "call_1_2", "agent": "scout", "result": "Under the mat.", "iterations": 2}
+    below = "SELECT sum(input_tokens) FROM token_logs WHERE purpose = 'delegation'"
+    assert usage["input_tokens"] == await house.value(below)
+    ledger = "SELECT sum(input_tokens), sum(output_tokens) FROM token_logs"
+    of_turn = told[-1][1]["usage"]
+    assert [(of_turn["input_tokens"], of_turn["output_tokens"])] == [tuple(row) for row in await house.sql(ledger)]
+    # What the agent itself does is told under its own turn, and its text is not streamed as if it were the answer.
+    assert [name for name, _ in await events_of(house, 2)] == [
+        "user_message", "turn_started", "tool_call", "tool_result", "message", "turn_complete",
+    ]  # fmt: skip
+    deltas = "".join(event.payload["text"] for event in followed if event.name == "text_delta")
+    assert deltas == "Done."
+
+
+async def test_without_agents_the_tools_of_a_guest_are_what_they_were(house: House) -> None:
+    await house.hears("hello")
+    before = requests_of(house, ASKER)[-1]["tools"]
+    await add_agent(house, "scout")
+    await house.hears("hello")
+
+    after = requests_of(house, ASKER)[-1]["tools"]
+    assert after[:-1] == before
+    assert after[-1]["function"]["name"] == DELEGATE
+    await house.sql("UPDATE agents SET is_enabled = false")
+    await house.hears("hello")
+    assert requests_of(house, ASKER)[-1]["tools"] == before
+
+
+async def test_the_tool_names_the_agents_that_the_person_may_ask_the_same_to_the_byte(house: House) -> None:
+    for name in ("writer", "scout", "butler"):
+        await add_agent(house, name, requires="admin" if name == "butler" else "guest")
+    await house.hears("hello")
+    await house.hears("hello", user="bob")
+    await house.sql("UPDATE users SET permission_level = 'admin' WHERE id = 1")
+    await house.hears("hello")
+
+    first, second, admin = (json.dumps(each["tools"][-1]) for each in requests_of(house, ASKER))
+    assert first == second
+    listed = json.loads(first)["function"]["description"].splitlines()[-2:]
+    assert listed == ["- scout: Knows about scout things.", "- writer: Knows about writer things."]
+    assert json.loads(admin)["function"]["description"].splitlines()[-3].startswith("- butler: ")
+
+
+async def test_a_persona_lists_the_module_agents_or_its_turns_may_not_ask(house: House) -> None:
+    await add_agent(house, "scout")
+    await house.sql(
+        "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
+        " VALUES ('p', 'Be kind.', true, '[\"calendar\"]')"
+    )
+    play(house.model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "No.", "Hi."])
+    await house.hears("hello")
+    assert DELEGATE not in offered(requests_of(house, ASKER)[-1])
+    refused = await house.hears("ask the scout")
+    assert refused.tool_calls_made[0].result["message"] == "There is no tool 'agents__delegate' here."
+
+    await house.sql("UPDATE personas SET allowed_modules = '[\"agents\"]' WHERE is_default")
+    await house.hears("hello")
+    assert offered(requests_of(house, ASKER)[-1]) == [DELEGATE]
+
+
+async def test_an_unknown_agent_is_an_error_that_names_those_there_are(house: House) -> None:
+    await add_agent(house, "scout")
+    await add_agent(house, "butler", requires="admin")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("butler"), ask("nobody"), ask("scout", " ")]), "Sorry."],
+    )
+
+    reply = await house.hears("ask around")
+
+    butler, nobody, empty = (call.result for call in reply.tool_calls_made)
+    assert butler == {"error": True, "message": "There is no agent 'butler' here.", "agents": ["scout"]}
+    assert nobody == {"error": True, "message": "There is no agent 'nobody' here.", "agents": ["scout"]}
+    assert empty["message"] == "The task is empty: write down what the agent is to do."
+    told = [payload for name, payload in await events_of(house, 1) if name == "delegation_response"]
+    assert [(each["agent"], each["error"], each["iterations"]) for each in told] == [
+        ("butler", butler["message"], 0), ("nobody", nobody["message"], 0), ("scout", empty["message"], 0),
+    ]  # fmt: skip
+    assert await house.value("SELECT count(*) FROM turns") == 1
+
+
+@pytest.mark.parametrize("protocol", ["tool_tag", "fenced"])
+async def test_a_model_without_tool_calling_asks_with_a_delegate_block(
+    settings: Settings, address: Address, model: OpenAIStub, protocol: str
+) -> None:
+    settings = settings.model_copy(update={"llm_protocols": {"openai/stub": protocol}})
+    async with open_house(settings, address, model) as house:
+        await add_agent(house, "scout")
+        block = json.dumps({"agent": "scout", "task": "Find the key."})
+        play(model, asker=[f"One moment.\n\n```delegate\n{block}\n```", "Under the mat."], scout=["Under the mat."])
+
+        reply = await house.hears("where is the key?")
+
+        assert reply.content == "Under the mat."
+        assert [(call.tool, call.result["result"]) for call in reply.tool_calls_made] == [
+            ("agents.delegate", "Under the mat.")
+        ]
+        first = requests_of(house, ASKER)[0]["messages"][0]["content"]
+        assert '```delegate\n{"agent": "AGENT", "task": "TASK"}\n```' in first
+        assert "- scout: Knows about scout things." in first
+        assert model.refusals == []
+
+
+async def test_scripted_answers_are_played_in_order_through_asker_and_agents(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    script = [
+        '```delegate\n{"agent": "scout", "task": "Find the key."}\n```',
+        {"tool_calls": [{"name": "delegate", "arguments": {"agent": "writer", "task": "Write it down."}}]},
+        "Written.",
+        "Under the mat.",
+        "Found.",
+        '```delegate\n{"agent": "scout", "task": "1"}\n```\n```delegate\n{"agent": "writer", "task": "2"}\n```',
+        "One.",
+        "Two.",
+        "That is all.",
+        "The end.",
+    ]
+    settings = settings.model_copy(update={"debug_mock_responses": json.dumps(script)})
+    async with open_house(settings, address, model) as house:
+        await add_agent(house, "scout")
+        await add_agent(house, "writer")
+
+        first = await house.hears("where is the key?")
+        second = await house.hears("and both of you?")
+        third = await house.hears("anything else?")
+
+        assert first.content == "Found."
+        assert first.tool_calls_made[0].result == {"result": "Under the mat.", "agent": "scout", "iterations": 3}
+        assert [call.result["result"] for call in second.tool_calls_made] == ["One.", "Two."]
+        assert (second.content, third.content) == ("That is all.", "The end.")
+
+
+async def test_a_guests_agent_may_use_no_more_than_the_guest(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    ran: list[str] = []
+
+    def build(name: str, requires: Permission) -> Tool:
+        async def run(context: ToolContext) -> str:
+            """Do it."""
+            ran.append(f"{name} for {context.user.name}")
+            return "done"
+
+        run.__name__ = name
+        return Tool(run, requires, module="house")
+
+    toolbox = Toolbox([build("look", Permission.GUEST), build("demolish", Permission.ADMIN)], {}, 8000)
+    async with open_house(settings, address, model, toolbox=toolbox) as house:
+        await add_agent(house, "builder", modules='["house"]')
+        tools: list[ScriptedCall] = [("house__demolish", {}), ("house__look", {})]
+        play(
+            model,
+            asker=[Answer(tool_calls=[ask("builder")]), "Done."] * 2,
+            builder=[Answer(tool_calls=tools), "Looked."] * 2,
+        )
+
+        await house.hears("tear it down")
+
+        assert offered(requests_of(house, "builder")[0]) == ["house__look"]
+        assert "There is no tool 'house__demolish' here." in result_of(requests_of(house, "builder")[1], 0)
+        assert ran == ["look for Ann"]
+        await house.sql("UPDATE users SET permission_level = 'admin'")
+        await house.hears("tear it down")
+        assert sorted(ran[1:]) == ["demolish for Ann", "look for Ann"]
+
+
+async def test_an_agent_has_the_modules_model_and_limits_of_its_persona(house: House) -> None:
+    await add_agent(house, "scout", modules='["calendar"]', max_tokens=77, model="openai/small")
+    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=["Found."])
+
+    await house.hears("look around")
+
+    (asked,) = requests_of(house, "scout")
+    assert asked["model"] == "small"
+    assert 77 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
+    assert {name.partition("__")[0] for name in offered(asked)} == {"calendar"}
+    assert await house.value("SELECT model FROM turns WHERE agent = 'scout'") == "openai/small"
+
+
+async def test_agents_asked_in_one_answer_work_at_once_and_answer_in_the_models_order(house: House) -> None:
+    await add_agent(house, "scout")
+    await add_agent(house, "writer")
+    both = asyncio.Barrier(2)
+
+    async def slow(_body: Any, _number: int) -> Answer:
+        await both.wait()
+        return Answer("Written.")
+
+    async def fast(_body: Any, _number: int) -> Answer:
+        await both.wait()
+        return Answer("Found.")
+
+    play(house.model, asker=[Answer(tool_calls=[ask("writer"), ask("scout")]), "Both."], writer=slow, scout=fast)
+
+    reply = await house.hears("everybody!")
+
+    assert [call.result["result"] for call in reply.tool_calls_made] == ["Written.", "Found."]
+    assert house.model.peak == 2
+    assert await house.value("SELECT tokens_reserved FROM users") == 0
+
+
+async def test_an_agent_that_answers_only_after_it_was_asked_twice_counts_as_two(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("scout", "First.")]), Answer(tool_calls=[ask("scout", "Second.")]), "Done."],
+        scout=["One.", "Two."],
+    )
+
+    reply = await house.hears("twice, please")
+
+    assert [call.result["result"] for call in reply.tool_calls_made] == ["One.", "Two."]
+    assert await house.value("SELECT count(*) FROM turns WHERE agent = 'scout'") == 2
+
+
+async def test_a_file_that_an_agent_makes_comes_with_the_reply(house: House) -> None:
+    await add_agent(house, "writer")
+    made = ("file_manager__create_document", {"title": "Minutes", "content": "All agreed."})
+    play(
+        house.model, asker=[Answer(tool_calls=[ask("writer")]), "Here."], writer=[Answer(tool_calls=[made]), "Written."]
+    )
+
+    reply = await house.hears("write the minutes")
+
+    assert [file.filename for file in reply.files] == ["Minutes.md"]
+    assert reply.tool_calls_made[0].result["files"][0]["file_id"] == reply.files[0].file_id
+    kept = await house.sql("SELECT user_id, conversation_id, turn_id FROM file_records")
+    assert [tuple(row) for row in kept] == [(1, 1, 2)]
+
+
+@pytest.mark.parametrize("server", [None, "acme"])
+async def test_an_agent_remembers_no_more_than_the_place_allows(house: House, server: str | None) -> None:
+    await add_agent(house, "scout")
+    fact = ("knowledge__remember", {"content": "Ann is looking for a new job"})
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[fact]), "I will.", Answer(tool_calls=[ask("scout", "What job?")]), "Done."],
+        scout=["No idea."],
+    )
+    await house.hears("remember that I am looking for a new job")
+
+    await house.hears("ask the scout what job", server=server)
+
+    (asked,) = requests_of(house, "scout")
+    assert ("new job" in json.dumps(asked)) == (server is None)
+
+
+async def test_a_change_of_an_agent_counts_from_the_next_message(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("scout")]), "Done."] * 2,
+        scout=["Found."],
+        **{"a spy": ["Not found."]},
+    )
+    await house.hears("look around")
+    await house.sql("UPDATE personas SET system_prompt = 'You are a spy.'")
+    second = await house.hears("look around")
+
+    assert second.tool_calls_made[0].result["result"] == "Not found."
+
+
+async def test_an_agent_that_is_switched_off_while_the_model_thinks_is_not_asked(house: House) -> None:
+    await add_agent(house, "scout")
+
+    async def think(body: Any, _number: int) -> Answer:
+        if any(each["role"] == "tool" for each in body["messages"]):
+            return Answer("Sorry.")
+        await house.sql("UPDATE agents SET is_enabled = false")
+        return Answer(tool_calls=[ask("scout")])
+
+    play(house.model, asker=think, scout=["Found."])
+
+    reply = await house.hears("look around")
+
+    assert reply.tool_calls_made[0].result["message"] == "The agent scout has been switched off."
+    assert requests_of(house, "scout") == []

@@ -1,0 +1,400 @@
+"""What binds an agent: the person's budget, the turn's time, a stop, the number of hands; and agents at a url."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from agent.peers import PeerAnswer
+from agent.turn import request_stop
+from shared.database import Address
+from shared.errors import ToolError, Unavailable
+from shared.messages import Place
+from shared.models import Agent
+from shared.settings import Settings
+from tests.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of, who_is
+from tests.house import House, open_house
+from tests.recovery import open_house_with
+from tests.standins.openai_api import Answer, Fault, OpenAIStub
+from tests.standins.openai_api.script import ScriptedCall
+
+DELEGATE = "agents__delegate"
+LOOK: ScriptedCall = ("knowledge__list_memories", {})
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings of a house in which guests may spend a little more than one answer."""
+    return settings.model_copy(update={"default_guest_token_budget": 100_000})
+
+
+async def until(house: House, query: str, expected: Any) -> None:
+    """Return when a query gives this value."""
+    async with asyncio.timeout(30):
+        while True:
+            if await house.value(query) == expected:
+                break
+            await asyncio.sleep(0.05)
+
+
+async def nothing_is_held(house: House) -> bool:
+    rows = await house.sql("SELECT sum(tokens_reserved), (SELECT count(*) FROM budget_reservations) FROM users")
+    ledger = (
+        "SELECT (SELECT sum(tokens_used_this_month) FROM users) - sum(input_tokens + output_tokens) FROM token_logs"
+    )
+    return tuple(rows[0]) == (0, 0) and await house.value(ledger) == 0
+
+
+def costly(text: str = "", tokens: int = 1000, **given: Any) -> Answer:
+    """Return an answer that the provider bills like this."""
+    return Answer(text, usage={"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}, **given)
+
+
+async def test_an_agent_stops_when_the_persons_budget_is_used_up(house: House) -> None:
+    await add_agent(house, "scout")
+    await house.hears("hello")
+    used = await house.value("SELECT tokens_used_this_month FROM users")
+    await house.sql("UPDATE users SET token_budget_monthly = :budget", budget=used + 1500)
+    play(
+        house.model,
+        asker=[costly(tool_calls=[ask("scout")]), costly("Never said.")],
+        scout=[costly("I look.", tool_calls=[LOOK]), costly("Never said.")],
+    )
+
+    reply = await house.hears("look around")
+
+    result = reply.tool_calls_made[0].result
+    assert (result["reason"], result["agent"], result["iterations"]) == ("budget_exhausted", "scout", 1)
+    assert "You have used this month's budget; it renews on " in result["message"]
+    assert (reply.error, reply.finished) == ("budget_exhausted", False)
+    assert len(house.model.requests) == 3
+    assert await house.value("SELECT tokens_used_this_month FROM users") == used + 2000
+    assert await nothing_is_held(house)
+    assert await house.value("SELECT status FROM turns WHERE agent = 'scout'") == "answered"
+
+
+async def test_agents_on_a_budget_for_one_call_at_a_time_take_turns_instead_of_waiting_for_each_other(
+    house: House,
+) -> None:
+    names = ("scout", "writer", "clerk")
+    for name in names:
+        await add_agent(house, name)
+    await house.hears("hello")
+    # Every reservation is larger than what is left, so that only one call is admitted at a time.
+    await house.sql("UPDATE users SET token_budget_monthly = tokens_used_this_month + 2000")
+    play(
+        house.model,
+        asker=[costly(tokens=10, tool_calls=[ask(name) for name in names]), costly("Done.", tokens=10)],
+        **{name: [costly(tokens=10, tool_calls=[LOOK]), costly(f"I am {name}.", tokens=10)] for name in names},
+    )
+
+    reply = await house.hears("all of you")
+
+    assert reply.content == "Done."
+    assert [call.result["result"] for call in reply.tool_calls_made] == [f"I am {name}." for name in names]
+    assert house.model.peak == 1
+    assert await nothing_is_held(house)
+
+
+async def test_a_task_is_handed_on_three_times_at_the_most(house: House) -> None:
+    chain = ["first", "second", "third", "fourth"]
+    for name in chain:
+        await add_agent(house, name)
+    parts: dict[str, Part] = {
+        name: [Answer(tool_calls=[ask(following)]), f"{name} is done."] for name, following in pairwise(chain)
+    }
+    play(house.model, asker=[Answer(tool_calls=[ask("first")]), "Done."], **parts)
+
+    reply = await house.hears("hand it on")
+
+    assert reply.tool_calls_made[0].result == {"result": "first is done.", "agent": "first", "iterations": 6}
+    last = requests_of(house, "third")
+    assert DELEGATE not in offered(last[0])
+    assert json.loads(result_of(last[1]))["message"] == (
+        "This task has been handed on 3 times (first → second → third), which is the most. Do it yourself."
+    )
+    rows = await house.sql("SELECT agent, parent_turn_id FROM turns ORDER BY id")
+    assert [tuple(row) for row in rows] == [(None, None), ("first", 1), ("second", 2), ("third", 3)]
+    assert reply.usage.total == await house.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
+
+
+async def test_an_agent_cannot_be_asked_by_those_whom_it_has_asked(house: House) -> None:
+    await add_agent(house, "scout")
+    await add_agent(house, "writer")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("scout")]), "Done."],
+        scout=[Answer(tool_calls=[ask("scout"), ask("writer")]), "Found."],
+        writer=[Answer(tool_calls=[ask("scout")]), "Written."],
+    )
+
+    await house.hears("look around")
+
+    itself = json.loads(result_of(requests_of(house, "scout")[1], 0))
+    assert itself["message"] == (
+        "The agent scout is at work on this already (scout): it can't be asked again."
+        " Do it yourself, or ask another one."
+    )
+    assert itself["agents"] == ["writer"]
+    assert DELEGATE not in offered(requests_of(house, "writer")[0])
+    back = json.loads(result_of(requests_of(house, "writer")[1]))
+    assert back["message"].startswith("There is no tool 'agents__delegate' here")
+
+
+async def test_a_place_whose_persona_is_an_agent_does_not_ask_itself(house: House) -> None:
+    await add_agent(house, "scout")
+    await house.sql("UPDATE personas SET is_default = true")
+    play(house.model, asker=["Hi."])
+
+    await house.hears("hello")
+
+    assert DELEGATE not in offered(requests_of(house, ASKER)[0])
+
+
+async def test_an_agent_that_takes_all_its_steps_has_no_result(house: House) -> None:
+    await add_agent(house, "scout", max_iterations=2)
+    look = Answer(tool_calls=[LOOK])
+    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Sorry."], scout=[look, look, "Half of it."])
+
+    reply = await house.hears("look around")
+
+    result = reply.tool_calls_made[0].result
+    assert (result["error"], result["reason"], result["iterations"]) == (True, "step_limit", 3)
+    assert "Reached maximum reasoning steps (2)" in result["message"]
+    assert "Half of it." in result["message"]
+    assert reply.content == "Sorry."
+
+
+async def test_a_long_answer_of_an_agent_that_is_cut_is_a_result_that_says_so(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("scout")]), "Done."],
+        scout=[Answer("A long story", finish_reason="length")],
+    )
+
+    result = (await house.hears("look around")).tool_calls_made[0].result
+
+    assert result["finished"] is False
+    assert result["result"].startswith("A long story")
+
+
+async def test_an_agent_whose_model_cannot_be_reached_is_an_error_the_asker_goes_on_with(house: House) -> None:
+    await add_agent(house, "scout")
+    refused = Fault(status=400, body={"error": {"message": "no"}})
+    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Sorry."], scout=[refused])
+
+    reply = await house.hears("look around")
+
+    result = reply.tool_calls_made[0].result
+    assert (result["error"], result["reason"], result["agent"]) == (True, "models_unavailable", "scout")
+    assert (reply.content, reply.error) == ("Sorry.", None)
+    assert await house.value("SELECT status FROM turns WHERE agent = 'scout'") == "failed"
+
+
+async def test_an_agent_that_hangs_leaves_the_asker_time_to_answer(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    settings = settings.model_copy(update={"turn_deadline_seconds": 8})
+    async with open_house(settings, address, model) as house:
+        # The provider's library is loaded by the first call, which takes longer than the whole turn may.
+        play(model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "Nobody answers."], scout=[Fault(hang=True)] * 9)
+        await house.hears("hello")
+        await add_agent(house, "scout")
+
+        reply = await house.hears("look around")
+
+        result = reply.tool_calls_made[0].result
+        assert (result["error"], result["agent"]) == (True, "scout")
+        assert result["reason"] in {"deadline", "models_unavailable"}
+        assert (reply.content, reply.error) == ("Nobody answers.", None)
+        assert await nothing_is_held(house)
+
+
+async def test_a_stop_ends_the_agents_with_the_turn_that_asked_them(house: House) -> None:
+    await add_agent(house, "scout")
+    await add_agent(house, "writer")
+    hang = [Answer("Never heard.", delay=600)]
+    play(
+        house.model,
+        asker=[Answer("I will ask.", tool_calls=[ask("scout"), ask("writer")])],
+        scout=[Answer(tool_calls=[ask("writer")])],
+        writer=hang * 2,
+    )
+    accepted = await house.accepts("look around")
+    await house.model.until(4)
+
+    assert await request_stop(house.app, Place("test", None, "dm-ann", is_direct=True), user_id=1)
+    reply = await house.app.events.response(accepted.inbox_id)
+
+    assert (reply.error, reply.finished) == ("stopped", False)
+    rows = await house.sql("SELECT agent, status, error FROM turns ORDER BY id")
+    assert {tuple(row) for row in rows} == {
+        (None, "cancelled", "stopped"), ("scout", "cancelled", "stopped"), ("writer", "cancelled", "stopped"),
+    }  # fmt: skip
+    assert len(rows) == 4
+    assert await nothing_is_held(house)
+    # What was begun is paid.
+    assert await house.value("SELECT count(*) FROM token_logs WHERE purpose = 'delegation'") == 3
+
+
+async def test_an_admin_may_stop_one_agent_alone(house: House) -> None:
+    await add_agent(house, "scout")
+
+    async def look(body: Any, _number: int) -> Answer:
+        await house.sql("UPDATE turns SET stop_requested = true WHERE agent = 'scout'")
+        return Answer("I look.", tool_calls=[LOOK])
+
+    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "It was stopped."], scout=look)
+
+    reply = await house.hears("look around")
+
+    assert reply.content == "It was stopped."
+    assert reply.tool_calls_made[0].result["reason"] == "stopped"
+    assert await house.value("SELECT status FROM turns WHERE agent = 'scout'") == "cancelled"
+
+
+async def test_agents_that_nobody_waits_for_any_more_are_ended_by_the_sweeper(house: House) -> None:
+    await house.hears("hello")
+    await house.sql(
+        "INSERT INTO turns (conversation_id, user_id, parent_turn_id, parent_call_id, agent)"
+        " VALUES (1, 1, 1, 'call_1_2', 'scout')"
+    )
+    await house.sql(
+        "INSERT INTO turns (conversation_id, user_id, parent_turn_id, parent_call_id, agent)"
+        " VALUES (1, 1, 2, 'call_2_2', 'writer')"
+    )
+    await house.sql("UPDATE users SET tokens_reserved = 700")
+    await house.sql(
+        "INSERT INTO budget_reservations (user_id, turn_id, tokens, expires_at)"
+        " VALUES (1, 3, 700, now() + interval '1 hour')"
+    )
+
+    await until(house, "SELECT count(*) FROM turns WHERE error = 'orphaned' AND status = 'cancelled'", 2)
+    assert await nothing_is_held(house)
+
+
+@dataclass
+class FakePeers:
+    """Agents of other houses that do what the test says."""
+
+    answer: Callable[[str], Any]
+    asked: list[tuple[str, str, tuple[str, ...], str]] = field(default_factory=list)
+    cancelled: int = 0
+
+    async def ask(
+        self, agent: Agent, task: str, *, seconds: float, trail: tuple[str, ...], context_id: str
+    ) -> PeerAnswer:
+        """Note who was asked what, and answer."""
+        self.asked.append((str(agent.url), task, trail, context_id))
+        assert 0 < seconds <= 180
+        found = self.answer(task)
+        try:
+            return PeerAnswer(found) if isinstance(found, str) else await found
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+async def add_peer(house: House, name: str = "abroad") -> None:
+    await house.sql(
+        "INSERT INTO agents (name, description, url) VALUES (:name, 'Far away.', 'https://far.example/a2a')", name=name
+    )
+
+
+@pytest.fixture
+async def far(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[tuple[House, FakePeers]]:
+    """A house with one agent at a url."""
+    peers = FakePeers(lambda _task: "From afar.")
+    async with open_house_with(settings, address, model, peers=peers) as house:
+        await add_peer(house)
+        yield house, peers
+
+
+async def test_an_agent_at_a_url_is_asked_by_the_same_tool(far: tuple[House, FakePeers]) -> None:
+    house, peers = far
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("abroad", "Hello?"), ask("scout")]), "Done."],
+        scout=[Answer(tool_calls=[ask("abroad", "And here?")]), "Found."],
+    )
+
+    reply = await house.hears("ask everybody")
+
+    assert [call.result for call in reply.tool_calls_made] == [
+        {"result": "From afar.", "agent": "abroad", "iterations": 0},
+        {"result": "Found.", "agent": "scout", "iterations": 2},
+    ]
+    url = "https://far.example/a2a"
+    below = await house.value("SELECT id FROM turns WHERE agent = 'scout'")
+    assert peers.asked == [
+        (url, "Hello?", (), "call_1_2"),
+        (url, "And here?", ("scout",), f"call_{below}_2"),
+    ]
+    rows = await house.sql(
+        "SELECT role, content FROM messages JOIN turns ON turns.id = turn_id"
+        " WHERE agent = 'abroad' AND parent_turn_id = 1 ORDER BY seq"
+    )
+    assert [tuple(row) for row in rows] == [("user", "Hello?"), ("assistant", "From afar.")]
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason", "words"),
+    [
+        (Unavailable("The agent abroad can't be reached."), "unavailable", "can't be reached"),
+        (ToolError("I only speak French."), "tool_error", "I only speak French."),
+        (ConnectionResetError("cut"), None, "failed unexpectedly"),
+        (TimeoutError(), "deadline", "longer than I am allowed"),
+    ],
+    ids=["unreachable", "says no", "breaks off", "time-out"],
+)
+async def test_an_agent_at_a_url_that_fails_is_an_error_result(
+    far: tuple[House, FakePeers], fails: Exception, reason: str | None, words: str
+) -> None:
+    house, peers = far
+
+    async def fail() -> PeerAnswer:
+        raise fails
+
+    peers.answer = lambda _task: fail()
+    play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
+
+    reply = await house.hears("ask abroad")
+
+    result = reply.tool_calls_made[0].result
+    assert (result["error"], result.get("reason")) == (True, reason)
+    assert words in result["message"]
+    assert (reply.content, reply.error) == ("Sorry.", None)
+    await until(house, "SELECT count(*) FROM turns WHERE status = 'running'", 0)
+
+
+async def test_an_agent_at_a_url_that_hangs_is_given_up_in_time_to_answer(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    settings = settings.model_copy(update={"turn_deadline_seconds": 8})
+    peers = FakePeers(lambda _task: asyncio.sleep(600))
+    async with open_house_with(settings, address, model, peers=peers) as house:
+        play(model, asker=["Hi.", Answer(tool_calls=[ask("abroad")]), "Nobody answers."])
+        await house.hears("hello")
+        await add_peer(house)
+
+        reply = await house.hears("ask abroad")
+
+        assert reply.tool_calls_made[0].result["reason"] == "deadline"
+        assert (reply.content, peers.cancelled) == ("Nobody answers.", 1)
+
+
+async def test_without_peers_an_agent_at_a_url_says_that_it_cannot_be_reached(house: House) -> None:
+    await add_peer(house)
+    play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
+
+    reply = await house.hears("ask abroad")
+
+    message = reply.tool_calls_made[0].result["message"]
+    assert "Agents at a url can't be reached from here" in message
+    assert who_is(house.model.requests[0].body) == ASKER
