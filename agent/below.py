@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from agent.agents import Told, said
 from agent.app import App
 from agent.budget import release, reserve
-from agent.closing import Answer, Status
+from agent.closing import Answer
 from agent.context import estimate
 from agent.events import Announcer
-from agent.journal import Step, TurnKey, list_steps, record, record_and_settle
+from agent.journal import Step, TurnKey, list_steps, record, record_and_settle, settle
 from agent.opening import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.personas import get_persona
 from agent.progress import Progress
@@ -49,6 +49,10 @@ RETURNING turns.attempt
 END = text("""
 UPDATE turns SET status = :status, finished = :finished, error = :error, cause = :cause, finished_at = now()
 WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+""")
+END_STOPPED = text("""
+UPDATE turns SET status = 'cancelled', finished = false, error = :error, finished_at = now()
+WHERE id = :turn_id AND attempt = :attempt AND status = 'running' AND stop_requested
 """)
 OUTCOME = text("""
 WITH RECURSIVE below AS (
@@ -198,23 +202,20 @@ async def close_below(app: App, child: RunningTurn, answer: Answer) -> Told:
     ]
     async with app.database.transaction() as session:
         await record_and_settle(session, child.key, [last], events, answer.calls)
-        await _end(session, child.key, answer.status, cause=answer.cause, **facts)
+        ended = {"turn_id": child.key.id, "attempt": child.key.attempt, "status": answer.status, "cause": answer.cause}
+        await session.execute(END, ended | facts)
         return await read_told(session, child.key.id)
 
 
 async def leave_below(app: App, child: RunningTurn, progress: Progress) -> None:
-    """Pay for what was begun and give back the rest; raises `Superseded` when another attempt runs the turn.
+    """Pay for what was begun, give back the rest, and leave the turn to whoever takes over the one above it.
 
-    It is left to whoever takes over the turn above it, unless a person has stopped them.
+    When a person has stopped them, it ends here.
     """
     async with app.database.transaction() as session:
-        left = await record_and_settle(session, child.key, [], [], progress.unpaid)
-        if left.stop_requested:
-            await _end(session, child.key, "cancelled", finished=False, error=Stopped.code, cause=None)
-
-
-async def _end(session: AsyncSession, key: TurnKey, status: Status, **facts: Any) -> None:
-    await session.execute(END, {"turn_id": key.id, "attempt": key.attempt, "status": status, **facts})
+        await settle(session, child.key, progress.unpaid)
+        given = {"turn_id": child.key.id, "attempt": child.key.attempt, "error": Stopped.code}
+        await session.execute(END_STOPPED, given)
 
 
 async def read_told(session: AsyncSession, turn_id: int) -> Told:

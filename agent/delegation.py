@@ -92,7 +92,7 @@ async def _settled(app: App, child: RunningTurn, progress: Progress, answering: 
         is_closed = True
     finally:
         if not is_closed:
-            with suppress(DatabaseLost, Superseded):
+            with suppress(DatabaseLost):
                 await asyncio.shield(leave_below(app, child, progress))
     log.info(
         "agent_finished",

@@ -1,0 +1,175 @@
+"""A worker that is killed, frozen or stopped while an agent works: the agent goes on, and does nothing twice."""
+
+import asyncio
+import json
+import operator
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import URL
+
+from tests.crash.stage import Stage, open_stage
+from tests.test_crashes import AT_ONCE, Check, decided
+
+ANSWERS: list[Any] = [
+    '```delegate\n{"agent": "scout", "task": "below: look around"}\n```',
+    {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
+    "Found.",
+    "It is done.",
+]
+ABOVE = [("user", None), ("assistant", None), ("tool_call", "agents.delegate"), ("tool_result", "agents.delegate")]
+BELOW = [
+    ("user", None), ("assistant", None), ("tool_call", "stage.read"), ("tool_call", "stage.effect"),
+    ("tool_result", "stage.read"), ("tool_result", "stage.effect"), ("assistant", None),
+]  # fmt: skip
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
+
+
+async def add_scout(stage: Stage) -> None:
+    await stage.owner.execute("INSERT INTO personas (name, system_prompt) VALUES ('scout', 'You are the scout.')")
+    await stage.owner.execute("INSERT INTO agents (name, description, persona_id) VALUES ('scout', 'Looks around.', 1)")
+
+
+async def list_points(server: URL, home: Path) -> list[str]:
+    """Play the turn once undisturbed; return the points from the call of the agent to what follows its result."""
+    async with open_stage(server, home) as stage:
+        await add_scout(stage)
+        worker = await stage.worker("first", ANSWERS)
+        await stage.response(await stage.accepts("room: look around"))
+        await stage.until_delivered(1)
+        await worker.stop()
+        assert await find_faults(stage, replies=1) == []
+        return worker.said[worker.said.index("model after 1") : worker.said.index("model after 4")]
+
+
+async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
+    """Play the turn with a worker that is killed or frozen at a point and a second one; return what is wrong then."""
+    async with open_stage(server, home) as stage:
+        await add_scout(stage)
+        first = await stage.worker("first", ANSWERS, at=point, action=action)
+        inbox_id = await stage.accepts("room: look around")
+        await (first.until_gone() if action == "kill" else first.until(point))
+        await stage.age_the_dead()
+        second = await stage.worker("second", ANSWERS)
+        await stage.response(inbox_id)
+        await stage.response(await stage.accepts("room: and now?"))
+        await stage.until_delivered(2)
+        before = await decided(stage)
+        if action == "freeze":
+            first.signal(signal.SIGCONT)
+            await first.stop()
+        await second.stop()
+        late = [] if await decided(stage) == before else ["the worker that woke up late changed something"]
+        return [f"{action} at {point}: {fault}" for fault in late + await find_faults(stage, replies=2)]
+
+
+async def find_faults(stage: Stage, replies: int) -> list[str]:
+    """Return every promise that is not kept."""
+    checks = [*_transcripts(), *_effects(), *_money(), *_ends(replies)]
+    return [f"{name}: {found}" for name, query, expected in checks if not expected(found := await stage.rows(query))]
+
+
+def _is(*rows: tuple[Any, ...]) -> Any:
+    return partial(operator.eq, list(rows))
+
+
+def _transcripts() -> Iterator[Check]:
+    steps = "SELECT role, tool_name FROM messages JOIN turns ON turns.id = turn_id WHERE {} ORDER BY seq"
+    yield "asker", steps.format("turn_id = 1"), _is(*ABOVE, ("assistant", None))
+    yield "agent", steps.format("parent_turn_id = 1"), _is(*BELOW)
+    hidden = "SELECT 1 FROM messages JOIN turns ON turns.id = turn_id"
+    yield "shown", f"{hidden} WHERE (agent IS NULL) = (messages.conversation_id IS NULL)", _is()  # our own
+    result = "SELECT content FROM messages WHERE turn_id = 1 AND role = 'tool_result'"
+    said = {"result": "Found.", "agent": "scout", "iterations": 2}
+    yield "result", result, lambda rows: [json.loads(row[0]) for row in rows] == [said]
+    told = "SELECT name FROM turn_events WHERE turn_id = 1 AND name LIKE 'delegation%' ORDER BY seq"
+    yield "told", told, _is(("delegation_request",), ("delegation_response",))
+    yield "events", "SELECT turn_id FROM turn_events GROUP BY 1 HAVING count(*) <> count(DISTINCT seq)", _is()
+
+
+def _effects() -> Iterator[Check]:
+    yield "effects done twice", "SELECT 1 FROM stage_effects HAVING count(*) > 1", _is()
+    done = "SELECT 1 FROM messages WHERE tool_name = 'stage.effect' AND content LIKE '%effect done%'"
+    yield "invented effects", f"{done} AND NOT EXISTS (SELECT FROM stage_effects)", _is()  # our own text
+
+
+def _money() -> Iterator[Check]:
+    yield "reservations", "SELECT * FROM budget_reservations", _is()
+    yield "held", "SELECT 1 FROM users WHERE tokens_reserved <> 0", _is()
+    ledger = "(SELECT sum(input_tokens + output_tokens) FROM token_logs)"
+    yield "ledger", f"SELECT tokens_used_this_month - {ledger} FROM users", _is((0,))  # noqa: S608  # our own text
+    paid = "SELECT id FROM turns WHERE iterations <> (SELECT count(*) FROM token_logs WHERE turn_id = turns.id)"
+    yield "answers not paid", paid, _is()
+    purposes = "SELECT DISTINCT agent IS NOT NULL, purpose FROM token_logs JOIN turns ON turns.id = turn_id ORDER BY 1"
+    yield "purposes", purposes, _is((False, "answer"), (True, "delegation"))
+
+
+def _ends(replies: int) -> Iterator[Check]:
+    yield "posts", "SELECT content FROM stage_posts", _is(*[("It is done.",)] * replies)
+    yield "turns", "SELECT status, count(*) FROM turns GROUP BY 1", _is(("answered", replies + 1))
+    yield "jobs", "SELECT * FROM procrastinate_jobs WHERE status = 'doing'", _is()
+
+
+@pytest.mark.parametrize("action", ["kill", "freeze"])
+async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_an_agents_work(
+    postgres: URL, tmp_path: Path, action: str
+) -> None:
+    points = await list_points(postgres, tmp_path)
+    assert len(points) > 20
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(point: str) -> list[str]:
+        async with gate:
+            return await play(postgres, tmp_path, point, action)
+
+    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
+
+    assert faults == []
+
+
+async def test_a_stopping_worker_hands_over_the_agent_with_its_asker(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        await add_scout(stage)
+        first = await stage.worker("first", ANSWERS, grace=0.2, at="model before 3", action="hold")
+        inbox_id = await stage.accepts("room: look around")
+        await first.until("model before 3")
+        await first.stop()
+        left = await stage.rows("SELECT status FROM turns ORDER BY id")
+        held = await stage.rows("SELECT tokens_reserved FROM users")
+        reservations = await stage.rows("SELECT * FROM budget_reservations")
+        second = await stage.worker("second", ANSWERS)
+
+        assert (left, held, reservations) == ([("running",), ("running",)], [(0,)], [])
+        assert (await stage.response(inbox_id)).content == "It is done."
+        await stage.until_delivered(1)
+        await second.stop()
+        assert await stage.rows("SELECT attempt, error FROM turns ORDER BY id") == [(2, None), (2, None)]
+        assert [row for row in await find_faults(stage, replies=1) if not row.startswith("answers not paid")] == []
+        # The call that was cut off is paid beside those that were answered.
+        assert await stage.rows("SELECT count(*) FROM token_logs") == [(5,)]
+
+
+async def test_agents_end_with_an_asker_that_is_parked(postgres: URL, tmp_path: Path) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        await add_scout(stage)
+        inbox_id = await stage.accepts("room: a deadly one")
+        for number, point in enumerate(("model before 2", "model before 1", "model before 1")):
+            worker = await stage.worker(f"worker-{number}", ANSWERS, at=point, action="kill")
+            await worker.until_gone()
+            await stage.age_the_dead()
+        last = await stage.worker("last", ANSWERS)
+
+        assert (await stage.response(inbox_id)).error == "parked"
+        async with asyncio.timeout(30):
+            while True:
+                if await stage.rows("SELECT status, error FROM turns WHERE agent = 'scout'") == [
+                    ("cancelled", "orphaned")
+                ]:
+                    break
+                await asyncio.sleep(0.05)
+        await last.stop()
+        assert await stage.rows("SELECT tokens_reserved FROM users") == [(0,)]
