@@ -5,8 +5,8 @@ persona allows the module `agents`, and never one who was asked on the way here.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.journal import Event, Step
@@ -70,6 +70,18 @@ class Delegate(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AskingContext(ToolContext):
+    """What the tool that asks an agent is given: `delegate` has it do a task for this very call."""
+
+    delegate: Callable[[str, str], Awaitable[dict[str, Any]]] = field(kw_only=True)
+
+
+def to_asking(context: ToolContext, delegate: Callable[[str, str], Awaitable[dict[str, Any]]]) -> AskingContext:
+    """Return the context of a call that asks an agent."""
+    return AskingContext(**{each.name: getattr(context, each.name) for each in fields(context)}, delegate=delegate)
+
+
 def to_agents(listed: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
     """Return what `LISTED` gave."""
     return tuple(
@@ -114,13 +126,13 @@ def build_tool(agents: Sequence[ListedAgent]) -> Tool:
     """Return the tool that asks one of these agents; the same agents give the same text to the byte."""
 
     async def delegate(context: ToolContext, agent: str, task: str) -> Any:
-        if context.delegate is None:
+        if not isinstance(context, AskingContext):
             raise ToolError(said("not_here"))
         return await context.delegate(agent, task)
 
     listed = "\n".join(f"- {each.name}: {' '.join(each.description.split())}" for each in agents)
     delegate.__doc__ = said("tool", agents=listed)
-    return Tool(delegate, Permission.GUEST, resumes=True, timeout_seconds=TIMEOUT_SECONDS, module=MODULE)
+    return Tool(delegate, Permission.GUEST, timeout_seconds=TIMEOUT_SECONDS, module=MODULE)
 
 
 def is_delegation(step: Step) -> bool:
@@ -154,7 +166,7 @@ def tell_result(
     """Yield the events of a call's result; `told` is what the agent came to that was asked, if one was."""
     plain = json.loads(result.content)
     if is_delegation(result):
-        facts = told or Told(json.loads(call.content).get("agent") or "", "")
+        facts = told or Told(agent=str(json.loads(call.content).get("agent", "")), text="")
         outcome = {"error": plain.get("message")} if is_error else {"result": facts.text}
         yield announcer.event(
             "delegation_response",

@@ -176,7 +176,7 @@ class Toolbox:
                 return self._error(str(error), **error.fields)
             except DatabaseLost as lost:
                 if not tool.read_only:
-                    return _unless_resumed(tool, lost)
+                    return _after_loss(tool, lost)
                 message = f"{tool.name} lost its database for a moment."
             except (Unavailable, TimeoutError) as error:
                 log.warning("tool_unavailable", tool=tool.name, call=context.call_id, cause=type(error).__name__)
@@ -299,9 +299,9 @@ def _names(offer: Offer) -> list[str]:
     return [each.wire_name for each in offer.tools[:MAX_NAMED_TOOLS]]
 
 
-def _unless_resumed(tool: Tool, lost: DatabaseLost) -> Outcome:
-    # The next attempt at the turn goes on with it.
-    if tool.resumes:
+def _after_loss(tool: Tool, lost: DatabaseLost) -> Outcome:
+    # An agent goes on with the next attempt at the turn that asks it.
+    if tool.module == agents.MODULE:
         raise lost
     return unknown_outcome()
 

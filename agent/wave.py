@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from agent.agents import is_delegation, tell_result
+from agent.agents import is_delegation, tell_result, to_asking
 from agent.app import App
 from agent.breaker import Failures, failed_calls, to_key
 from agent.budget import Admission, release
@@ -98,12 +98,13 @@ async def _call(app: App, turn: RunningTurn, progress: Progress, call: Step, rul
     if to_key(call) in rules.failures:
         return call, repeated_failure(rules.failures[to_key(call)])
     tool = turn.offer.find(name)
-    if rules.is_repeated and tool is not None and not (tool.read_only or tool.resumes):
+    # An agent goes on where its own journal ends.
+    if rules.is_repeated and tool is not None and not tool.read_only and not is_delegation(call):
         return call, unknown_outcome()
     async with rules.gate:
         context = build_tool_context(app, turn, call, module=tool.module if tool else "")
         if is_delegation(call):
-            context = replace(context, delegate=partial(app.delegate, app, turn, progress, str(call.tool_call_id)))
+            context = to_asking(context, partial(app.delegate, app, turn, progress, str(call.tool_call_id)))
         return call, await app.toolbox.call(turn.offer, turn.scope, name, to_argument_text(call.content), context)
 
 

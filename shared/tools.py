@@ -50,7 +50,6 @@ class ToolContext:
     """All that a tool needs, without importing another module.
 
     `call_id` is the same when a read-only call is repeated after a crash: use it as idempotency key outward.
-    `delegate` has an agent do a task; it is there for the house's own tool alone.
     """
 
     user: Caller
@@ -65,7 +64,6 @@ class ToolContext:
     memory: MemoryOfUser
     database: Transactions
     house_settings: Settings
-    delegate: Callable[[str, str], Awaitable[Any]] | None = None
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Open a transaction; never wait for the network inside it."""
@@ -84,7 +82,7 @@ class Tool:
     """One function that the model may call.
 
     `read_only` tools run again after a crash; `repeatable` ones are tried a second time when they fail unexpectedly;
-    `ends_turn` ones end the loop; `resumes` says that a call goes on where it was cut off when it is run again.
+    `ends_turn` ones end the loop.
     """
 
     run: Run
@@ -94,7 +92,6 @@ class Tool:
     ends_turn: bool = False
     timeout_seconds: float = 60
     module: str = field(default="")
-    resumes: bool = False
 
     @property
     def name(self) -> str:

@@ -107,15 +107,17 @@ async def test_what_makes_no_sense_is_refused_with_the_words_of_the_page(address
     assert words.strip() in str(refused.value)
 
 
-def test_every_rule_about_people_and_personas_stands_on_the_page() -> None:
+def test_every_rule_about_people_personas_and_agents_stands_on_the_page() -> None:
     page = document("docs/admin-sql.md").text
     # What the program alone writes, and what is not to be chosen yet.
     internal = {
         "users_tokens_used_this_month_is_not_negative",
         "users_tokens_reserved_is_not_negative",
         "personas_loop_mode_is_native_or_planner",
+        "agents_card_is_an_object",
+        "agents_card_needs_a_url",
     }
-    tables = [Base.metadata.tables[name] for name in ("users", "user_platform_links", "personas")]
+    tables = [Base.metadata.tables[name] for name in ("users", "user_platform_links", "personas", "agents")]
     rules = {str(getattr(each, "name", "")) for table in tables for each in (*table.constraints, *table.indexes)}
 
     refused = {rule for rule in rules if not rule.startswith(("pk_", "fk_", "ix_"))}
@@ -274,6 +276,36 @@ async def test_model_and_limits_of_a_persona_reach_the_model(house: House) -> No
     body = asked(house)
     assert body["model"] == "gpt-4.1-mini"
     assert 600 in {body.get("max_tokens"), body.get("max_completion_tokens")}
+
+
+async def test_an_agent_is_added_kept_to_admins_and_switched_off_with_the_next_message(house: House) -> None:
+    await admin(house, "Add an agent")
+    await hears(house)
+    assert "- archivist: Finds things in the files" in json.dumps(asked(house)["tools"])
+
+    await admin(house, "Add an agent of another house")
+    await admin(house, "Choose who may ask an agent")
+    await hears(house)
+    assert "agents" not in offered(house)
+
+    await admin(house, "Promote somebody")
+    await hears(house)
+    assert "- travel-desk: Books trains and hotels." in json.dumps(asked(house)["tools"])
+    await admin(house, "Switch an agent off")
+    await hears(house)
+    assert "archivist" not in json.dumps(asked(house)["tools"])
+
+
+async def test_a_persona_with_a_list_of_modules_asks_agents_once_the_list_says_so(house: House) -> None:
+    await admin(house, "Add an agent")
+    await admin(house, "Add a persona for a server")
+    await admin(house, "Allow only some modules")
+    await hears(house)
+    assert offered(house) == {"knowledge"}
+
+    await admin(house, "Let a persona ask agents that has a list of modules")
+    await hears(house)
+    assert offered(house) == {"knowledge", "agents"}
 
 
 async def test_what_was_put_aside_is_answered_after_all(house: House) -> None:

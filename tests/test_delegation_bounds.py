@@ -1,24 +1,20 @@
-"""What binds an agent: the person's budget, the turn's time, a stop, the number of hands; and agents at a url."""
+"""What binds an agent: the person's budget, the turn's time, a stop, the number of hands that a task goes through."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from sqlalchemy import URL
 
-from agent.peers import PeerAnswer
 from agent.turn import request_stop
 from shared.database import Address
-from shared.errors import ToolError, Unavailable
 from shared.messages import Place
-from shared.models import Agent
 from shared.settings import Settings
-from tests.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of, who_is
+from tests.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of
 from tests.house import House, open_house
-from tests.recovery import open_house_with
+from tests.recovery import cut_connections
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
 
@@ -258,6 +254,49 @@ async def test_an_admin_may_stop_one_agent_alone(house: House) -> None:
     assert await house.value("SELECT status FROM turns WHERE agent = 'scout'") == "cancelled"
 
 
+async def test_an_agent_goes_on_when_the_database_is_lost_for_a_moment(house: House, postgres: URL) -> None:
+    await add_agent(house, "scout")
+
+    async def look(_body: Any, _number: int) -> Answer:
+        assert await cut_connections(postgres, house.app.database.address) > 0
+        return Answer("Under the mat.")
+
+    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=look)
+    accepted = await house.accepts("where is the key?")
+
+    async with asyncio.timeout(60):
+        reply = await house.app.events.response(accepted.inbox_id)
+
+    assert (reply.content, reply.error) == ("Done.", None)
+    assert reply.tool_calls_made[0].result == {"result": "Under the mat.", "agent": "scout", "iterations": 1}
+    assert await house.value("SELECT count(*) FROM turns WHERE agent = 'scout'") == 1
+    assert await nothing_is_held(house)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        '{"agent": ["scout"], "task": {}}',
+        '{"agent": "scout"}',
+        '{"agent": "\\u0000\\ud800", "task": "x"}',
+        "[1",
+        '{"x": 1}',
+    ],
+    ids=["types", "no task", "unicode", "no json", "unknown key"],
+)
+async def test_a_garbled_task_is_an_error_that_says_what_would_be_valid(house: House, garbage: str) -> None:
+    await add_agent(house, "scout")
+    play(house.model, asker=[Answer(tool_calls=[("agents__delegate", garbage)]), "Sorry."])
+
+    reply = await house.hears("ask the scout")
+
+    result = reply.tool_calls_made[0].result
+    assert result["error"] is True
+    assert {"parameters", "agents"} & result.keys()
+    told = await house.value("SELECT count(*) FROM turn_events WHERE name LIKE 'delegation%'")
+    assert (reply.content, told) == ("Sorry.", 2)
+
+
 async def test_agents_that_nobody_waits_for_any_more_are_ended_by_the_sweeper(house: House) -> None:
     await house.hears("hello")
     await house.sql(
@@ -276,125 +315,3 @@ async def test_agents_that_nobody_waits_for_any_more_are_ended_by_the_sweeper(ho
 
     await until(house, "SELECT count(*) FROM turns WHERE error = 'orphaned' AND status = 'cancelled'", 2)
     assert await nothing_is_held(house)
-
-
-@dataclass
-class FakePeers:
-    """Agents of other houses that do what the test says."""
-
-    answer: Callable[[str], Any]
-    asked: list[tuple[str, str, tuple[str, ...], str]] = field(default_factory=list)
-    cancelled: int = 0
-
-    async def ask(
-        self, agent: Agent, task: str, *, seconds: float, trail: tuple[str, ...], context_id: str
-    ) -> PeerAnswer:
-        """Note who was asked what, and answer."""
-        self.asked.append((str(agent.url), task, trail, context_id))
-        assert 0 < seconds <= 180
-        found = self.answer(task)
-        try:
-            return PeerAnswer(found) if isinstance(found, str) else await found
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-
-
-async def add_peer(house: House, name: str = "abroad") -> None:
-    await house.sql(
-        "INSERT INTO agents (name, description, url) VALUES (:name, 'Far away.', 'https://far.example/a2a')", name=name
-    )
-
-
-@pytest.fixture
-async def far(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[tuple[House, FakePeers]]:
-    """A house with one agent at a url."""
-    peers = FakePeers(lambda _task: "From afar.")
-    async with open_house_with(settings, address, model, peers=peers) as house:
-        await add_peer(house)
-        yield house, peers
-
-
-async def test_an_agent_at_a_url_is_asked_by_the_same_tool(far: tuple[House, FakePeers]) -> None:
-    house, peers = far
-    await add_agent(house, "scout")
-    play(
-        house.model,
-        asker=[Answer(tool_calls=[ask("abroad", "Hello?"), ask("scout")]), "Done."],
-        scout=[Answer(tool_calls=[ask("abroad", "And here?")]), "Found."],
-    )
-
-    reply = await house.hears("ask everybody")
-
-    assert [call.result for call in reply.tool_calls_made] == [
-        {"result": "From afar.", "agent": "abroad", "iterations": 0},
-        {"result": "Found.", "agent": "scout", "iterations": 2},
-    ]
-    url = "https://far.example/a2a"
-    below = await house.value("SELECT id FROM turns WHERE agent = 'scout'")
-    assert peers.asked == [
-        (url, "Hello?", (), "call_1_2"),
-        (url, "And here?", ("scout",), f"call_{below}_2"),
-    ]
-    rows = await house.sql(
-        "SELECT role, content FROM messages JOIN turns ON turns.id = turn_id"
-        " WHERE agent = 'abroad' AND parent_turn_id = 1 ORDER BY seq"
-    )
-    assert [tuple(row) for row in rows] == [("user", "Hello?"), ("assistant", "From afar.")]
-
-
-@pytest.mark.parametrize(
-    ("fails", "reason", "words"),
-    [
-        (Unavailable("The agent abroad can't be reached."), "unavailable", "can't be reached"),
-        (ToolError("I only speak French."), "tool_error", "I only speak French."),
-        (ConnectionResetError("cut"), None, "failed unexpectedly"),
-        (TimeoutError(), "deadline", "longer than I am allowed"),
-    ],
-    ids=["unreachable", "says no", "breaks off", "time-out"],
-)
-async def test_an_agent_at_a_url_that_fails_is_an_error_result(
-    far: tuple[House, FakePeers], fails: Exception, reason: str | None, words: str
-) -> None:
-    house, peers = far
-
-    async def fail() -> PeerAnswer:
-        raise fails
-
-    peers.answer = lambda _task: fail()
-    play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
-
-    reply = await house.hears("ask abroad")
-
-    result = reply.tool_calls_made[0].result
-    assert (result["error"], result.get("reason")) == (True, reason)
-    assert words in result["message"]
-    assert (reply.content, reply.error) == ("Sorry.", None)
-    await until(house, "SELECT count(*) FROM turns WHERE status = 'running'", 0)
-
-
-async def test_an_agent_at_a_url_that_hangs_is_given_up_in_time_to_answer(
-    settings: Settings, address: Address, model: OpenAIStub
-) -> None:
-    settings = settings.model_copy(update={"turn_deadline_seconds": 8})
-    peers = FakePeers(lambda _task: asyncio.sleep(600))
-    async with open_house_with(settings, address, model, peers=peers) as house:
-        play(model, asker=["Hi.", Answer(tool_calls=[ask("abroad")]), "Nobody answers."])
-        await house.hears("hello")
-        await add_peer(house)
-
-        reply = await house.hears("ask abroad")
-
-        assert reply.tool_calls_made[0].result["reason"] == "deadline"
-        assert (reply.content, peers.cancelled) == ("Nobody answers.", 1)
-
-
-async def test_without_peers_an_agent_at_a_url_says_that_it_cannot_be_reached(house: House) -> None:
-    await add_peer(house)
-    play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
-
-    reply = await house.hears("ask abroad")
-
-    message = reply.tool_calls_made[0].result["message"]
-    assert "Agents at a url can't be reached from here" in message
-    assert who_is(house.model.requests[0].body) == ASKER

@@ -34,6 +34,15 @@ async def add_scout(stage: Stage) -> None:
     await stage.owner.execute("INSERT INTO agents (name, description, persona_id) VALUES ('scout', 'Looks around.', 1)")
 
 
+async def until_rows(stage: Stage, query: str, *expected: tuple[Any, ...]) -> None:
+    """Return when a query gives these rows."""
+    async with asyncio.timeout(30):
+        while True:
+            if await stage.rows(query) == list(expected):
+                break
+            await asyncio.sleep(0.05)
+
+
 async def list_points(server: URL, home: Path) -> list[str]:
     """Play the turn once undisturbed; return the points from the call of the agent to what follows its result."""
     async with open_stage(server, home) as stage:
@@ -164,12 +173,6 @@ async def test_agents_end_with_an_asker_that_is_parked(postgres: URL, tmp_path: 
         last = await stage.worker("last", ANSWERS)
 
         assert (await stage.response(inbox_id)).error == "parked"
-        async with asyncio.timeout(30):
-            while True:
-                if await stage.rows("SELECT status, error FROM turns WHERE agent = 'scout'") == [
-                    ("cancelled", "orphaned")
-                ]:
-                    break
-                await asyncio.sleep(0.05)
+        await until_rows(stage, "SELECT status, error FROM turns WHERE agent = 'scout'", ("cancelled", "orphaned"))
         await last.stop()
         assert await stage.rows("SELECT tokens_reserved FROM users") == [(0,)]

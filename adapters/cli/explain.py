@@ -34,6 +34,18 @@ PARTS = {
     "steps": """
         SELECT seq, role, tool_name AS tool, content, token_count AS tokens
         FROM messages WHERE turn_id = :id ORDER BY seq""",
+    "agents": """
+        WITH RECURSIVE below AS (
+            SELECT id FROM turns WHERE parent_turn_id = :id
+            UNION ALL SELECT asked.id FROM turns AS asked JOIN below ON asked.parent_turn_id = below.id
+        )
+        SELECT turns.id AS turn, parent_turn_id AS "asked by", agent, status, error, iterations AS calls,
+               (SELECT sum(input_tokens + output_tokens) FROM token_logs WHERE turn_id = turns.id) AS tokens,
+               round(extract(epoch FROM coalesce(finished_at, now()) - started_at)::numeric, 2) AS s,
+               (SELECT content FROM messages WHERE turn_id = turns.id AND seq = 0) AS task,
+               (SELECT content FROM messages WHERE turn_id = turns.id AND role = 'assistant'
+                ORDER BY seq DESC LIMIT 1) AS result
+        FROM below JOIN turns USING (id) ORDER BY turns.id""",
     "model calls": """
         SELECT created_at AS at, purpose, model, input_tokens AS input, cached_tokens AS cached,
                output_tokens AS output, coalesce(cost_estimate::text, 'unknown') AS "cost $"
@@ -79,6 +91,8 @@ def _show_turn(turn: Any) -> None:
     say(f"turn          {turn.id}: {turn.status}{takeovers}, {turn.seconds} s")
     say(f"place         {place} (conversation {turn.conversation_id})")
     say(f"user          {turn.user_id or 'deleted'}, {turn.permission_level or 'no permission'}")
+    if turn.parent_turn_id:
+        say(f"agent         {turn.agent}, asked in turn {turn.parent_turn_id} by the call {turn.parent_call_id}")
     say(f"persona       {turn.persona or 'built-in'}")
     say(f"model         {turn.model or 'none answered'}, {turn.iterations} calls")
     say(f"started       {turn.started_at:%Y-%m-%d %H:%M:%S %Z}")

@@ -12,7 +12,7 @@ from agent.app import App
 from shared.database import newest_revision
 from shared.errors import Unavailable
 
-TURNS = text("SELECT status, count(*) FROM turns WHERE status <> 'running' GROUP BY status")
+TURNS = text("SELECT status, count(*) FROM turns WHERE status <> 'running' AND parent_turn_id IS NULL GROUP BY status")
 LEDGER = text("""
 SELECT model, purpose, count(*), sum(input_tokens), sum(cached_tokens), sum(output_tokens),
        coalesce(sum(cost_estimate), 0)
@@ -20,7 +20,7 @@ FROM token_logs GROUP BY model, purpose
 """)
 QUEUES = text("""
 SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
-       (SELECT count(*) FROM turns WHERE status = 'running'),
+       (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
        (SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')),
        (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting')
 """)

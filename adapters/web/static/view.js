@@ -71,9 +71,15 @@ export class ToolCard {
     this.state = node("span", "tool-state running");
     this.label = node("span", "unseen", "running");
     const preview = Object.values(event.args ?? {}).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
-    const summary = node("summary", "", this.state, node("span", "tool-name", event.tool),
-      node("span", "tool-preview", preview.join(", ").slice(0, 120)), this.label, icon("chevron"));
+    this.name = node("span", "tool-name", event.tool);
+    this.preview = node("span", "tool-preview", preview.join(", ").slice(0, 120));
+    const summary = node("summary", "", this.state, this.name, this.preview, this.label, icon("chevron"));
     this.node = node("details", "tool", summary, node("h4", "", "Arguments"), codeBlock(pretty(event.args)));
+  }
+
+  ask(event) {
+    this.name.textContent = `ask ${event.agent}`;
+    this.preview.textContent = String(event.task ?? "").slice(0, 120);
   }
 
   finish(event) {
@@ -135,6 +141,10 @@ export class TurnView {
     const card = new ToolCard(event);
     this.cards.set(event.id, card);
     this.body.append(card.node);
+  }
+
+  delegation_request(event) {
+    this.cards.get(event.id)?.ask(event);
   }
 
   tool_result(event) {

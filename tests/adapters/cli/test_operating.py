@@ -121,6 +121,29 @@ def test_a_turn_is_explained_from_the_message_to_the_delivery(shell: Shell) -> N
     assert "the last one is" in shell.run("explain", "999999").err
 
 
+def test_the_agents_that_a_turn_has_asked_are_part_of_its_story(shell: Shell) -> None:
+    cell(shell, "INSERT INTO personas (name, system_prompt) VALUES ('scout', 'You are the scout.')")
+    agent = "INSERT INTO agents (name, description, persona_id) SELECT 'scout', 'Looks around.', id"
+    cell(shell, f"{agent} FROM personas WHERE name = 'scout'")
+    script = [
+        '```delegate\n{"agent": "scout", "task": "Find the key."}\n```',
+        "Under the mat.",
+        "The scout has found it.",
+    ]
+    said = "/reset\nwhere is the key?\n"
+    assert shell.run("chat", stdin=said, DEBUG_MOCK_RESPONSES=json.dumps(script)).code == 0
+    below = cell(shell, "SELECT max(id) FROM turns")
+    asker = cell(shell, "SELECT max(parent_turn_id) FROM turns")
+
+    for part in ("agents.delegate", "scout", "Find the key.", "Under the mat.", "The scout has found it."):
+        assert part in shell.says("explain", asker)
+    said = shell.says("explain", below)
+    assert f"agent         scout, asked in turn {asker} by the call call_{asker}_2" in said
+    assert "persona       scout" in said
+    assert "delegation" in said
+    cell(shell, "DELETE FROM agents")
+
+
 def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: Shell) -> None:
     done = shell.run("doctor")
 

@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.adapters.web.conftest import Site
+from tests.delegating import add_agent, ask, play
 from tests.standins.openai_api import Answer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -140,6 +141,26 @@ async def test_an_answer_grows_before_the_eyes_and_stays_after_a_reload(window: 
     await expect(window.answer().locator(".text")).to_have_text("All done.")
     await expect(window.answer().locator(".tool-state")).to_have_class("tool-state done")
     await expect(window.page.locator("#chats a")).to_have_text("I like oolong")
+
+
+async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: Window, site: Site) -> None:
+    await add_agent(site.house, "scout")
+    play(
+        site.house.model,
+        asker=[Answer(tool_calls=[ask("scout", "Find the <b>key</b>.")]), "Done."],
+        scout=["Under the mat."],
+    )
+    await window.says("where is the key?")
+
+    for _ in range(2):
+        answer = window.answer()
+        await expect(answer.locator(".text")).to_have_text("Done.")
+        await expect(answer.locator(".tool-name")).to_have_text("ask scout")
+        await expect(answer.locator(".tool-preview")).to_have_text("Find the <b>key</b>.")
+        await expect(answer.locator(".tool-state")).to_have_class("tool-state done")
+        # What the agent was told is no message of this chat.
+        await expect(window.page.locator(".message")).to_have_count(2)
+        await window.page.reload()
 
 
 async def test_what_people_and_models_write_stays_text(window: Window, site: Site) -> None:

@@ -1,0 +1,192 @@
+"""Agents: who may ask them, what they see, what they may use; all of it as the rows say it at that moment."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.toolbox import Toolbox
+from shared.database import Address
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Tool, ToolContext
+from tests.delegating import ASKER, add_agent, ask, offered, play, requests_of, result_of
+from tests.house import House, open_house
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import ScriptedCall
+
+DELEGATE = "agents__delegate"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings of a house in which guests may spend a little more than one answer."""
+    return settings.model_copy(update={"default_guest_token_budget": 100_000})
+
+
+async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
+    rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
+    return [(row.name, row.payload) for row in rows]
+
+
+async def test_without_agents_the_tools_of_a_guest_are_what_they_were(house: House) -> None:
+    await house.hears("hello")
+    before = requests_of(house, ASKER)[-1]["tools"]
+    await add_agent(house, "scout")
+    await house.hears("hello")
+
+    after = requests_of(house, ASKER)[-1]["tools"]
+    assert after[:-1] == before
+    assert after[-1]["function"]["name"] == DELEGATE
+    await house.sql("UPDATE agents SET is_enabled = false")
+    await house.hears("hello")
+    assert requests_of(house, ASKER)[-1]["tools"] == before
+
+
+async def test_the_tool_names_the_agents_that_the_person_may_ask_the_same_to_the_byte(house: House) -> None:
+    for name in ("writer", "scout", "butler"):
+        await add_agent(house, name, requires="admin" if name == "butler" else "guest")
+    await house.hears("hello")
+    await house.hears("hello", user="bob")
+    await house.sql("UPDATE users SET permission_level = 'admin' WHERE id = 1")
+    await house.hears("hello")
+
+    first, second, admin = (json.dumps(each["tools"][-1]) for each in requests_of(house, ASKER))
+    assert first == second
+    listed = json.loads(first)["function"]["description"].splitlines()[-2:]
+    assert listed == ["- scout: Knows about scout things.", "- writer: Knows about writer things."]
+    assert json.loads(admin)["function"]["description"].splitlines()[-3].startswith("- butler: ")
+
+
+async def test_a_persona_lists_the_module_agents_or_its_turns_may_not_ask(house: House) -> None:
+    await add_agent(house, "scout")
+    await house.sql(
+        "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
+        " VALUES ('p', 'Be kind.', true, '[\"calendar\"]')"
+    )
+    play(house.model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "No.", "Hi."])
+    await house.hears("hello")
+    assert DELEGATE not in offered(requests_of(house, ASKER)[-1])
+    refused = await house.hears("ask the scout")
+    assert refused.tool_calls_made[0].result["message"] == "There is no tool 'agents__delegate' here."
+
+    await house.sql("UPDATE personas SET allowed_modules = '[\"agents\"]' WHERE is_default")
+    await house.hears("hello")
+    assert offered(requests_of(house, ASKER)[-1]) == [DELEGATE]
+
+
+async def test_an_unknown_agent_is_an_error_that_names_those_there_are(house: House) -> None:
+    await add_agent(house, "scout")
+    await add_agent(house, "butler", requires="admin")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("butler"), ask("nobody"), ask("scout", " ")]), "Sorry."],
+    )
+
+    reply = await house.hears("ask around")
+
+    butler, nobody, empty = (call.result for call in reply.tool_calls_made)
+    assert butler == {"error": True, "message": "There is no agent 'butler' here.", "agents": ["scout"]}
+    assert nobody == {"error": True, "message": "There is no agent 'nobody' here.", "agents": ["scout"]}
+    assert empty["message"] == "The task is empty: write down what the agent is to do."
+    told = [payload for name, payload in await events_of(house, 1) if name == "delegation_response"]
+    assert [(each["agent"], each["error"], each["iterations"]) for each in told] == [
+        ("butler", butler["message"], 0), ("nobody", nobody["message"], 0), ("scout", empty["message"], 0),
+    ]  # fmt: skip
+    assert await house.value("SELECT count(*) FROM turns") == 1
+
+
+async def test_a_guests_agent_may_use_no_more_than_the_guest(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    ran: list[str] = []
+
+    def build(name: str, requires: Permission) -> Tool:
+        async def run(context: ToolContext) -> str:
+            """Do it."""
+            ran.append(f"{name} for {context.user.name}")
+            return "done"
+
+        run.__name__ = name
+        return Tool(run, requires, module="house")
+
+    toolbox = Toolbox([build("look", Permission.GUEST), build("demolish", Permission.ADMIN)], {}, 8000)
+    async with open_house(settings, address, model, toolbox=toolbox) as house:
+        await add_agent(house, "builder", modules='["house"]')
+        tools: list[ScriptedCall] = [("house__demolish", {}), ("house__look", {})]
+        play(
+            model,
+            asker=[Answer(tool_calls=[ask("builder")]), "Done."] * 2,
+            builder=[Answer(tool_calls=tools), "Looked."] * 2,
+        )
+
+        await house.hears("tear it down")
+
+        assert offered(requests_of(house, "builder")[0]) == ["house__look"]
+        assert "There is no tool 'house__demolish' here." in result_of(requests_of(house, "builder")[1], 0)
+        assert ran == ["look for Ann"]
+        await house.sql("UPDATE users SET permission_level = 'admin'")
+        await house.hears("tear it down")
+        assert sorted(ran[1:]) == ["demolish for Ann", "look for Ann"]
+
+
+async def test_an_agent_has_the_modules_model_and_limits_of_its_persona(house: House) -> None:
+    await add_agent(house, "scout", modules='["calendar"]', max_tokens=77, model="openai/small")
+    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=["Found."])
+
+    await house.hears("look around")
+
+    (asked,) = requests_of(house, "scout")
+    assert asked["model"] == "small"
+    assert 77 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
+    assert {name.partition("__")[0] for name in offered(asked)} == {"calendar"}
+    assert await house.value("SELECT model FROM turns WHERE agent = 'scout'") == "openai/small"
+
+
+@pytest.mark.parametrize("server", [None, "acme"])
+async def test_an_agent_remembers_no_more_than_the_place_allows(house: House, server: str | None) -> None:
+    await add_agent(house, "scout")
+    fact = ("knowledge__remember", {"content": "Ann is looking for a new job"})
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[fact]), "I will.", Answer(tool_calls=[ask("scout", "What job?")]), "Done."],
+        scout=["No idea."],
+    )
+    await house.hears("remember that I am looking for a new job")
+
+    await house.hears("ask the scout what job", server=server)
+
+    (asked,) = requests_of(house, "scout")
+    assert ("new job" in json.dumps(asked)) == (server is None)
+
+
+async def test_a_change_of_an_agent_counts_from_the_next_message(house: House) -> None:
+    await add_agent(house, "scout")
+    play(
+        house.model,
+        asker=[Answer(tool_calls=[ask("scout")]), "Done."] * 2,
+        scout=["Found."],
+        **{"a spy": ["Not found."]},
+    )
+    await house.hears("look around")
+    await house.sql("UPDATE personas SET system_prompt = 'You are a spy.'")
+    second = await house.hears("look around")
+
+    assert second.tool_calls_made[0].result["result"] == "Not found."
+
+
+async def test_an_agent_that_is_switched_off_while_the_model_thinks_is_not_asked(house: House) -> None:
+    await add_agent(house, "scout")
+
+    async def think(body: Any, _number: int) -> Answer:
+        if any(each["role"] == "tool" for each in body["messages"]):
+            return Answer("Sorry.")
+        await house.sql("UPDATE agents SET is_enabled = false")
+        return Answer(tool_calls=[ask("scout")])
+
+    play(house.model, asker=think, scout=["Found."])
+
+    reply = await house.hears("look around")
+
+    assert reply.tool_calls_made[0].result["message"] == "The agent scout has been switched off."
+    assert requests_of(house, "scout") == []
