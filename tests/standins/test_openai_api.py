@@ -20,6 +20,14 @@ CALLED = {
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "dice__roll", "arguments": "{}"}}],
 }
 
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+CLOSED = {**OBJECT, "additionalProperties": False, "required": ["a"]}
+
+
+def wants(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the form of an answer that is held to a schema."""
+    return {"type": "json_schema", "json_schema": schema}
+
 
 @pytest.fixture
 async def stub() -> AsyncIterator[OpenAIStub]:
@@ -81,6 +89,28 @@ async def test_without_a_script_it_says_what_it_heard(client: openai.AsyncOpenAI
         ({"max_tokens": 5, "max_completion_tokens": 5}, "same time"),
         ({"temperature": 3}, "between 0 and 2"),
         ({"stream_options": {"include_usage": True}}, "only allowed when 'stream'"),
+        ({"response_format": "json_object"}, "Invalid type"),
+        ({"response_format": {}}, "Supported values are"),
+        ({"response_format": {"type": "yaml"}}, "Supported values are"),
+        ({"response_format": {"type": "json_object"}}, "must contain the word 'json'"),
+        ({"response_format": {"type": "json_object", "strict": True}}, "Unknown parameter: 'response_format.strict'"),
+        ({"response_format": {"type": "json_schema"}}, "Missing required parameter: 'response_format.json_schema'"),
+        ({"response_format": wants({"name": "a"})}, "Missing required parameter: 'response_format.json_schema.schema'"),
+        (
+            {"response_format": wants({"schema": OBJECT})},
+            "Missing required parameter: 'response_format.json_schema.name'",
+        ),
+        ({"response_format": wants({"name": "a b", "schema": OBJECT})}, "does not match pattern"),
+        ({"response_format": wants({"name": "a", "schema": OBJECT, "type": "x"})}, "Unknown parameter"),
+        ({"response_format": wants({"name": "a", "schema": {"type": "array"}})}, "schema must be a JSON Schema of"),
+        (
+            {"response_format": wants({"name": "a", "schema": OBJECT, "strict": True})},
+            "'additionalProperties' is required",
+        ),
+        (
+            {"response_format": wants({"name": "a", "schema": {**CLOSED, "required": []}, "strict": True})},
+            "'required' is required",
+        ),
     ],
 )
 async def test_what_the_real_api_refuses_is_refused(stub: OpenAIStub, change: dict[str, Any], reason: str) -> None:
@@ -91,6 +121,28 @@ async def test_what_the_real_api_refuses_is_refused(stub: OpenAIStub, change: di
     assert reason in error["message"]
     assert set(error) == {"message", "type", "param", "code"}
     assert stub.refusals == [error["message"]]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"type": "text"},
+        {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}},
+        {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}, "strict": False}},
+    ],
+)
+async def test_a_form_that_can_be_asked_for_is_taken(stub: OpenAIStub, wanted: dict[str, Any]) -> None:
+    body = {"model": "small", "messages": HELLO, "response_format": wanted}
+
+    assert (await post(stub, body)).status_code == 200
+
+
+async def test_json_is_to_be_had_when_the_messages_speak_of_it(stub: OpenAIStub) -> None:
+    body = {"model": "small", "messages": [{"role": "user", "content": "Hello in JSON, please."}]}
+
+    assert (await post(stub, {**body, "response_format": {"type": "json_object"}})).status_code == 200
+    strict = wants({"name": "a", "schema": CLOSED, "strict": True})
+    assert (await post(stub, {**body, "response_format": strict})).status_code == 200
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b'{"model": "\xff"}', b"null"])

@@ -5,6 +5,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tests.standins.openai_api.formats import check_response_format
+from tests.standins.openai_api.refusals import Refused
+
+__all__ = ["Refused", "check"]
+
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 SPEAKER_NAME = re.compile(r"^[^\s<|\\/>]{1,64}$")
 MAX_TOOLS = 128
@@ -62,15 +67,6 @@ PARTS: Mapping[str, frozenset[str]] = {
 }
 
 
-class Refused(Exception):
-    """The request breaks a rule of the API."""
-
-    def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
-        self.param = param
-        self.code = code
-        super().__init__(message)
-
-
 def too_long(body: Mapping[str, Any], window: int | None) -> str | None:
     """Return what the real API says to a request that does not fit into the window; four bytes are a token."""
     if window is None:
@@ -100,6 +96,7 @@ def check(body: Any) -> None:
         waiting = _check_message(message, index, waiting)
     if waiting:
         raise Refused(_unanswered(waiting), "messages")
+    check_response_format(body)
 
 
 def _check_parameters(body: dict[str, Any]) -> None:
