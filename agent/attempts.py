@@ -81,7 +81,7 @@ class Attempts:
     async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:
         self._tries[name] += 1
         flight = Flight(self._tries[name])
-        protocol = self.protocols.of(name)
+        protocol = self.protocols.of(name, plans=request.answer_schema is not None)
         heard = protocol.listen(self._say, self._take_back) if self.on_text else None
         try:
             async with asyncio.timeout(limit):

@@ -19,6 +19,7 @@ from agent.events import Announcer
 from agent.journal import Step, TurnKey, list_steps, record, record_and_settle, settle
 from agent.opening import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.personas import get_persona
+from agent.plan_words import count_form
 from agent.progress import Progress
 from agent.replies import to_usage
 from agent.tokens import count_tokens
@@ -35,8 +36,10 @@ FIND = text("""
 SELECT id, status FROM turns WHERE parent_turn_id = :turn_id AND parent_call_id = :call_id
 """)
 BEGIN = text("""
-INSERT INTO turns (conversation_id, user_id, persona_id, parent_turn_id, parent_call_id, agent)
-SELECT conversation_id, user_id, :persona_id, id, :call_id, :agent FROM turns
+INSERT INTO turns (conversation_id, user_id, persona_id, parent_turn_id, parent_call_id, agent, loop_mode)
+SELECT conversation_id, user_id, :persona_id, id, :call_id, :agent,
+       coalesce((SELECT loop_mode FROM personas WHERE id = :persona_id), 'native')
+FROM turns
 WHERE id = :turn_id AND attempt = :attempt AND status = 'running' FOR SHARE
 RETURNING id
 """)
@@ -178,9 +181,12 @@ async def _with_persona(app: App, session: AsyncSession, child: RunningTurn, per
     offer = app.toolbox.offered_to(scope)
     recalled = app.settings.memory_recall_limit if child.user.has_memories else 0
     tokens = estimate(persona, child.conversation, (), child.steps, offer, recalled)
+    loop_mode = persona.loop_mode or "native"
+    tokens += count_form() if loop_mode == "planner" else 0
     seconds = child.deadline - child.began + RESERVATION_SLACK_SECONDS
     verdict = await reserve(session, child.user.id, child.key.id, child.key.attempt, tokens, seconds)
-    return replace(child, persona=persona, scope=scope, offer=offer, verdict=verdict, estimate=tokens)
+    asked = {"persona": persona, "loop_mode": loop_mode, "offer": offer, "verdict": verdict, "estimate": tokens}
+    return replace(child, scope=scope, **asked)
 
 
 async def close_below(app: App, child: RunningTurn, answer: Answer) -> Told:

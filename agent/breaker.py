@@ -5,7 +5,7 @@ All of it is read from the journal, so that a turn taken over by another worker 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agent.journal import Step
 from shared.errors import ToolKeepsFailing
@@ -24,7 +24,7 @@ def check(steps: Sequence[Step]) -> None:
     Equal errors within one wave count once; a success of the tool resets its count.
     """
     counts: dict[str, tuple[str, int]] = {}
-    for wave in _waves(steps):
+    for wave in _waves(step for step in steps if not _was_left_out(step)):
         for tool in {str(step.tool_name) for step in wave}:
             errors = [_error_of(step) for step in wave if step.tool_name == tool]
             if None in errors:
@@ -42,7 +42,7 @@ def failed_calls(steps: Sequence[Step]) -> Failures:
     calls = {step.tool_call_id: step for step in steps if step.role == "tool_call"}
     failures: Failures = {}
     for step in steps:
-        if step.role != "tool_result":
+        if step.role != "tool_result" or _was_left_out(step):
             continue
         key = to_key(calls[step.tool_call_id])
         if _error_of(step) is None:
@@ -57,7 +57,15 @@ def to_key(call: Step) -> tuple[str, str]:
     return str(call.tool_name), json.dumps(json.loads(call.content), sort_keys=True)
 
 
-def _waves(steps: Sequence[Step]) -> list[list[Step]]:
+def _was_left_out(step: Step) -> bool:
+    # A planned call that was not run, because another one failed, says nothing about its tool.
+    if step.role != "tool_result" or '"not_run"' not in step.content:
+        return False
+    plain = json.loads(step.content)
+    return isinstance(plain, dict) and plain.get("error") is True and plain.get("not_run") is True
+
+
+def _waves(steps: Iterable[Step]) -> list[list[Step]]:
     waves: list[list[Step]] = []
     for step in sorted(steps, key=lambda each: each.seq):
         if step.role == "assistant":

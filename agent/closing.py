@@ -42,6 +42,7 @@ class Answer:
     calls: tuple[PaidCall, ...] = ()
     usage: Usage = field(default_factory=Usage)
     iterations: int = 0
+    waves: int = 0
     model: str | None = None
     thinking: str = ""
     status: Status = "answered"
@@ -76,6 +77,7 @@ async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
             | to_row(message.door, message.place, reply_to, answer.text, files, answer.choices)
             | {
                 "status": answer.status,
+                "waves": answer.waves,
                 "inbox_status": INBOX_STATUS[answer.status],
                 "finished": answer.finished,
                 "error": answer.error,

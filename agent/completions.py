@@ -1,6 +1,6 @@
 """What a model is asked and what it answers, whichever model it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol
@@ -32,7 +32,8 @@ class ModelRequest:
     """One question to a model, in the OpenAI shape.
 
     `models` are tried before those of the settings; `position` counts the model calls that this conversation's journal
-    already holds. `tokens` is an upper estimate of prompt and answer, where there is one already.
+    already holds. `tokens` is an upper estimate of prompt and answer, where there is one already. With an
+    `answer_schema` the model answers in text alone, JSON of that schema; `note` is then the last thing it is told.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -42,6 +43,8 @@ class ModelRequest:
     position: int = 0
     temperature: float | None = None
     tokens: int | None = None
+    answer_schema: Mapping[str, Any] | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

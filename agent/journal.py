@@ -31,19 +31,19 @@ fenced AS (
 FENCED_END = f"""
 fenced AS (
     UPDATE turns SET iterations = iterations + :iterations, model = coalesce(:model, model), status = :status,
-        finished = :finished, error = :error, cause = :cause, finished_at = now()
+        waves = :waves, finished = :finished, error = :error, cause = :cause, finished_at = now()
     WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
     RETURNING id, conversation_id, {SHOWN_IN}, user_id, stop_requested, live_message_id
 )"""
 STEPS = """
 steps AS (
     INSERT INTO messages (conversation_id, turn_id, seq, user_id, role, content, token_count, model_used,
-                          tool_call_id, tool_name, speaker, platform_message_id)
+                          tool_call_id, tool_name, speaker, platform_message_id, plan)
     SELECT fenced.shown_in, fenced.id, step.seq, fenced.user_id, step.role, step.content, step.token_count,
-           step.model_used, step.tool_call_id, step.tool_name, step.speaker, step.platform_message_id
+           step.model_used, step.tool_call_id, step.tool_name, step.speaker, step.platform_message_id, step.plan
     FROM fenced, jsonb_to_recordset(CAST(:steps AS jsonb)) AS step
         (seq int, role text, content text, token_count int, model_used text, tool_call_id text, tool_name text,
-         speaker text, platform_message_id text)
+         speaker text, platform_message_id text, plan jsonb)
 )"""
 TOLD = """
 told AS (
@@ -72,7 +72,7 @@ class TurnKey:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry of a turn: what was said, called or found out."""
+    """One entry of a turn: what was said, called or found out; `plan` is what an answer in planner mode was."""
 
     seq: int
     role: Role
@@ -83,6 +83,7 @@ class Step:
     tool_name: str | None = None
     speaker: str | None = None
     platform_message_id: str | None = None
+    plan: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ STEP_COLUMNS = (
     Message.speaker,
     Message.platform_message_id,
 )
-STEPS_OF_TURN = select(*STEP_COLUMNS).where(Message.turn_id == bindparam("turn_id")).order_by(Message.seq)
+STEPS_OF_TURN = select(*STEP_COLUMNS, Message.plan).where(Message.turn_id == bindparam("turn_id")).order_by(Message.seq)
 
 
 def to_given(key: TurnKey, steps: Sequence[Step], events: Sequence[Event], note: str) -> dict[str, Any]:

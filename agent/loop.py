@@ -6,26 +6,29 @@ recorded is never done again.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from agent import agents, breaker
+from agent import breaker
 from agent.app import App
+from agent.asking import Mode, NativeMode, Said, waves_left
 from agent.budget import Admission, reserve
 from agent.closing import Answer
-from agent.context import Context, to_messages
+from agent.context import Context
+from agent.intents import tell_intents
 from agent.journal import PaidCall, Recorded, Step, record_and_settle
+from agent.modes import LoopMode
 from agent.opening import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.patience import insist, unbroken
 from agent.personas import prompts
+from agent.plan_steps import find_response
+from agent.planner import PlannerMode
 from agent.progress import Progress, add_usage
-from agent.router import Completion, ModelRequest, RejectedCall
-from agent.tokens import count_tokens
-from agent.toolbox import to_json_object
-from agent.wave import MAX_CALLS, Ending, find_ending, list_file_ids, play
+from agent.router import RejectedCall
+from agent.wave import Ending, find_ending, list_file_ids, play
 from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Stopped
 
 BUDGET_WAIT_SECONDS = 0.1
-STEPS_LEFT_TOLD = 2
+MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
 
 
 async def respond(app: App, turn: RunningTurn, context: Context, progress: Progress) -> Answer:
@@ -39,15 +42,15 @@ async def respond(app: App, turn: RunningTurn, context: Context, progress: Progr
         await play(app, turn, progress, progress.open_calls(), is_repeated=is_repeated)
         is_repeated = False
         breaker.check(progress.steps)
-        ending = find_ending(turn, progress)
-        if ending is not None:
-            return _said_by_tool(progress, ending)
-        is_last = progress.waves >= turn.persona.max_iterations
+        if (ending := find_ending(turn, progress)) is not None:
+            return _ended(progress, ending)
+        if response := find_response(progress):
+            return _ended(progress, Ending(response))
         await _admit(app, turn, progress)
-        completion = await _ask(app, turn, context, progress, is_last=is_last)
-        if is_last or not completion.tool_calls:
-            return _answer(turn, progress, completion, is_last=is_last)
-        await _record_wave(app, turn, progress, completion)
+        said = await _ask(app, turn, context, progress)
+        if said.is_answer:
+            return _answer(turn, progress, said)
+        await _record_wave(app, turn, progress, said)
 
 
 async def _admit(app: App, turn: RunningTurn, progress: Progress) -> None:
@@ -66,24 +69,13 @@ async def _admit(app: App, turn: RunningTurn, progress: Progress) -> None:
             )
 
 
-async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress, *, is_last: bool) -> Completion:
-    messages = [*context.messages, *to_messages(progress.sorted_steps())]
-    note = _steps_note(turn.persona.max_iterations - progress.waves)
-    if note and progress.waves:
-        messages.append({"role": "user", "content": note})
-    request = ModelRequest(
-        messages=tuple(messages),
-        tools=() if is_last else turn.offer.schemas,
-        max_tokens=turn.persona.max_output_tokens,
-        models=(turn.persona.model,) if turn.persona.model else (),
-        position=progress.next_position(),
-        tokens=progress.estimate,
-    )
-    stream = _Stream(turn) if turn.message.wants_stream else None
+async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress) -> Said:
+    mode = MODES[turn.loop_mode]
+    stream = _Stream(turn, mode) if turn.message.wants_stream else None
     spent: list[RejectedCall] = []
     try:
         completion = await app.router.complete(
-            request,
+            mode.request(turn, context, progress),
             deadline=turn.deadline,
             on_text=stream.add if stream else None,
             on_reset=stream.reset if stream else None,
@@ -91,32 +83,50 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
         )
     except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong):
         _note_spent(turn, progress, spent)
-        progress.text = ("".join(stream.pieces) if stream else "") or progress.text
+        progress.text = (stream.told if stream else "") or progress.text
         raise
     _note_spent(turn, progress, (*spent, RejectedCall(completion.model, completion.usage)))
-    progress.text = completion.text
-    return completion
-
-
-def _steps_note(left: int) -> str:
-    if left <= 0:
-        return prompts()["turn.last_answer"]
-    return prompts()["turn.steps_left"].format(left=left) if left <= STEPS_LEFT_TOLD else ""
+    progress.text = ""
+    said = mode.read(turn, progress, completion)
+    progress.text = said.text
+    if stream is not None:
+        stream.finish(said)
+    return said
 
 
 class _Stream:
-    # What has been streamed of one model answer, told on as it comes.
-    def __init__(self, turn: RunningTurn) -> None:
-        self.pieces: list[str] = []
+    # What of a model answer was told on as it came.
+    def __init__(self, turn: RunningTurn, mode: Mode) -> None:
+        self._told: list[str] = []
         self._announcer = turn.announcer
+        self._mode = mode
+        self._listener = mode.listen()
 
     def add(self, delta: str) -> None:
-        self.pieces.append(delta)
-        self._announcer.add_text(delta)
+        self._tell(delta if self._listener is None else self._listener.feed(delta))
+
+    @property
+    def told(self) -> str:
+        return "".join(self._told)
 
     def reset(self) -> None:
-        self.pieces.clear()
+        self._told.clear()
+        self._listener = self._mode.listen()
         self._announcer.reset_text()
+
+    def finish(self, said: Said) -> None:
+        # A listener holds back what it can't be sure of; natively all has been told.
+        if self._listener is None:
+            return
+        if not said.text.startswith(self.told):
+            self.reset()
+        if said.is_answer:
+            self._tell(said.text[len(self.told) :])
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._told.append(text)
+            self._announcer.add_text(text)
 
 
 def _note_spent(turn: RunningTurn, progress: Progress, calls: Sequence[RejectedCall]) -> None:
@@ -127,27 +137,14 @@ def _note_spent(turn: RunningTurn, progress: Progress, calls: Sequence[RejectedC
         progress.usage = add_usage(progress.usage, call.usage)
 
 
-async def _record_wave(app: App, turn: RunningTurn, progress: Progress, completion: Completion) -> None:
+async def _record_wave(app: App, turn: RunningTurn, progress: Progress, said: Said) -> None:
     await turn.announcer.flush()
-    seq = progress.next_seq()
-    said = Step(seq, "assistant", completion.text, count_tokens(completion.text), completion.model)
-    calls = [
-        Step(
-            seq=seq + 1 + index,
-            role="tool_call",
-            content=to_json_object(call.arguments),
-            token_count=count_tokens(call.arguments) + count_tokens(call.name),
-            tool_call_id=f"call_{turn.key.id}_{seq + 1 + index}",
-            tool_name=turn.offer.full_name(call.name),
-        )
-        for index, call in enumerate(completion.tool_calls[: MAX_CALLS + 1])
-    ]
-    events = turn.announcer.thinking(completion.thinking) + [
-        event for call in calls for event in agents.tell_call(turn.announcer, call)
-    ]
-    progress.estimate += sum(step.token_count for step in (said, *calls))
+    answer = Step(progress.next_seq(), "assistant", said.text, said.token_count, said.model, plan=said.plan)
+    steps = [answer, *said.calls]
+    events = turn.announcer.thinking(said.thinking) + tell_intents(turn, said.calls)
+    progress.estimate += sum(step.token_count for step in steps)
     # Results are not known yet; a character is a token at the most.
-    room = len(calls) * app.settings.tool_result_max_chars
+    room = said.results * app.settings.tool_result_max_chars
     seconds = turn.deadline - app.clock.monotonic()
 
     async def write() -> Recorded:
@@ -155,7 +152,7 @@ async def _record_wave(app: App, turn: RunningTurn, progress: Progress, completi
             return await record_and_settle(
                 session,
                 turn.key,
-                [said, *calls],
+                steps,
                 events,
                 progress.unpaid,
                 reserve=progress.estimate + room,
@@ -165,7 +162,7 @@ async def _record_wave(app: App, turn: RunningTurn, progress: Progress, completi
 
     async def record_it() -> Recorded:
         recorded = await insist(write, seconds)
-        progress.steps += [said, *calls]
+        progress.steps += steps
         progress.unpaid = []
         progress.verdict = recorded.verdict or progress.verdict
         return recorded
@@ -174,11 +171,12 @@ async def _record_wave(app: App, turn: RunningTurn, progress: Progress, completi
         raise Stopped
 
 
-def _said_by_tool(progress: Progress, ending: Ending) -> Answer:
+def _ended(progress: Progress, ending: Ending) -> Answer:
     return Answer(
         text=ending.text,
         choices=ending.choices,
         steps=tuple(progress.steps),
+        waves=progress.waves,
         usage=progress.usage,
         iterations=len(progress.answers),
         model=progress.model,
@@ -186,20 +184,22 @@ def _said_by_tool(progress: Progress, ending: Ending) -> Answer:
     )
 
 
-def _answer(turn: RunningTurn, progress: Progress, completion: Completion, *, is_last: bool) -> Answer:
-    said = completion.text.strip()
-    if completion.stop == "max_tokens":
-        said = f"{said}\n\n{prompts()['turn.cut_note']}".strip()
+def _answer(turn: RunningTurn, progress: Progress, said: Said) -> Answer:
+    is_last, is_cut = waves_left(turn, progress) <= 0, said.stop == "max_tokens"
+    text = said.text.strip()
+    if is_cut:
+        text = f"{text}\n\n{prompts()['turn.cut_note']}".strip()
     if is_last:
-        said = f"{prompts()['turn.limit_reached'].format(steps=turn.persona.max_iterations)}\n\n{said}".strip()
+        text = f"{prompts()['turn.limit_reached'].format(steps=turn.persona.max_iterations)}\n\n{text}".strip()
     return Answer(
-        text=said or prompts()["turn.empty"],
+        text=text or prompts()["turn.empty"],
         steps=tuple(progress.steps),
+        waves=progress.waves,
         calls=tuple(progress.unpaid),
         usage=progress.usage,
         iterations=len(progress.answers) + 1,
-        model=completion.model,
-        thinking=completion.thinking,
-        finished=not is_last and completion.stop != "max_tokens",
+        model=said.model,
+        thinking=said.thinking,
+        finished=not is_last and not is_cut,
         file_ids=list_file_ids(progress.steps),
     )

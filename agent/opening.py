@@ -13,8 +13,11 @@ from agent.conversations import ResolvedConversation
 from agent.events import Announcer
 from agent.inbox import STILL_OURS, Job, Waiting, list_open, next_run
 from agent.journal import ANNOUNCED, SHOWN_IN, STEPS, TOLD, Step, TurnKey, list_steps, to_given
+from agent.modes import LoopMode, choose_mode
+from agent.offline import OFFLINE
 from agent.parties import Parties, resolve_parties
 from agent.personas import ResolvedPersona
+from agent.plan_words import count_form
 from agent.tokens import count_tokens
 from agent.toolbox import Offer, Scope
 from agent.users import ResolvedUser
@@ -31,8 +34,8 @@ BEGIN = text(f"""
 WITH waiting AS MATERIALIZED (
     SELECT id FROM inbox WHERE id = ANY(:inbox_ids) AND status = 'waiting' AND {STILL_OURS} FOR UPDATE
 ), fenced AS (
-    INSERT INTO turns (id, conversation_id, user_id, persona_id)
-    SELECT :turn_id, :conversation_id, :user_id, :persona_id
+    INSERT INTO turns (id, conversation_id, user_id, persona_id, loop_mode)
+    SELECT :turn_id, :conversation_id, :user_id, :persona_id, :loop_mode
     WHERE (SELECT count(*) FROM waiting) = cardinality(:inbox_ids)
     RETURNING id, conversation_id, {SHOWN_IN}, user_id
 ), taken AS (
@@ -44,7 +47,7 @@ SELECT admitted, used, budget, resets_at, {ANNOUNCED}, set_config('synchronous_c
 TAKE_OVER = text("""
 UPDATE turns SET attempt = attempt + 1, handovers = least(handovers + :forgiven, attempt)
 WHERE id = :turn_id AND status = 'running'
-RETURNING attempt, handovers, user_id, stop_requested
+RETURNING attempt, handovers, user_id, stop_requested, loop_mode
 """)
 # The identity may have been given to another user since: who pays is who reserves.
 LAST_SEQ = text("SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id")
@@ -72,6 +75,7 @@ class RunningTurn:
     verdict: Verdict
     estimate: int
     announcer: Announcer
+    loop_mode: LoopMode
     failures: int
     is_stopped: bool
     began: float
@@ -97,10 +101,19 @@ class _Opening:
     offer: Offer
     history: tuple[PastStep, ...]
 
-    def estimate(self, steps: Sequence[Step]) -> int:
+    @property
+    def loop_mode(self) -> LoopMode:
+        persona = self.parties.persona
+        # The offline model knows a few plain requests, and no plans.
+        if self.app.router.routes((persona.model,) if persona.model else ()) == (OFFLINE,):
+            return "native"
+        return choose_mode(persona.loop_mode, self.parties.conversation.id, self.app.settings.planner_percent)
+
+    def estimate(self, steps: Sequence[Step], loop_mode: LoopMode) -> int:
         recalled = self.app.settings.memory_recall_limit if self.parties.user.has_memories else 0
         parties = self.parties
-        return estimate(parties.persona, parties.conversation, self.history, steps, self.offer, recalled)
+        tokens = estimate(parties.persona, parties.conversation, self.history, steps, self.offer, recalled)
+        return tokens + count_form() if loop_mode == "planner" else tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +123,7 @@ class _Start:
     files: tuple[PendingFile, ...]
     announcer: Announcer
     verdict: Verdict
+    loop_mode: LoopMode
     failures: int = 0
     is_stopped: bool = False
 
@@ -170,8 +184,9 @@ def _to_running(opening: _Opening, start: _Start, began: float) -> RunningTurn:
         steps=start.steps,
         files=start.files,
         verdict=start.verdict,
-        estimate=opening.estimate(start.steps),
+        estimate=opening.estimate(start.steps, start.loop_mode),
         announcer=start.announcer,
+        loop_mode=start.loop_mode,
         failures=start.failures,
         is_stopped=start.is_stopped,
         began=began,
@@ -203,7 +218,7 @@ async def _begin_with_files(opening: _Opening) -> _Start | None:
 
 
 async def _begin(session: Session, opening: _Opening, files: Sequence[PendingFile]) -> _Start | None:
-    parties, message = opening.parties, opening.message
+    parties, message, loop_mode = opening.parties, opening.message, opening.loop_mode
     key = TurnKey(opening.turn_id, attempt=1)
     announcer = Announcer(opening.app.database, key, opening.inbox_ids, -1, watched=message.wants_stream)
     said = _user_step(parties.user, message, with_file_lines(message.content, files))
@@ -217,14 +232,15 @@ async def _begin(session: Session, opening: _Opening, files: Sequence[PendingFil
         "conversation_id": parties.conversation.id,
         "user_id": parties.user.id,
         "persona_id": parties.persona.id,
-        "tokens": opening.estimate([said]),
+        "loop_mode": loop_mode,
+        "tokens": opening.estimate([said], loop_mode),
         "seconds": opening.app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
     }
     row = (await session.execute(BEGIN, given)).one_or_none()
     if row is None:
         return None
     verdict = to_verdict(row.admitted, row.used, row.budget, row.resets_at)
-    return _Start(key, (said,), tuple(files), announcer, verdict)
+    return _Start(key, (said,), tuple(files), announcer, verdict, loop_mode)
 
 
 async def _take_over(opening: _Opening) -> _Start:
@@ -242,10 +258,11 @@ async def _take_over(opening: _Opening) -> _Start:
         files = await list_pending(session, turn_id, opening.message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
         seconds = app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
-        verdict = await reserve(session, user.id, turn_id, key.attempt, opening.estimate(steps), seconds)
+        tokens = opening.estimate(steps, row.loop_mode)
+        verdict = await reserve(session, user.id, turn_id, key.attempt, tokens, seconds)
     announcer = Announcer(app.database, key, opening.inbox_ids, last, watched=opening.message.wants_stream)
     failures = row.attempt - 1 - row.handovers
-    return _Start(key, tuple(steps), tuple(files), announcer, verdict, failures, is_stopped=row.stop_requested)
+    return _Start(key, tuple(steps), tuple(files), announcer, verdict, row.loop_mode, failures, row.stop_requested)
 
 
 def _user_step(user: ResolvedUser, message: IncomingMessage, content: str) -> Step:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from sqlalchemy import and_, bindparam, case, or_, select
 
+from agent.modes import LoopMode
 from shared.driver import Session
 from shared.messages import Place
 from shared.models import Persona
@@ -20,7 +21,10 @@ DEFAULT_MAX_OUTPUT_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPersona:
-    """A persona as one turn needs it. `allowed_modules` None means all that the permission allows."""
+    """A persona as one turn needs it.
+
+    `allowed_modules` None means all that the permission allows, `loop_mode` None that the setting decides.
+    """
 
     id: int | None
     name: str
@@ -29,6 +33,7 @@ class ResolvedPersona:
     model: str | None
     max_output_tokens: int
     max_iterations: int
+    loop_mode: LoopMode | None = None
 
 
 @cache
@@ -62,6 +67,7 @@ COLUMNS = (
     Persona.default_model,
     Persona.max_tokens_per_request,
     Persona.max_iterations,
+    Persona.loop_mode,
 )
 HERE = and_(
     Persona.platform == bindparam("platform"),
@@ -91,6 +97,7 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
         model=row.default_model,
         max_output_tokens=row.max_tokens_per_request or DEFAULT_MAX_OUTPUT_TOKENS,
         max_iterations=row.max_iterations or settings.max_agent_iterations,
+        loop_mode=row.loop_mode,
     )
 
 

@@ -29,7 +29,7 @@ def to_tag(name: str, arguments: str) -> str:
 
 def to_fence(name: str, arguments: str) -> str:
     """Return a call, given by its wire name, as a fenced block."""
-    return f"```{CALL}\n{_block({'tool': _dotted(name)}, arguments)}\n```"
+    return f"```{CALL}\n{_block({'tool': dotted(name)}, arguments)}\n```"
 
 
 class PlainWriter:
@@ -44,13 +44,12 @@ class PlainWriter:
         """Return the request in words."""
         calls = {call["id"]: call["function"] for each in request.messages for call in each.get("tool_calls") or ()}
         plain = [
-            {"role": "user", "content": _results(list(group), calls)} if role == "tool" else _merged(self._said(group))
+            {"role": "user", "content": write_results(group, calls)} if role == "tool" else _merged(self._said(group))
             for role, group in groupby(request.messages, key=_role)
         ]
         if request.tools:
             plain = _with_instructions(plain, self._instructions_for(request.tools))
-        messages = tuple(_merged(group) for _, group in groupby(plain, key=_role))
-        return replace(request, messages=messages, tools=())
+        return replace(request, messages=merge_roles(plain), tools=())
 
     def _said(self, messages: Iterable[Message]) -> list[Message]:
         return [{"role": each["role"], "content": self._content(each)} for each in messages]
@@ -58,7 +57,7 @@ class PlainWriter:
     def _content(self, message: Message) -> Any:
         content = message.get("content") or ""
         if message["role"] == "user":
-            return _without_results(content)
+            return without_results(content)
         blocks = [
             self._write_call(call["function"]["name"], call["function"]["arguments"])
             for call in message.get("tool_calls") or ()
@@ -81,21 +80,28 @@ class PlainWriter:
         form = [texts[f"protocols.{self._protocol}"], texts["protocols.rules"]]
         if delegates:
             form.append(texts["protocols.delegate"])
-        return "\n\n".join([*form, texts["protocols.list_heading"], "\n".join(map(_describe, functions))])
+        return "\n\n".join([*form, texts["protocols.list_heading"], "\n".join(map(describe, functions))])
 
 
-def _describe(function: Mapping[str, Any]) -> str:
+def merge_roles(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the messages with those of one role in a row made one."""
+    return tuple(_merged(group) for _, group in groupby(messages, key=_role))
+
+
+def describe(function: Mapping[str, Any]) -> str:
+    """Return a tool's name, what it is for and the schema of its arguments, as text."""
     schema = json.dumps(function.get("parameters") or {}, ensure_ascii=False, separators=(",", ":"))
     description = " ".join(str(function.get("description") or "").split())
-    return f"- {_dotted(function['name'])}: {description}\n  {schema}"
+    return f"- {dotted(function['name'])}: {description}\n  {schema}"
 
 
-def _results(messages: Sequence[Message], calls: Calls) -> str:
+def write_results(messages: Iterable[Message], calls: Calls) -> str:
+    """Return tool results as elements of one text; `calls` are the calls' functions by id."""
     parts = [prompts()["protocols.results_heading"]]
     is_garbled = False
     for message in messages:
         call = calls.get(message["tool_call_id"], {})
-        name = _dotted(call.get("name", ""))
+        name = dotted(call.get("name", ""))
         # The content is JSON, in which this escape says the same: no result can end itself and begin another.
         content = _without_tags(str(message.get("content") or ""))
         parts.append(f'<{RESULT} name="{name}" id="{message["tool_call_id"]}">\n{content}\n</{RESULT}>')
@@ -130,11 +136,12 @@ def _parts(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def _without_results(content: Any) -> Any:
+def without_results(content: Any) -> Any:
+    """Return what a person wrote, in which nothing looks like a tool's result."""
     # What a person writes is no result, however it looks.
     if isinstance(content, str):
         return content.replace(f"<{RESULT}", f"< {RESULT}")
-    return [{**part, "text": _without_results(part["text"])} if "text" in part else part for part in content]
+    return [{**part, "text": without_results(part["text"])} if "text" in part else part for part in content]
 
 
 def _block(named: Mapping[str, str], arguments: str) -> str:
@@ -146,7 +153,8 @@ def _without_tags(text: str) -> str:
     return text.replace("</", "<\\/")
 
 
-def _dotted(name: str) -> str:
+def dotted(name: str) -> str:
+    """Return `module.tool` for a wire name."""
     return name.replace("__", ".", 1)
 
 

@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from typing import Protocol as Writing
 
 from agent.blocks import Block, Scanner, from_json
 from agent.completions import Cause, Completion, ModelRequest, OnText, RouteFailed
 from agent.mock import MOCK
 from agent.patterns import CALL, DELEGATE, TAG
 from agent.plain_requests import PlainWriter, to_fence, to_tag
+from agent.plan_words import PlanWriter
 from agent.streams import to_tool_calls
 from shared.text import clean, cut
 
@@ -29,6 +31,15 @@ MAX_NAME = 64
 MAX_THINKING = 20_000
 
 Call = tuple[None, str, str]
+PLANS = PlanWriter()
+
+
+class Writer(Writing):
+    """Puts a request into words."""
+
+    def write(self, request: ModelRequest) -> ModelRequest:
+        """Return the request in words."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,7 @@ class Protocol:
     """What a route speaks: the blocks that its answers may hold, and who writes its requests when not the API."""
 
     blocks: frozenset[str]
-    writer: PlainWriter | None = None
+    writer: Writer | None = None
 
     def encode(self, request: ModelRequest) -> ModelRequest:
         """Return the request as the route is to be asked."""
@@ -83,9 +94,12 @@ class Protocols:
         scripted = {MOCK: Protocol(frozenset({TAG, CALL, DELEGATE}))}
         self._of = {_bare(name): known[protocol] for name, protocol in chosen.items()} | scripted
 
-    def of(self, name: str) -> Protocol:
-        """Return the protocol of the route with this litellm name."""
-        return self._of.get(_bare(name), self._native)
+    def of(self, name: str, *, plans: bool = False) -> Protocol:
+        """Return the protocol of the route with this litellm name; plans are written in the same words for all."""
+        found = self._of.get(_bare(name), self._native)
+        if not plans:
+            return found
+        return replace(found if name == MOCK else self._native, writer=PLANS)
 
 
 def _bare(name: str) -> str:

@@ -26,6 +26,7 @@ from agent.completions import (
     ToolCall,
     estimate,
 )
+from agent.forms import Form, Forms, to_parameters
 from agent.mock import MOCK, ScriptedModel
 from agent.offline import OFFLINE, OfflineModel
 from agent.protocols import Protocols
@@ -188,6 +189,7 @@ class Providers:
         self._loading: asyncio.Task[_Library] | None = None
         self._targets: dict[str, dict[str, Any]] = {}
         self._unpriced: set[str] = set()
+        self._forms = Forms()
 
     @property
     def _library(self) -> _Library:
@@ -227,7 +229,17 @@ class Providers:
         await self.load()
         # litellm then leaves out its own logging and billing: a third of a call's processor time, and background tasks.
         self._library.is_internal_call.set(True)
-        asked = self._asked(name, request, limit)
+        if request.answer_schema is None:
+            return await self._ask(name, request, self._asked(name, request, limit, Form.WORDS), on_text, flight)
+
+        async def ask(form: Form) -> Completion:
+            return await self._ask(name, request, self._asked(name, request, limit, form), on_text, flight)
+
+        return await self._forms.ask(name, self._best_form(name), ask)
+
+    async def _ask(
+        self, name: str, request: ModelRequest, asked: dict[str, Any], on_text: OnText | None, flight: Flight
+    ) -> Completion:
         assembly = None if on_text is None else Assembly(on_text)
         try:
             if assembly is not None:
@@ -250,7 +262,15 @@ class Providers:
         except Exception as error:  # noqa: BLE001  # litellm raises bare ones for an answer that it can't read
             raise litellm.exception_type(asked["model"], error, custom_llm_provider="hosted_vllm") from None
 
-    def _asked(self, name: str, request: ModelRequest, limit: float) -> dict[str, Any]:
+    def _best_form(self, name: str) -> Form:
+        target = self._target(name)
+        # What a server of one's own can do is in nobody's list.
+        if "api_base" in target or self._library.litellm.supports_response_schema(target["model"]):
+            return Form.SCHEMA
+        known = self._library.litellm.get_supported_openai_params(target["model"]) or ()
+        return Form.OBJECT if "response_format" in known else Form.WORDS
+
+    def _asked(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
         target = self._target(name)
         asked: dict[str, Any] = {
             **target,
@@ -260,9 +280,8 @@ class Providers:
             "timeout": self._library.timeout(limit, connect=min(limit, CONNECT_SECONDS)),
             "num_retries": 0,
             "max_retries": 0,
+            **to_parameters(request, form),
         }
-        if request.temperature is not None:
-            asked["temperature"] = request.temperature
         if request.tools:
             asked["tools"] = list(request.tools)
         elif "client" not in asked and any("tool_calls" in message for message in request.messages):

@@ -311,6 +311,11 @@ def unknown_outcome() -> Outcome:
     return Outcome(json.dumps({"error": True, "message": prompts()["turn.unknown_outcome"]}), is_error=True)
 
 
+def not_run(reason: str) -> Outcome:
+    """Return the result of a call that was left out through no fault of its tool or its arguments."""
+    return Outcome(json.dumps({"error": True, "not_run": True, "message": reason}, ensure_ascii=False), is_error=True)
+
+
 def repeated_failure(content: str) -> Outcome:
     """Return the error of an earlier call with the same arguments: it is told again, and not run again."""
     told = {**json.loads(content), "hint": prompts()["turn.repeated_call"]}

@@ -11,9 +11,11 @@ from agent.agents import is_delegation, tell_result, to_asking
 from agent.app import App
 from agent.breaker import Failures, failed_calls, to_key
 from agent.budget import Admission, release
+from agent.intents import tell_intents
 from agent.journal import Event, Recorded, Step, record
 from agent.opening import RunningTurn
 from agent.patience import insist, unbroken
+from agent.plan_steps import find_obstacle, following_calls
 from agent.progress import Progress
 from agent.tokens import count_tokens
 from agent.toolbox import Outcome, repeated_failure, to_argument_text, too_many_calls, unknown_outcome
@@ -37,37 +39,49 @@ class _Rules:
     gate: asyncio.Semaphore
     failures: Failures
     surplus: frozenset[int]
-    is_repeated: bool
+    repeated: frozenset[str | None]
 
 
 async def play(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[Step], *, is_repeated: bool) -> None:
     """Run the calls, at most `WAVE_WIDTH` at once, and record their results; `progress` has them in the model's order.
 
+    Calls of a plan that wait for one of them follow as soon as they may.
     With `is_repeated` the calls come from the journal of an attempt that was cut off: those with effects are not run
     again, the model is told that their outcome is unknown.
     """
-    places = _result_places(progress)
-    if any(is_delegation(call) for call in calls):
-        await _give_back(app, turn, progress)
     rules = _Rules(
         gate=asyncio.Semaphore(app.settings.wave_width),
         failures=failed_calls(progress.steps),
         surplus=frozenset(answer.seq + 1 + MAX_CALLS for answer in progress.answers),
-        is_repeated=is_repeated,
+        repeated=frozenset(call.tool_call_id for call in calls) if is_repeated else frozenset(),
     )
-    running = {asyncio.create_task(_call(app, turn, progress, call, rules), name=call.tool_call_id) for call in calls}
+    running = await _start(app, turn, progress, calls, rules)
     try:
         while running:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             done, running = await asyncio.wait(running, timeout=GROUPING_SECONDS)
-            results = [_to_result(each.result(), places) for each in done]
-            await _record(app, turn, progress, results)
+            results = [_to_result(each.result(), progress) for each in done]
+            following = following_calls(turn, progress, [step for step, _ in results])
+            await _record(app, turn, progress, results, following)
+            running |= await _start(app, turn, progress, following, rules)
     finally:
         # Only a stop, a lost turn or the deadline comes here with calls still running.
         for task in running:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=CANCEL_SECONDS)
+
+
+async def _start(
+    app: App, turn: RunningTurn, progress: Progress, calls: Sequence[Step], rules: _Rules
+) -> set[asyncio.Task[Finished]]:
+    if any(is_delegation(call) for call in calls):
+        await _give_back(app, turn, progress)
+    obstacles = [find_obstacle(turn, progress, call) for call in calls]
+    return {
+        asyncio.create_task(_call(app, turn, progress, call, rules, obstacle), name=call.tool_call_id)
+        for call, obstacle in zip(calls, obstacles, strict=True)
+    }
 
 
 async def _give_back(app: App, turn: RunningTurn, progress: Progress) -> None:
@@ -78,28 +92,20 @@ async def _give_back(app: App, turn: RunningTurn, progress: Progress) -> None:
     progress.verdict = replace(progress.verdict, admission=Admission.UNASKED)
 
 
-def _result_places(progress: Progress) -> dict[str, int]:
-    # The result of the n-th call of an answer stands n places behind its last call, whatever finishes first.
-    places: dict[str, int] = {}
-    for answer in progress.answers:
-        count = 0
-        while (call := progress.call_at(answer.seq + 1 + count)) is not None:
-            places[str(call.tool_call_id)] = answer.seq + 1 + count
-            count += 1
-        for call_id in list(places)[len(places) - count :]:
-            places[call_id] += count
-    return places
-
-
-async def _call(app: App, turn: RunningTurn, progress: Progress, call: Step, rules: _Rules) -> Finished:
+async def _call(
+    app: App, turn: RunningTurn, progress: Progress, call: Step, rules: _Rules, obstacle: Outcome | None
+) -> Finished:
     name = str(call.tool_name)
     if call.seq in rules.surplus:
         return call, too_many_calls(MAX_CALLS)
+    if obstacle is not None:
+        return call, obstacle
     if to_key(call) in rules.failures:
         return call, repeated_failure(rules.failures[to_key(call)])
     tool = turn.offer.find(name)
     # An agent goes on where its own journal ends.
-    if rules.is_repeated and tool is not None and not tool.read_only and not is_delegation(call):
+    is_repeated = call.tool_call_id in rules.repeated and not is_delegation(call)
+    if is_repeated and tool is not None and not tool.read_only:
         return call, unknown_outcome()
     async with rules.gate:
         context = build_tool_context(app, turn, call, module=tool.module if tool else "")
@@ -127,10 +133,12 @@ def build_tool_context(app: App, turn: RunningTurn, call: Step, module: str) -> 
     )
 
 
-def _to_result(finished: Finished, places: dict[str, int]) -> tuple[Step, bool]:
+def _to_result(finished: Finished, progress: Progress) -> tuple[Step, bool]:
     call, outcome = finished
+    answer = progress.answer_before(call.seq)
+    # The result of the n-th call of an answer stands n places behind its last call, whatever finishes first.
     step = Step(
-        seq=places[str(call.tool_call_id)],
+        seq=call.seq + (progress.width(answer) if answer is not None else 1),
         role="tool_result",
         content=outcome.content,
         token_count=count_tokens(outcome.content),
@@ -140,7 +148,13 @@ def _to_result(finished: Finished, places: dict[str, int]) -> tuple[Step, bool]:
     return step, outcome.is_error
 
 
-async def _record(app: App, turn: RunningTurn, progress: Progress, results: Sequence[tuple[Step, bool]]) -> None:
+async def _record(
+    app: App,
+    turn: RunningTurn,
+    progress: Progress,
+    results: Sequence[tuple[Step, bool]],
+    following: Sequence[Step],
+) -> None:
     calls = {step.tool_call_id: step for step in progress.steps if step.role == "tool_call"}
     events: list[Event] = [
         event
@@ -153,15 +167,17 @@ async def _record(app: App, turn: RunningTurn, progress: Progress, results: Sequ
             is_error=is_error,
         )
     ]
+    events += tell_intents(turn, following)
+    steps = [*(step for step, _ in results), *following]
 
     async def write() -> Recorded:
         async with app.database.statement() as session:
-            return await record(session, turn.key, [step for step, _ in results], events, turn.announcer.note())
+            return await record(session, turn.key, steps, events, turn.announcer.note())
 
     async def record_it() -> Recorded:
         recorded = await insist(write, turn.deadline - app.clock.monotonic())
-        progress.steps += [step for step, _ in results]
-        progress.estimate += sum(step.token_count for step, _ in results)
+        progress.steps += steps
+        progress.estimate += sum(step.token_count for step in steps)
         return recorded
 
     if (await unbroken(record_it())).stop_requested:

@@ -78,6 +78,12 @@ class ModelsUnavailable(Unavailable):
     code = "models_unavailable"
 
 
+class PlanUnreadable(Unavailable):
+    """The language model did not answer in the form it was asked for; please try again, or put it in other words."""
+
+    code = "plan_unreadable"
+
+
 class TurnTimedOut(Unavailable):
     """This took longer than I am allowed to work on one message; please try again or ask for less at once."""
 

@@ -4,7 +4,8 @@ import asyncio
 import json
 import operator
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from sqlalchemy import URL
 
 from shared.clock import SystemClock
-from tests.crash.stage import Stage, WorkerAtWork, open_stage
+from tests.crash.stage import WAVE, Stage, WorkerAtWork, open_stage
 
 # A worker holds about ten connections, and the embedded server gives 100.
 AT_ONCE = 4
@@ -30,13 +31,24 @@ TRANSCRIPT = [
 DECIDED = ("turns", "messages", "turn_events", "token_logs", "inbox", "outbox", "file_records", "users", "stage_posts")
 
 Damage = Callable[[WorkerAtWork, Stage], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the model says, and what an admin has typed before."""
+
+    answers: Sequence[Any] = tuple(WAVE)
+    typed: str = "SELECT 1"
+
+
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
-async def list_points(server: URL, home: Path, last_tool: str) -> list[str]:
+async def list_points(server: URL, home: Path, last_tool: str, scene: Scene = Scene()) -> list[str]:
     """Play the turn once undisturbed and return every point that it comes to."""
     async with open_stage(server, home) as stage:
-        worker = await stage.worker("first", last_tool=last_tool)
+        await stage.owner.execute(scene.typed)
+        worker = await stage.worker("first", scene.answers, last_tool=last_tool)
         await stage.accepts("room: note this", attachments=[await stage.attachment()])
         await stage.until_delivered(1)
         await worker.stop()
@@ -44,14 +56,15 @@ async def list_points(server: URL, home: Path, last_tool: str) -> list[str]:
         return [said for said in worker.said if said != "ready"]
 
 
-async def play(server: URL, home: Path, point: str, action: str, last_tool: str) -> list[str]:
+async def play(server: URL, home: Path, point: str, action: str, last_tool: str, scene: Scene = Scene()) -> list[str]:
     """Play the turn with a worker that is killed or frozen at a point and a second one; return what is wrong then."""
     async with open_stage(server, home) as stage:
-        first = await stage.worker("first", at=point, action=action, last_tool=last_tool)
+        await stage.owner.execute(scene.typed)
+        first = await stage.worker("first", scene.answers, at=point, action=action, last_tool=last_tool)
         inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
         await (first.until_gone() if action == "kill" else first.until(point))
         await stage.age_the_dead()
-        second = await stage.worker("second")
+        second = await stage.worker("second", scene.answers)
         await stage.response(inbox_id)
         # The place is open again: whatever the first one held is taken from it.
         await stage.response(await stage.accepts("room: and now?"))

@@ -19,11 +19,17 @@ from shared.settings import Settings
 from shared.tools import Tool
 from tests.adapters.web.conftest import TOKEN, Site, open_site
 from tests.house import open_house
+from tests.planning import call, plan, results_in
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.openai_api.script import Body
+from tests.standins.openai_api.script import Body, Script
 from tests.standins.pms import Hotel
 
 HOLIDAY, HINT, AVAILABILITY = "calendar__resolve_holiday", "calendar__resolve_date_hint", "pms__get_availability"
+STAY = "pms.get_availability"
+DATES = (
+    call("calendar.resolve_holiday", "holiday", holiday_name="Hanukkah"),
+    call("calendar.resolve_date_hint", "weekend", hint="next weekend"),
+)
 QUESTION = "availability for Hanukkah and also next weekend"
 FIRST, SECOND = "2027-01-17", "2027-02-20"
 Visit = Callable[..., Any]
@@ -50,7 +56,9 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
     """Open the web door of a house that has the calendar and this hotel; with `company` dates are found in company."""
 
     @asynccontextmanager
-    async def opened(hotel: Hotel, company: asyncio.Barrier | None = None) -> AsyncIterator[Site]:
+    async def opened(
+        hotel: Hotel, company: asyncio.Barrier | None = None, *, plans: bool = False
+    ) -> AsyncIterator[Site]:
         dates = [each for each in discover(8000).tools if each.module == "calendar"]
         if company is not None:
             dates = [in_company(each, company) for each in dates]
@@ -60,6 +68,7 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
                 "default_guest_token_budget": 100_000,
                 "api_token": SecretStr(TOKEN),
                 "port": 0,
+                "planner_percent": 100 if plans else 0,
             }
         )
         toolbox = Toolbox([*dates, hotel.tool()], {}, changed.tool_result_max_chars)
@@ -128,6 +137,80 @@ async def test_a_holiday_and_a_weekend_take_two_waves_and_three_model_calls(visi
     assert answer["content"] == f"7 nights from {holiday['start']} and 1 nights from {weekend['start']}"
     assert (answer["iterations"], answer["finished"], answer["error"]) == (3, True, None)
     assert len(model.requests) == 3
+
+
+def plans_as_it_goes(body: Body, _number: int) -> Answer:
+    """Plan the dates, then the stays, then the response."""
+    found = results_in(body)
+    if not found:
+        return Answer(plan(*DATES))
+    if "holiday" in found:
+        stays = {each: {"check_in": found[each]["start"], "check_out": found[each]["end"]} for each in found}
+        return Answer(plan(*(call(STAY, f"stay-{each}", **dates) for each, dates in stays.items()), status="done"))
+    return Answer(plan(response=in_words(found)))
+
+
+def plans_ahead(body: Body, _number: int) -> Answer:
+    """Plan the dates and the stays at once, the ones with the results of the others; then the response."""
+    found = results_in(body)
+    if found:
+        return Answer(plan(response=in_words(found)))
+    stays = [
+        call(STAY, f"stay-{each}", each, check_in=f"${each}.start", check_out=f"${each}.end")
+        for each in ("holiday", "weekend")
+    ]
+    return Answer(plan(*DATES, *stays, status="done"))
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """Return the two stays as the person reads them."""
+    return " and ".join(
+        f"{each['nights']} nights from {each['check_in']}" for key, each in found.items() if "stay" in key
+    )
+
+
+@pytest.mark.parametrize(("plays", "model_calls"), [(plans_as_it_goes, 3), (plans_ahead, 2)])
+async def test_in_planner_mode_it_takes_two_waves_too_and_at_most_three_model_calls(
+    visit: Visit, model: OpenAIStub, plays: Script, model_calls: int
+) -> None:
+    dates, stays = asyncio.Barrier(2), asyncio.Barrier(2)
+    model.play(plays)
+
+    async with visit(Hotel(before=lambda _check_in: meet(stays)), company=dates, plans=True) as site:
+        answer = await ask(site, QUESTION)
+        waves = await site.house.value("SELECT waves FROM turns")
+
+    holiday, weekend, first, second = (each["result"] for each in answer["tool_calls_made"])
+    assert [each["tool"] for each in answer["tool_calls_made"]][:2] == [
+        "calendar.resolve_holiday",
+        "calendar.resolve_date_hint",
+    ]
+    assert [first["check_in"], second["check_in"]] == [holiday["start"], weekend["start"]]
+    # What a call was given is what it got, not what stood in the plan.
+    assert answer["tool_calls_made"][2]["args"] == {"check_in": holiday["start"], "check_out": holiday["end"]}
+    assert answer["content"] == f"7 nights from {holiday['start']} and 1 nights from {weekend['start']}"
+    assert (answer["iterations"], answer["finished"], answer["error"], waves) == (model_calls, True, None, 2)
+    assert len(model.requests) == model_calls
+    assert model.refusals == []
+
+
+@pytest.mark.parametrize("status", ["continue", "done"])
+async def test_in_planner_mode_dates_that_need_no_calendar_take_one_wave_and_two_model_calls(
+    visit: Visit, model: OpenAIStub, status: str
+) -> None:
+    def reads_dates(body: Body, _number: int) -> Answer:
+        found = results_in(body)
+        if not found:
+            return Answer(plan(call(STAY, check_in="2027-01-17", check_out="2027-01-19"), status=status))
+        return Answer(plan(response=", ".join(f"{room['room']} {room['price']}" for room in found["a"]["rooms"])))
+
+    model.play(reads_dates)
+
+    async with visit(Hotel(), plans=True) as site:
+        answer = await ask(site, "availability for January 17-19")
+
+    assert answer["content"] == "garden 180, tower 280"
+    assert (answer["iterations"], len(answer["tool_calls_made"]), len(model.requests)) == (2, 1, 2)
 
 
 async def test_dates_that_need_no_calendar_take_one_wave_and_two_model_calls(visit: Visit, model: OpenAIStub) -> None:

@@ -58,7 +58,9 @@ class Persona(Row, Base):
     max_iterations: Mapped[int | None] = mapped_column(
         Integer, comment="Most waves of tool calls; NULL: MAX_AGENT_ITERATIONS."
     )
-    loop_mode: Mapped[str] = mapped_column(Text, server_default="native", comment="native or planner.")
+    loop_mode: Mapped[str | None] = mapped_column(
+        Text, comment="native: the model calls tools; planner: it writes a plan; NULL: as PLANNER_PERCENT says."
+    )
     allow_mentions: Mapped[bool] = mapped_column(server_default=text("false"), comment="May replies mention people?")
     is_default: Mapped[bool] = mapped_column(
         server_default=text("false"), comment="Used where no closer persona is; at most one."

@@ -41,6 +41,7 @@ class Turn(Row, Base):
             "parent_turn_id",
             postgresql_where=text("status = 'running' AND parent_turn_id IS NOT NULL"),
         ),
+        CheckConstraint("loop_mode IN ('native', 'planner')", name="loop_mode_is_native_or_planner"),
         Index(None, "conversation_id", "id"),
         Index(None, "user_id"),
         Index(None, "persona_id"),
@@ -70,6 +71,12 @@ class Turn(Row, Base):
     parent_call_id: Mapped[str | None] = mapped_column(Text, comment="The tool call in it that asked.")
     agent: Mapped[str | None] = mapped_column(Text, comment="The name of the agent that was asked.")
     iterations: Mapped[int] = mapped_column(Integer, server_default="0", comment="Model calls.")
+    loop_mode: Mapped[str] = mapped_column(
+        Text, server_default="native", comment="native: the model called tools; planner: it wrote plans."
+    )
+    waves: Mapped[int] = mapped_column(
+        Integer, server_default="0", comment="Waves of tool calls, one after the other; counted at the end."
+    )
     finished: Mapped[bool | None] = mapped_column(comment="Was the answer complete? NULL while running.")
     model: Mapped[str | None] = mapped_column(Text, comment="The model that gave the last answer.")
     error: Mapped[str | None] = mapped_column(Text, comment="Stable code of what went wrong, as the caller is told.")
@@ -122,6 +129,9 @@ class Message(Row, Base):
     platform_message_id: Mapped[str | None] = mapped_column(Text, comment="The message's id on the platform.")
     tool_call_id: Mapped[str | None] = mapped_column(Text, comment="Joins a tool_call with its tool_result.")
     tool_name: Mapped[str | None] = mapped_column(Text, comment="module.tool")
+    plan: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True), comment="Planner mode: the plan that this answer was; NULL for all else."
+    )
 
 
 class TurnEvent(Row, Base):

@@ -1,0 +1,31 @@
+"""Tool calls before they run: recorded as intents, and told."""
+
+from collections.abc import Iterable
+
+from agent.agents import tell_call
+from agent.journal import Event, Step
+from agent.opening import RunningTurn
+from agent.tokens import count_tokens
+from agent.toolbox import to_json_object
+
+
+def to_intent(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
+    """Return the call that a model wrote as the journal keeps it at this position."""
+    return Step(
+        seq=seq,
+        role="tool_call",
+        content=to_json_object(arguments),
+        token_count=count_tokens(arguments) + count_tokens(name),
+        tool_call_id=to_call_id(turn, seq),
+        tool_name=turn.offer.full_name(name),
+    )
+
+
+def to_call_id(turn: RunningTurn, seq: int) -> str:
+    """Return the id of the call that stands at this position, the same in every attempt."""
+    return f"call_{turn.key.id}_{seq}"
+
+
+def tell_intents(turn: RunningTurn, calls: Iterable[Step]) -> list[Event]:
+    """Return the events that announce these calls."""
+    return [event for call in calls for event in tell_call(turn.announcer, call)]

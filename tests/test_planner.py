@@ -1,0 +1,334 @@
+"""Planner mode: the model answers with plans, and everything else is as it is without them; over real HTTP."""
+
+import json
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from shared.database import Address
+from shared.settings import Settings
+from tests.house import House, open_house
+from tests.planning import call, plan, results_in
+from tests.standins.openai_api import Answer, Fault, OpenAIStub, Reply
+
+LIST = call("file_manager.list_files", "f")
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings of a house where every conversation plans, whose guests may spend what they like."""
+    return settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 1_000_000})
+
+
+@pytest.fixture
+async def house(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[House]:
+    """A house in planner mode, whose model is never asked what the real one would refuse."""
+    async with open_house(settings, address, model) as house:
+        yield house
+        assert model.refusals == []
+
+
+async def test_a_plan_without_tools_is_the_answer(house: House, model: OpenAIStub) -> None:
+    model.play([plan(response="Hi Ann.")])
+
+    reply = await house.hears("hello")
+
+    assert (reply.content, reply.finished, reply.iterations, reply.error) == ("Hi Ann.", True, 1, None)
+    asked = model.requests[0].body
+    assert asked["temperature"] == 0
+    assert asked["response_format"]["type"] == "json_schema"
+    assert "tools" not in asked
+    assert "- knowledge.remember: " in asked["messages"][0]["content"]
+    kept = await house.sql("SELECT role, content, plan FROM messages ORDER BY seq")
+    assert [tuple(row) for row in kept] == [("user", "hello", None), ("assistant", "Hi Ann.", None)]
+    assert [tuple(row) for row in await house.sql("SELECT loop_mode, waves, iterations FROM turns")] == [
+        ("planner", 0, 1)
+    ]
+
+
+async def test_tools_run_and_their_results_are_shown_with_the_ids_of_the_plan(house: House, model: OpenAIStub) -> None:
+    model.play(
+        [
+            plan(call("knowledge.remember", "m", content="Ann likes tea"), call("file_manager__list_files", "f")),
+            plan(response="Noted."),
+        ]
+    )
+
+    reply = await house.hears("remember that I like tea")
+
+    assert (reply.content, reply.iterations) == ("Noted.", 2)
+    assert [(each.tool, each.args) for each in reply.tool_calls_made] == [
+        ("knowledge.remember", {"content": "Ann likes tea"}),
+        ("file_manager.list_files", {}),
+    ]
+    rows = await house.sql("SELECT seq, role, content, tool_name FROM messages ORDER BY seq")
+    assert [(row.seq, row.role, row.tool_name) for row in rows] == [
+        (0, "user", None),
+        (1, "assistant", None),
+        (2, "tool_call", "knowledge.remember"),
+        (3, "tool_call", "file_manager.list_files"),
+        (4, "tool_result", "knowledge.remember"),
+        (5, "tool_result", "file_manager.list_files"),
+        (6, "assistant", None),
+    ]
+    shown = model.requests[1].body["messages"]
+    assert [each["role"] for each in shown] == ["system", "user", "assistant", "user"]
+    assert json.loads(shown[2]["content"])["tools"][0]["id"] == "m"
+    assert '<tool_result name="knowledge.remember" id="m">' in shown[3]["content"]
+    assert shown[:2] == model.requests[0].body["messages"]
+
+
+async def events_of(house: House, content: str) -> list[Any]:
+    """Say something and return all that a reader of the stream is told."""
+    accepted = await house.accepts(content, wants_stream=True)
+    return [event async for event in house.app.events.follow(accepted.inbox_id)]
+
+
+def streamed(events: list[Any]) -> str:
+    """Return the text that a reader sees in the end, piece by piece, forgetting what is taken back."""
+    text = ""
+    for event in events:
+        if event.name == "text_delta":
+            text = event.payload["text"] if event.payload.get("reset") else text + event.payload["text"]
+    return text
+
+
+async def test_a_plan_that_is_done_runs_its_tools_first_and_its_response_needs_no_further_call(
+    house: House, model: OpenAIStub
+) -> None:
+    tools = (call("knowledge.remember", content="Ann likes tea"),)
+    model.play([plan(*tools, status="done", response="I will remember that.")])
+
+    reply = await house.hears("remember that I like tea")
+
+    assert (reply.content, reply.finished, reply.iterations) == ("I will remember that.", True, 1)
+    assert [each.tool for each in reply.tool_calls_made] == ["knowledge.remember"]
+    assert len(model.requests) == 1
+    assert await house.value("SELECT waves FROM turns") == 1
+    # What was promised before it was true stands nowhere in the transcript.
+    said = await house.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
+    assert [row.content for row in said] == ["", "I will remember that."]
+    assert await house.value("SELECT tokens_reserved FROM users") == 0
+
+
+async def test_a_response_is_not_sent_when_a_tool_of_its_plan_has_failed(house: House, model: OpenAIStub) -> None:
+    model.play(
+        [plan(call("knowledge.forget", memory_id=9), status="done", response="Forgotten."), plan(response="No.")]
+    )
+
+    reply = await house.hears("forget it")
+
+    assert (reply.content, reply.iterations) == ("No.", 2)
+    assert results_in(model.requests[1].body)["a"]["error"] is True
+
+
+async def test_a_plan_that_is_done_without_a_response_is_answered_when_its_results_are_there(
+    house: House, model: OpenAIStub
+) -> None:
+    model.play([plan(LIST, status="done"), plan(response="You have no files.")])
+
+    reply = await house.hears("list my files")
+
+    assert (reply.content, reply.iterations) == ("You have no files.", 2)
+
+
+async def test_a_reader_sees_the_response_grow_and_never_the_plan(house: House, model: OpenAIStub) -> None:
+    said = "You have no files at all, I am afraid. " * 5
+    model.play(
+        [
+            Answer(plan(LIST, response="Let me see.", reasoning="Files are asked for."), chunk_chars=7),
+            Answer(plan(response=said, reasoning="There are none."), chunk_chars=7, chunk_delay=0.01),
+        ]
+    )
+
+    events = await events_of(house, "list my files")
+
+    names = [event.name for event in events if event.name != "text_delta"]
+    assert names == [
+        "user_message",
+        "turn_started",
+        "thinking",
+        "tool_call",
+        "tool_result",
+        "thinking",
+        "message",
+        "turn_complete",
+    ]
+    assert [each.payload["text"] for each in events if each.name == "thinking"] == [
+        "Files are asked for.",
+        "There are none.",
+    ]
+    assert streamed(events) == said.strip()
+    assert len([event for event in events if event.name == "text_delta"]) > 2
+    assert not any("{" in event.payload["text"] for event in events if event.name == "text_delta")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        plan(response="Hello."),
+        json.dumps({"response": "Hello.", "tools": [], "status": "done"}),
+        json.dumps({"status": "done", "response": "Hello."}),
+        json.dumps({"status": "done", "response": "  Hello.\n", "tools": None, "reasoning": None, "mood": "good"}),
+        f"<think>A greeting {{}}?</think>\n```json\n{plan(response='Hello.')}\n```\nThat is my plan.",
+        plan(response="Hello.", status="continue"),
+    ],
+)
+async def test_a_plan_is_found_however_it_is_written(house: House, model: OpenAIStub, written: str) -> None:
+    model.play([Answer(written, chunk_chars=5)])
+
+    events = await events_of(house, "hello")
+
+    assert [event.payload["content"] for event in events if event.name == "message"] == ["Hello."]
+    assert streamed(events) == "Hello."
+
+
+async def test_a_text_that_is_taken_back_is_not_left_with_the_reader(house: House, model: OpenAIStub) -> None:
+    broken = plan(response="This is what I would say, if I could write JSON.")[:-1] + " and more"
+    model.play([Answer(broken, chunk_chars=6, chunk_delay=0.02), plan(response="Hello.")])
+
+    events = await events_of(house, "hello")
+
+    assert streamed(events) == "Hello."
+    told = "".join(event.payload["text"] for event in events if event.name == "text_delta")
+    assert told.startswith("This is what")
+
+
+async def test_the_prompt_begins_with_the_same_bytes_in_every_call_and_turn(house: House, model: OpenAIStub) -> None:
+    model.play(lambda body, _number: Answer(plan(response="None.") if results_in(body) else plan(LIST)))
+    for number in range(3):
+        await house.hears(f"message {number}")
+
+    prompts = [request.body["messages"] for request in model.requests]
+    assert len({messages[0]["content"] for messages in prompts}) == 1
+    assert all(second[: len(first)] == first for first, second in zip(prompts[::2], prompts[1::2], strict=True))
+    turns = [json.dumps(messages[:-1]) for messages in prompts[::2]]
+    assert all(later.startswith(earlier[:-1]) for earlier, later in pairwise(turns))
+
+
+async def test_a_persona_chooses_its_mode_and_a_conversation_may_change_it(house: House, model: OpenAIStub) -> None:
+    def plays(body: dict[str, Any], _number: int) -> Reply:
+        if "tools" not in body:
+            return Answer(plan(response="Planned.") if results_in(body) else plan(LIST))
+        if body["messages"][-1]["role"] == "tool":
+            return Answer("Called.")
+        return Answer(tool_calls=[("file_manager__list_files", {})])
+
+    model.play(plays)
+    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
+    said = []
+    for mode in ("planner", "native", "planner"):
+        await house.sql("UPDATE personas SET loop_mode = :mode", mode=mode)
+        said.append((await house.hears("list my files")).content)
+
+    assert said == ["Planned.", "Called.", "Planned."]
+    assert [row[0] for row in await house.sql("SELECT loop_mode FROM turns ORDER BY id")] == [
+        "planner",
+        "native",
+        "planner",
+    ]
+    native, last = model.requests[3].body["messages"], model.requests[-1].body["messages"]
+    assert [each["role"] for each in native][:5] == ["system", "user", "assistant", "tool", "assistant"]
+    assert native[4]["content"] == "Planned."
+    # To a model that plans, everything that it said before is a plan.
+    shown = [json.loads(each["content"]) for each in last if each["role"] == "assistant"]
+    assert [each["status"] for each in shown] == ["continue", "done", "continue", "done", "continue"]
+    assert [each["response"] for each in shown] == ["", "Planned.", "", "Called.", ""]
+
+
+async def test_a_conversation_keeps_its_mode_as_the_share_grows(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    model.play(lambda body, _number: Answer("native" if "response_format" not in body else plan(response="planner")))
+    channels = [f"dm-{number}" for number in range(20)]
+    found: list[list[str]] = []
+    for percent in (0, 30, 30, 60, 100):
+        changed = settings.model_copy(update={"planner_percent": percent})
+        async with open_house(changed, address, model) as house:
+            found.append([(await house.hears("hello", channel=each)).content for each in channels])
+
+    none, some, same, more, every = ([mode == "planner" for mode in modes] for modes in found)
+    assert (any(none), all(every), some == same) == (False, True, True)
+    assert 0 < sum(some) < sum(more) < len(channels)
+    assert all(after or not before for before, after in zip(some, more, strict=True))
+
+
+async def test_the_offline_model_answers_as_it_always_does(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    offline = settings.model_copy(update={"llm_models": ()})
+    async with open_house(offline, address, model) as house:
+        reply = await house.hears("what is 12*(3+4)?")
+
+        assert reply.content == "12*(3+4) = 84"
+        assert await house.value("SELECT loop_mode FROM turns") == "native"
+
+
+async def test_scripted_answers_may_be_plans_calls_or_blocks(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    block = '<tool>{"server_name": "file_manager", "tool_name": "list_files", "arguments": {}}</tool>'
+    script = [
+        plan(LIST),
+        {"content": "And now:", "tool_calls": [{"name": "knowledge.list_memories"}]},
+        f"Once more. {block}",
+        "This is no plan.",
+        plan(response="That is all."),
+    ]
+    scripted = settings.model_copy(update={"debug_mock_responses": json.dumps(script)})
+    async with open_house(scripted, address, model) as house:
+        reply = await house.hears("hello")
+
+        assert (reply.content, reply.iterations, reply.model) == ("That is all.", 5, "mock")
+        assert [each.tool for each in reply.tool_calls_made] == [
+            "file_manager.list_files",
+            "knowledge.list_memories",
+            "file_manager.list_files",
+        ]
+        assert await house.value("SELECT loop_mode FROM turns") == "planner"
+
+
+async def test_a_model_of_a_text_protocol_plans_too(settings: Settings, address: Address, model: OpenAIStub) -> None:
+    changed = settings.model_copy(update={"llm_protocols": {"openai/stub": "tool_tag"}})
+    noted = plan(call("knowledge.remember", content="a <tool> is {no} block"))
+    model.play([noted, plan(response="Noted, with `<tool>{}</tool>`.")])
+    async with open_house(changed, address, model) as house:
+        reply = await house.hears("remember this")
+
+    assert reply.content == "Noted, with `<tool>{}</tool>`."
+    assert reply.tool_calls_made[0].args == {"content": "a <tool> is {no} block"}
+    roles = [each["role"] for each in model.requests[-1].body["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert "<tool_result" in model.requests[-1].body["messages"][-1]["content"]
+
+
+async def test_a_server_that_knows_no_schema_is_asked_for_less_and_that_is_remembered(
+    house: House, model: OpenAIStub
+) -> None:
+    def picky(body: dict[str, Any], _number: int) -> Reply:
+        if body.get("response_format", {}).get("type") == "json_schema" or "temperature" in body:
+            return Fault(400, body={"error": {"message": "response_format: not supported", "type": "bad_request"}})
+        return Answer(plan(response="Hello."))
+
+    model.play(picky)
+
+    replies = [(await house.hears("hello")).content for _ in range(2)]
+
+    assert replies == ["Hello.", "Hello."]
+    forms = [
+        (request.body.get("response_format", {}).get("type"), request.body.get("temperature"))
+        for request in model.requests
+    ]
+    assert forms == [("json_schema", 0), ("json_object", 0), (None, 0), (None, None), (None, None)]
+    assert await house.value("SELECT count(*) FROM token_logs") == 2
+
+
+async def test_what_is_refused_in_every_form_is_told_once(house: House, model: OpenAIStub) -> None:
+    model.play(lambda _body, _number: Fault(400, body={"error": {"message": "no", "type": "bad_request"}}))
+
+    reply = await house.hears("hello")
+
+    assert reply.error == "models_unavailable"
+    assert len(model.requests) == 4

@@ -1,0 +1,67 @@
+"""A worker that is killed or frozen while it carries out a plan: what needs something is done once, or not at all."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from tests.crash.stage import open_stage
+from tests.planning import call, plan
+from tests.test_crashes import AT_ONCE, Scene, list_points, play
+
+PLANS = """
+INSERT INTO personas (name, system_prompt, allowed_modules, loop_mode, is_default)
+VALUES ('Planner', 'You plan.', '["stage"]', 'planner', true)
+"""
+TOOLS = (call("stage.read", "r"), call("stage.effect", "e", "r"))
+SCENES = {
+    "continue": Scene((plan(*TOOLS), plan(response="It is done.")), PLANS),
+    "done": Scene((plan(*TOOLS, status="done", response="It is done."), plan(response="It is done.")), PLANS),
+}
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize(("status", "action"), [("continue", "kill"), ("continue", "freeze"), ("done", "kill")])
+async def test_a_plan_is_carried_on_where_the_journal_ends(
+    postgres: URL, tmp_path: Path, status: str, action: str
+) -> None:
+    scene = SCENES[status]
+    points = await list_points(postgres, tmp_path, "", scene)
+    points = points[points.index("model after 1") : points.index("effect after 1") + 3]
+    assert len(points) > 8
+    # How a late one is fenced off is no different for plans; three points are enough to see it.
+    points = points[::4] if action == "freeze" else points
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(point: str) -> list[str]:
+        async with gate:
+            return await play(postgres, tmp_path, point, action, "", scene)
+
+    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
+
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("point", "told", "model_calls"), [("read after 1", "effect done", 1), ("effect before 1", "unknown", 2)]
+)
+async def test_what_could_not_have_begun_is_done_after_a_crash_and_what_could_is_not_repeated(
+    postgres: URL, tmp_path: Path, point: str, told: str, model_calls: int
+) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        scene = SCENES["done"]
+        await stage.owner.execute(scene.typed)
+        first = await stage.worker("first", scene.answers, at=point, action="kill")
+        inbox_id = await stage.accepts("room: note this")
+        await first.until_gone()
+        await stage.age_the_dead()
+        second = await stage.worker("second", scene.answers)
+        response = await stage.response(inbox_id)
+        await second.stop()
+
+        assert response.content == "It is done."
+        assert told in str(response.tool_calls_made[1].result)
+        assert await stage.value("SELECT count(*) FROM stage_effects") == int(told == "effect done")
+        assert await stage.value("SELECT count(*) FROM stage_model_calls") == model_calls
+        assert await stage.rows("SELECT loop_mode, waves, attempt FROM turns") == [("planner", 2, 2)]

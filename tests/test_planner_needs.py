@@ -1,0 +1,237 @@
+"""Plans whose tools need each other: what runs when, with what, and what a failure leaves out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent.toolbox import Toolbox
+from shared.database import Address
+from shared.errors import ToolError
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Tool, ToolContext, tool
+from tests.house import House, open_house
+from tests.planning import call, plan, results_in
+from tests.standins.openai_api import Answer, OpenAIStub
+
+GIVEN: dict[str, Any] = {"start": "2027-01-17", "rooms": [{"price": 90}, {"price": 140}], "count": 3, "a.b": "dotted"}
+
+
+class Kitchen:
+    """A module with tools that note what they were given; `held` ones wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[Any] = []
+        self.held = asyncio.Event()
+        self.echoed = asyncio.Event()
+
+    def tools(self) -> list[Tool]:
+        """Return the tools."""
+
+        @tool(requires=Permission.GUEST, read_only=True)
+        async def give(_context: ToolContext) -> dict[str, Any]:
+            """Return something with fields."""
+            return GIVEN
+
+        @tool(requires=Permission.GUEST, read_only=True)
+        async def fail(_context: ToolContext, why: str = "The oven is cold.") -> str:
+            """Fail."""
+            raise ToolError(why)
+
+        @tool(requires=Permission.GUEST, read_only=True)
+        async def hold(_context: ToolContext) -> str:
+            """Wait."""
+            await self.held.wait()
+            return "held"
+
+        @tool(requires=Permission.GUEST)
+        async def echo(_context: ToolContext, value: Any = None, more: Any = None) -> Any:
+            """Return what it was given."""
+            self.begun.append(value)
+            self.echoed.set()
+            return {"value": value, "more": more}
+
+        made = [give, fail, hold, echo]
+        for each in made:
+            object.__setattr__(each, "module", "kitchen")
+        return made
+
+
+@pytest.fixture
+def kitchen() -> Kitchen:
+    """The module of these tests."""
+    return Kitchen()
+
+
+@pytest.fixture
+async def house(settings: Settings, address: Address, model: OpenAIStub, kitchen: Kitchen) -> AsyncIterator[House]:
+    """A house in planner mode with a kitchen alone."""
+    changed = settings.model_copy(
+        update={
+            "planner_percent": 100,
+            "default_guest_modules": ("kitchen",),
+            "default_guest_token_budget": 1_000_000,
+        }
+    )
+    async with open_house(changed, address, model, toolbox=Toolbox(kitchen.tools(), {}, 8000)) as house:
+        yield house
+        assert model.refusals == []
+
+
+def echo(plan_id: str, *needs: str, **args: Any) -> dict[str, Any]:
+    """Return an echo of a plan."""
+    return call("kitchen.echo", plan_id, *needs, **args)
+
+
+GIVE, FAIL, HOLD = call("kitchen.give", "g"), call("kitchen.fail", "x"), call("kitchen.hold", "h")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("$g", GIVEN),
+        ("$g.start", "2027-01-17"),
+        ("$g.count", 3),
+        ("$g.rooms.1.price", 140),
+        ("$g.rooms.1", {"price": 140}),
+        ({"deep": ["$g.count", {"deeper": "$g.start"}]}, {"deep": [3, {"deeper": "2027-01-17"}]}),
+        ("from $g.start on", "from $g.start on"),
+        ("$5.00", "$5.00"),
+        ("$unknown.start", "$unknown.start"),
+        ("$g .start", "$g .start"),
+        ("", ""),
+    ],
+)
+async def test_a_result_stands_in_an_argument_with_its_own_type(
+    house: House, model: OpenAIStub, written: Any, meant: Any
+) -> None:
+    model.play([plan(GIVE, echo("e", "g", value=written)), plan(response="Done.")])
+
+    reply = await house.hears("go")
+
+    assert reply.tool_calls_made[1].args == {"value": meant}
+    assert reply.tool_calls_made[1].result["value"] == meant
+
+
+async def test_what_is_referred_to_is_needed_without_saying_so(house: House, model: OpenAIStub) -> None:
+    model.play([plan(echo("e", value="$g.count"), GIVE), plan(response="Done.")])
+
+    reply = await house.hears("go")
+
+    # In the order of the plan, though they ran the other way round.
+    assert [(each.tool, each.args) for each in reply.tool_calls_made] == [
+        ("kitchen.echo", {"value": 3}),
+        ("kitchen.give", {}),
+    ]
+    assert list(results_in(model.requests[-1].body)) == ["e", "g"]
+
+
+async def test_a_number_may_be_an_id_and_a_price_stays_a_price(house: House, model: OpenAIStub) -> None:
+    tools = [{**GIVE, "id": 5}, {**echo("e", value="$5.count"), "needs": [5]}, echo("p", value="$5.50")]
+    model.play([plan(*tools), plan(response="Done.")])
+
+    reply = await house.hears("go")
+
+    assert [each.args for each in reply.tool_calls_made] == [{}, {"value": 3}, {"value": "$5.50"}]
+
+
+async def test_an_earlier_plan_of_the_turn_may_be_needed_too(house: House, model: OpenAIStub) -> None:
+    model.play(
+        [
+            plan(GIVE, echo("e", value="first")),
+            plan(echo("e", value="second"), echo("f", "g", value="$g.count", more="$e.value")),
+            plan(response="Done."),
+        ]
+    )
+
+    reply = await house.hears("go")
+
+    assert reply.tool_calls_made[-1].args == {"value": 3, "more": "second"}
+
+
+async def test_a_call_begins_as_soon_as_its_own_needs_have_ended(
+    house: House, model: OpenAIStub, kitchen: Kitchen
+) -> None:
+    model.play([plan(HOLD, GIVE, echo("e", "g", value=1), echo("f", "e", "h", value=2)), plan(response="Done.")])
+    accepted = await house.accepts("go")
+
+    async with asyncio.timeout(30):
+        await kitchen.echoed.wait()
+    assert kitchen.begun == [1]
+    kitchen.held.set()
+
+    reply = await house.app.events.response(accepted.inbox_id)
+    assert (reply.content, kitchen.begun) == ("Done.", [1, 2])
+    assert await house.value("SELECT waves FROM turns") == 3
+
+
+async def test_what_needs_a_call_that_failed_is_left_out_and_the_rest_runs(
+    house: House, model: OpenAIStub, kitchen: Kitchen
+) -> None:
+    tools = [FAIL, echo("a", "x", value="$x.nothing"), echo("b", "a", value=2), echo("c", value=3)]
+    model.play([plan(*tools, status="done", response="All went well."), plan(response="Not all.")])
+
+    reply = await house.hears("go")
+
+    assert (reply.content, kitchen.begun) == ("Not all.", [3])
+    found = results_in(model.requests[1].body)
+    assert found["x"]["message"] == "The oven is cold."
+    assert found["a"]["message"] == "Not run, because what it needs has failed or was left out: x."
+    assert found["b"]["message"] == "Not run, because what it needs has failed or was left out: a."
+    assert found["c"]["value"] == 3
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("$g.end", "$g.end: the result has no 'end' there; it has: start, rooms, count, a.b."),
+        ("$g.rooms.2", "$g.rooms.2: the result has no '2' there; it has: 0, 1."),
+        ("$g.rooms.first", "$g.rooms.first: the result has no 'first' there; it has: 0, 1."),
+        ("$g.count.1", "$g.count.1: the result has no '1' there; it has: nothing."),
+    ],
+)
+async def test_a_field_that_is_not_there_is_an_error_the_model_can_read(
+    house: House, model: OpenAIStub, kitchen: Kitchen, reference: str, told: str
+) -> None:
+    model.play([plan(GIVE, echo("e", "g", value=reference)), plan(response="Sorry.")])
+
+    reply = await house.hears("go")
+
+    assert (reply.content, kitchen.begun) == ("Sorry.", [])
+    assert reply.tool_calls_made[1].args == {"value": reference}
+    assert reply.tool_calls_made[1].result == {"error": True, "message": told}
+
+
+async def test_results_can_not_blow_up_the_arguments(house: House, model: OpenAIStub, kitchen: Kitchen) -> None:
+    big = echo("b", value="x" * 7000)
+    model.play([plan(big, echo("e", "b", value=["$b"] * 500)), plan(response="Too much.")])
+
+    reply = await house.hears("go")
+
+    assert kitchen.begun == ["x" * 7000]
+    assert "larger than 1,000,000 characters" in reply.tool_calls_made[1].result["message"]
+
+
+async def test_a_tool_left_out_by_others_is_not_one_that_keeps_failing(
+    house: House, model: OpenAIStub, kitchen: Kitchen
+) -> None:
+    fails = [call("kitchen.fail", "x", why=f"{word} is cold.") for word in ("It", "All", "This")]
+    plans = [plan(each, echo("e", "x", value=1)) for each in fails]
+    model.play([*plans, plan(echo("e", value=1)), plan(response="At last.")])
+
+    reply = await house.hears("go")
+
+    assert (reply.content, reply.error, kitchen.begun) == ("At last.", None, [1])
+
+
+async def test_a_tool_that_keeps_failing_in_plans_ends_the_turn(house: House, model: OpenAIStub) -> None:
+    numbers = range(100)
+    fails = (call("kitchen.fail", why=f"Oven {number} is cold.") for number in numbers)
+    model.play(lambda _body, _number: Answer(plan(next(fails), echo("e", "a"))))
+
+    reply = await house.hears("go")
+
+    assert (reply.error, reply.iterations) == ("circuit_breaker", 3)
+    assert "kitchen.fail failed three times in a row" in reply.content
