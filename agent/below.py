@@ -17,6 +17,7 @@ from agent.closing import Answer
 from agent.context import estimate
 from agent.events import Announcer
 from agent.journal import Step, TurnKey, list_steps, record, record_and_settle, settle
+from agent.modes import LoopMode
 from agent.opening import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.personas import get_persona
 from agent.plan_words import count_form
@@ -181,12 +182,12 @@ async def _with_persona(app: App, session: AsyncSession, child: RunningTurn, per
     offer = app.toolbox.offered_to(scope)
     recalled = app.settings.memory_recall_limit if child.user.has_memories else 0
     tokens = estimate(persona, child.conversation, (), child.steps, offer, recalled)
-    loop_mode = persona.loop_mode or "native"
+    loop_mode: LoopMode = persona.loop_mode or "native"
     tokens += count_form() if loop_mode == "planner" else 0
     seconds = child.deadline - child.began + RESERVATION_SLACK_SECONDS
     verdict = await reserve(session, child.user.id, child.key.id, child.key.attempt, tokens, seconds)
-    asked = {"persona": persona, "loop_mode": loop_mode, "offer": offer, "verdict": verdict, "estimate": tokens}
-    return replace(child, scope=scope, **asked)
+    child = replace(child, persona=persona, scope=scope, offer=offer, loop_mode=loop_mode)
+    return replace(child, verdict=verdict, estimate=tokens)
 
 
 async def close_below(app: App, child: RunningTurn, answer: Answer) -> Told:

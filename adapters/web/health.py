@@ -1,7 +1,11 @@
 """What machines ask: is it alive, can it serve, how much has it done."""
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy import text
 from starlette.requests import Request
@@ -12,7 +16,12 @@ from agent.app import App
 from shared.database import newest_revision
 from shared.errors import Unavailable
 
-TURNS = text("SELECT status, count(*) FROM turns WHERE status <> 'running' AND parent_turn_id IS NULL GROUP BY status")
+TURNS = text("""
+SELECT loop_mode, status, CASE WHEN status = 'answered' AND finished THEN 'finished'
+                               WHEN status = 'answered' THEN 'unfinished' ELSE status END AS outcome,
+       count(*), sum(extract(epoch FROM finished_at - started_at)), sum(waves), sum(iterations)
+FROM turns WHERE status <> 'running' AND parent_turn_id IS NULL GROUP BY 1, 2, 3
+""")
 LEDGER = text("""
 SELECT model, purpose, count(*), sum(input_tokens), sum(cached_tokens), sum(output_tokens),
        coalesce(sum(cost_estimate), 0)
@@ -77,9 +86,6 @@ async def read_metrics(app: App) -> list[Metric]:
         turns = (await session.execute(TURNS)).all()
         ledger = (await session.execute(LEDGER)).all()
         waiting, running, unsent, age = (await session.execute(QUEUES)).one()
-    by_status = CounterMetricFamily("parley_turns", "Turns by how they ended.", labels=["status"])
-    for status, count in turns:
-        by_status.add_metric([status], count)
     calls = CounterMetricFamily("parley_model_calls", "Model calls.", labels=["model", "purpose"])
     tokens = CounterMetricFamily("parley_tokens", "Tokens by kind.", labels=["model", "purpose", "kind"])
     cost = CounterMetricFamily("parley_cost_usd", "Known cost in US dollars.", labels=["model", "purpose"])
@@ -95,4 +101,20 @@ async def read_metrics(app: App) -> list[Metric]:
         ("parley_outbox_open", "Replies that are not delivered.", unsent),
     )
     families = [GaugeMetricFamily(name, about, value=float(value)) for name, about, value in gauges]
-    return [by_status, calls, tokens, cost, *families]
+    return [*_turns(turns), calls, tokens, cost, *families]
+
+
+def _turns(rows: Sequence[Any]) -> list[Metric]:
+    by_status = CounterMetricFamily("parley_turns", "Turns by how they ended.", labels=["status"])
+    counts: Counter[str] = Counter()
+    labels = ["mode", "outcome"]
+    seconds = SummaryMetricFamily("parley_turn_seconds", "How long turns took.", labels=labels)
+    waves = SummaryMetricFamily("parley_turn_waves", "Waves of tool calls in a turn.", labels=labels)
+    calls = SummaryMetricFamily("parley_turn_model_calls", "Model calls in a turn.", labels=labels)
+    for mode, status, outcome, count, sum_of_seconds, sum_of_waves, sum_of_calls in rows:
+        counts[status] += count
+        for family, total in ((seconds, sum_of_seconds), (waves, sum_of_waves), (calls, sum_of_calls)):
+            family.add_metric([mode, outcome], count_value=count, sum_value=float(total))
+    for status, count in counts.items():
+        by_status.add_metric([status], count)
+    return [by_status, seconds, waves, calls]

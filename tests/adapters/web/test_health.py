@@ -12,6 +12,7 @@ from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
 from tests.house import House
+from tests.planning import call, plan
 
 
 async def test_health_needs_no_token(site: Site) -> None:
@@ -50,6 +51,33 @@ async def test_metrics_count_turns_tokens_and_what_waits(site: Site) -> None:
     assert "parley_inbox_oldest_seconds 0.0" in text
     assert "parley_outbox_open 0.0" in text
     assert "process_resident_memory_bytes" in text
+
+
+async def test_metrics_compare_the_modes(site: Site, house: House) -> None:
+    listing = call("file_manager.list_files")
+    house.model.play(["Hello.", plan(listing), plan(response="No files."), "{", "{"])
+    await site.posts("hello")
+    await house.sql("UPDATE users SET token_budget_monthly = NULL")
+    await house.sql(
+        "INSERT INTO personas (name, system_prompt, loop_mode, is_default) VALUES ('p', 'Plan.', 'planner', true)"
+    )
+    await site.posts("list my files")
+    await site.posts("hello again")
+
+    text = (await site.client.get("/metrics")).text
+
+    for line in (
+        'parley_turn_waves_sum{mode="native",outcome="finished"} 0.0',
+        'parley_turn_waves_sum{mode="planner",outcome="finished"} 1.0',
+        'parley_turn_model_calls_sum{mode="native",outcome="finished"} 1.0',
+        'parley_turn_model_calls_sum{mode="planner",outcome="finished"} 2.0',
+        'parley_turn_model_calls_sum{mode="planner",outcome="failed"} 2.0',
+        'parley_turn_seconds_count{mode="planner",outcome="failed"} 1.0',
+        'parley_turns_total{status="answered"} 2.0',
+        'parley_turns_total{status="failed"} 1.0',
+    ):
+        assert line in text.splitlines()
+    assert re.search(r'parley_turn_seconds_sum\{mode="planner",outcome="finished"\} \d+\.\d', text)
 
 
 class BrokenClock:
