@@ -1,6 +1,7 @@
 """Plans: what a model in planner mode answers, read from its text, checked and put in order.
 
-A string of the arguments that is `$id` or `$id.field` stands for the result of that call, or for a field of it.
+In the arguments `$id` and `$id.field` stand for the result of that call, or for a field of it: alone in a string for
+the value itself, within a longer text (where `${id.field}` says where it ends) for the value as text.
 """
 
 import json
@@ -25,7 +26,7 @@ MAX_REASONING = 20_000
 KEPT_OF_BROKEN = 2000
 SHOWN_NAMES = 20
 SHOWN_PROBLEMS = 5
-REFERENCE = re.compile(r"\$([\w-]+)((?:\.[^.\s]+)*)")
+REFERENCE = re.compile(r"\$(?P<brace>\{)?(?P<id>[\w-]+)(?P<path>(?:\.[\w-]+)*)(?(brace)\})")
 # "$5" in a text is a price, as long as no call says that it needs the one called 5.
 CLEAR_ID = re.compile(r"[^\W\d][\w-]*")
 
@@ -198,26 +199,35 @@ def fill_in(args: Any, results: Mapping[str, Any]) -> Any:
     """Return arguments with the results that they refer to; raises `PlanBroken` that says what would be there."""
     room = MAX_CHARS
 
-    def filled(value: Any) -> Any:
+    def found(reference: re.Match[str]) -> Any:
         nonlocal room
-        if isinstance(value, dict):
-            return {key: filled(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [filled(inner) for inner in value]
-        found = REFERENCE.fullmatch(value) if isinstance(value, str) else None
-        if found is None or found[1] not in results:
-            return value
-        result = _look_up(results[found[1]], found)
-        room -= len(json.dumps(result, ensure_ascii=False))
+        result = _look_up(results[reference["id"]], reference)
+        room -= len(_to_text(result))
         if room < 0:
             raise PlanBroken(f"With the results in them the arguments are larger than {MAX_CHARS:,} characters.")
         return result
 
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [filled(inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        whole = REFERENCE.fullmatch(value)
+        if whole is not None and whole["id"] in results:
+            return found(whole)
+        return REFERENCE.sub(lambda part: _to_text(found(part)) if part["id"] in results else part[0], value)
+
     return filled(args)
 
 
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _look_up(value: Any, reference: re.Match[str]) -> Any:
-    for part in reference[2].split(".")[1:]:
+    for part in reference["path"].split(".")[1:]:
         names = list(value) if isinstance(value, dict) else [str(number) for number in range(_length(value))]
         if part not in names:
             there = ", ".join(map(str, names[:SHOWN_NAMES])) or "nothing"
@@ -256,8 +266,8 @@ def _references(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         for inner in value:
             yield from _references(inner)
-    elif isinstance(value, str) and (found := REFERENCE.fullmatch(value)):
-        yield found[1]
+    elif isinstance(value, str):
+        yield from (found["id"] for found in REFERENCE.finditer(value))
 
 
 def _levels(calls: list[PlannedTool]) -> dict[str, int]:

@@ -109,11 +109,10 @@ async def test_what_makes_no_sense_is_refused_with_the_words_of_the_page(address
 
 def test_every_rule_about_people_personas_and_agents_stands_on_the_page() -> None:
     page = document("docs/admin-sql.md").text
-    # What the program alone writes, and what is not to be chosen yet.
+    # What the program alone writes.
     internal = {
         "users_tokens_used_this_month_is_not_negative",
         "users_tokens_reserved_is_not_negative",
-        "personas_loop_mode_is_native_or_planner",
         "agents_card_is_an_object",
         "agents_card_needs_a_url",
     }
@@ -122,6 +121,21 @@ def test_every_rule_about_people_personas_and_agents_stands_on_the_page() -> Non
 
     refused = {rule for rule in rules if not rule.startswith(("pk_", "fk_", "ix_"))}
     assert {rule for rule in refused - internal if rule not in page} == set()
+
+
+async def test_a_persona_that_is_to_plan_plans_and_the_modes_compare(house: House) -> None:
+    house.model.play(["Called.", '{"status": "done", "response": "Planned."}', "Called again."])
+    await admin(house, "Add a persona for a server")
+    said = [(await hears(house)).content]
+    await admin(house, "Let a persona plan")
+    said.append((await hears(house)).content)
+    await admin(house, "Leave the mode to the setting")
+    said.append((await hears(house)).content)
+
+    assert said == ["Called.", "Planned.", "Called again."]
+    rows = await house.sql(statement("Which mode does better").rstrip().rstrip(";"))
+    found = {row.loop_mode: (row.turns, row.finished_percent, row.failed, row.waves, row.calls) for row in rows}
+    assert found == {"native": (2, 100, 0, 0, 1), "planner": (1, 100, 0, 0, 1)}
 
 
 async def test_a_budget_of_zero_refuses_the_next_message_and_lifting_it_serves_the_one_after(house: House) -> None:

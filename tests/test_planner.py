@@ -9,6 +9,7 @@ import pytest
 
 from shared.database import Address
 from shared.settings import Settings
+from tests.documents import document
 from tests.house import House, open_house
 from tests.planning import call, plan, results_in
 from tests.standins.openai_api import Answer, Fault, OpenAIStub, Reply
@@ -78,6 +79,17 @@ async def test_tools_run_and_their_results_are_shown_with_the_ids_of_the_plan(ho
     assert json.loads(shown[2]["content"])["tools"][0]["id"] == "m"
     assert '<tool_result name="knowledge.remember" id="m">' in shown[3]["content"]
     assert shown[:2] == model.requests[0].body["messages"]
+
+
+async def test_the_plan_on_the_page_runs_as_it_stands(house: House, model: OpenAIStub) -> None:
+    model.play([document("docs/planner.md").blocks("json")[0].text])
+
+    reply = await house.hears("a file about next weekend, please")
+
+    days, file = reply.tool_calls_made
+    assert (reply.content, reply.iterations) == ("Here is your file.", 1)
+    assert file.args["content"] == f"From {days.result['start']} to {days.result['end']}"
+    assert [each.file_id for each in reply.files] == [file.result["file_id"]]
 
 
 async def events_of(house: House, content: str) -> list[Any]:

@@ -1,14 +1,22 @@
 """A worker that is killed or frozen while it carries out a plan: what needs something is done once, or not at all."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import URL
 
+from shared.database import Address, Database
+from shared.settings import Settings
 from tests.crash.stage import open_stage
-from tests.planning import call, plan
+from tests.house import House
+from tests.planning import call, plan, results_in
+from tests.recovery import open_house_with
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body, last_user_text
 from tests.test_crashes import AT_ONCE, Scene, list_points, play
+from tests.test_recovery import ForgetfulDatabase, repeated_effects
 
 PLANS = """
 INSERT INTO personas (name, system_prompt, allowed_modules, loop_mode, is_default)
@@ -41,6 +49,36 @@ async def test_a_plan_is_carried_on_where_the_journal_ends(
     faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
 
     assert faults == []
+
+
+async def test_the_word_of_any_commit_may_be_lost_while_a_plan_is_carried_out(
+    settings: Settings, address: Address, model: OpenAIStub, database: Database
+) -> None:
+    def answer(body: Body, _number: int) -> Answer:
+        if results_in(body):
+            return Answer(plan(response="Noted."))
+        noted = call("knowledge.remember", "m", "f", content=last_user_text(body).partition("\n")[0])
+        return Answer(plan(call("file_manager.list_files", "f"), noted))
+
+    model.play(answer)
+    changed = settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
+    forgetful = ForgetfulDatabase(address, pool_size=5)
+    async with open_house_with(changed, address, model, database=forgetful) as house:
+        # The test's own statements are not those of a turn.
+        seen = House(replace(house.app, database=database), model, house.platform)
+        while forgetful.count >= forgetful.lost:
+            forgetful.count, forgetful.lost = 0, forgetful.lost + 1
+            said = f"message {forgetful.lost}"
+            async with asyncio.timeout(40):
+                reply = await seen.hears(said, channel=said)
+            assert (reply.error, reply.content, len(reply.tool_calls_made)) == (None, "Noted.", 2)
+        assert forgetful.lost > 5
+        assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered' OR waves <> 2") == 0
+        assert await seen.value("SELECT count(*) FROM budget_reservations") == 0
+        assert await repeated_effects(seen) == []
+        paid = "SELECT max(calls) FROM (SELECT count(*) AS calls FROM token_logs GROUP BY turn_id) AS each"
+        assert await seen.value(paid) == 2
+    await forgetful.close()
 
 
 @pytest.mark.parametrize(

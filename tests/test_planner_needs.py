@@ -1,6 +1,7 @@
 """Plans whose tools need each other: what runs when, with what, and what a failure leaves out."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -97,10 +98,13 @@ GIVE, FAIL, HOLD = call("kitchen.give", "g"), call("kitchen.fail", "x"), call("k
         ("$g.rooms.1.price", 140),
         ("$g.rooms.1", {"price": 140}),
         ({"deep": ["$g.count", {"deeper": "$g.start"}]}, {"deep": [3, {"deeper": "2027-01-17"}]}),
-        ("from $g.start on", "from $g.start on"),
+        ("from $g.start on", "from 2027-01-17 on"),
+        ("On ${g.start}. For $g.count, ${g.rooms.0.price}each.", "On 2027-01-17. For 3, 90each."),
+        ("${g.count}", 3),
+        ("$g.rooms.0 or ${unknown.a} or ${g.count", '{"price": 90} or ${unknown.a} or ${g.count'),
         ("$5.00", "$5.00"),
         ("$unknown.start", "$unknown.start"),
-        ("$g .start", "$g .start"),
+        ("$g .start", f"{json.dumps(GIVEN)} .start"),
         ("", ""),
     ],
 )

@@ -32,7 +32,7 @@ PARTS = {
                jsonb_array_length(attachments) AS files
         FROM inbox WHERE turn_id = :id ORDER BY sent_at, id""",
     "steps": """
-        SELECT seq, role, tool_name AS tool, content, token_count AS tokens
+        SELECT seq, role, tool_name AS tool, coalesce(plan::text, content) AS content, token_count AS tokens
         FROM messages WHERE turn_id = :id ORDER BY seq""",
     "agents": """
         WITH RECURSIVE below AS (
@@ -95,6 +95,7 @@ def _show_turn(turn: Any) -> None:
         say(f"agent         {turn.agent}, asked in turn {turn.parent_turn_id} by the call {turn.parent_call_id}")
     say(f"persona       {turn.persona or 'built-in'}")
     say(f"model         {turn.model or 'none answered'}, {turn.iterations} calls")
+    say(f"mode          {turn.loop_mode}, waves of tools: {turn.waves}")
     say(f"started       {turn.started_at:%Y-%m-%d %H:%M:%S %Z}")
     if turn.finished is False:
         say("complete      no: the answer was given before the work was done")

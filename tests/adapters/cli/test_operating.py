@@ -109,6 +109,7 @@ def test_a_turn_is_explained_from_the_message_to_the_delivery(shell: Shell) -> N
     assert f"turn          {turn}: answered" in said
     for part in (
         "I like tea",
+        "native, waves of tools: 1",
         "knowledge.remember",
         "likes tea",
         "I shall remember it.",
