@@ -17,7 +17,7 @@ from shared.text import clean, clean_json
 QUEUE = "turns"
 TAKE_TURN = "take_turn"
 # Doors without a sender: their callers read the answer, and for them its commit is the delivery.
-READ_BY_CALLER = frozenset({"http", "web", "terminal"})
+READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 # One turn takes at most so many waiting messages of a person.
 MAX_COALESCED = 50
 

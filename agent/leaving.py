@@ -47,10 +47,14 @@ async def leave(app: App, inbox_id: int) -> bool:
     with suppress(DatabaseLost):
         if await app.events.is_awaited(await _together(app, inbox_id), ASK_SECONDS):
             return False
-        # Whoever waits for a turn to be begun sees the message as it was before: it has to look again.
-        outcome = await _leave(app, inbox_id) or await _leave(app, inbox_id)
-        return outcome == "withdrawn"
+        return await cancel(app, inbox_id) == "withdrawn"
     return False
+
+
+async def cancel(app: App, inbox_id: int) -> str | None:
+    """Take a message back, or stop the turn that has it, whoever waits; return which: `withdrawn` or `stopped`."""
+    # Whoever waits for a turn to be begun sees the message as it was before: it has to look again.
+    return await _leave(app, inbox_id) or await _leave(app, inbox_id)
 
 
 async def _together(app: App, inbox_id: int) -> Sequence[int]:

@@ -20,6 +20,7 @@ from agent.personas import ResolvedPersona
 from agent.plan_words import count_form
 from agent.tokens import count_tokens
 from agent.toolbox import Offer, Scope
+from agent.trail import way_in
 from agent.users import ResolvedUser
 from shared.driver import Connection, Session
 from shared.errors import Superseded
@@ -156,7 +157,7 @@ async def _prepare(app: App, session: Connection, job: Job, run: Sequence[Waitin
     parties = await resolve_parties(app, session, message)
     turn_id = run[0].turn_id or parties.turn_id
     history = await load_history(session, parties.conversation, parties.user.id, turn_id)
-    scope = Scope(parties.user.as_caller(), parties.persona, message.place, parties.agents)
+    scope = Scope(parties.user.as_caller(), parties.persona, message.place, parties.agents, way_in(message.place))
     return _Opening(
         app=app,
         job=job,

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from adapters import a2a
 from adapters.web import chat, files, health, messages, openai, page
 from adapters.web.faults import HANDLERS
 from agent.app import App
@@ -43,6 +44,7 @@ def build_web(app: App) -> Starlette:
             Route("/metrics", health.get_metrics),
             Route("/", page.get_page),
             *page.static_routes(),
+            *a2a.routes(),
         ],
         exception_handlers=HANDLERS,
     )

@@ -20,7 +20,7 @@ LARGE_BYTES = 256_000
 # How much of an oversize body is thrown away before the answer: a caller who is cut off while sending never reads it.
 DRAINED = 4
 STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
-FILE_CONTENT = re.compile(rb'"(?:data|url|file_data)"\s*+:\s*+"[^"]*+"?')
+FILE_CONTENT = re.compile(rb'"(?:data|url|file_data|raw|bytes)"\s*+:\s*+"[^"]*+"?')
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -33,7 +33,7 @@ async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, .
         content = await _decode(file.data, f"attachments.{position}.data")
         if file.size_bytes not in (None, len(content)):
             raise invalid(f"attachments.{position}.size_bytes", f"the content has {len(content)} bytes")
-        stored.append(await _put(app, file.filename, file.mime_type, content))
+        stored.append(await store_content(app, file.filename, file.mime_type, content))
     return tuple(stored)
 
 
@@ -70,7 +70,7 @@ async def _from_address(app: App, address: str, filename: str) -> Attachment:
     body = address[known.end() :]
     content = await _decode(body, "messages") if known["base64"] else unquote_to_bytes(body)
     name = filename if "." in filename else f"{filename}.{mime_type.partition('/')[2].partition('+')[0]}"
-    return await _put(app, name, mime_type, content)
+    return await store_content(app, name, mime_type, content)
 
 
 async def _decode(text: str, field: str) -> bytes:
@@ -86,7 +86,8 @@ def _decoded(text: str, field: str) -> bytes:
         raise invalid(field, "this is not base64") from None
 
 
-async def _put(app: App, filename: str, mime_type: str, content: bytes) -> Attachment:
+async def store_content(app: App, filename: str, mime_type: str, content: bytes) -> Attachment:
+    """Store one file whose content is here."""
     key = new_key(INCOMING, filename)
     await app.storage.put(key, content, mime_type)
     return Attachment(clean_filename(filename), mime_type, len(content), storage_key=key)

@@ -1,0 +1,66 @@
+"""Our agent card: the name of who answers, where calls go, and that they need the token."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.types.a2a_pb2 import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    HTTPAuthSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
+from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, TransportProtocol
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.a2a.sent import PLATFORM
+from agent.app import App
+from agent.personas import prompts, resolve_persona
+from agent.trail import to_place
+from shared.permissions import Permission
+
+SCHEME = "token"
+MODES = ("text/plain", "application/octet-stream")
+
+
+async def send_card(app: App, request: Request, path: str) -> Response:
+    """Return the card; without `PUBLIC_URL` calls go to where the card was asked for."""
+    async with app.database.transaction() as session:
+        place = to_place(PLATFORM, "card", (), is_direct=False)
+        persona = await resolve_persona(session, place, Permission.GUEST, app.settings)
+    base = app.settings.public_url or str(request.base_url)
+    card = agent_card_to_dict(build_card(persona.name, base.rstrip("/") + path))
+    return JSONResponse(card, headers={"Cache-Control": "public, max-age=60"})
+
+
+def build_card(name: str, url: str) -> AgentCard:
+    """Return the card of an agent that is asked at this address in either generation."""
+    generations = (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
+    return AgentCard(
+        name=name,
+        description=prompts()["a2a.description"],
+        version=_version(),
+        supported_interfaces=[
+            AgentInterface(url=url, protocol_binding=TransportProtocol.JSONRPC.value, protocol_version=generation)
+            for generation in generations
+        ],
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=MODES,
+        default_output_modes=MODES,
+        skills=[
+            AgentSkill(id="chat", name="Chat", description=prompts()["a2a.skill"], tags=["chat", "questions", "files"])
+        ],
+        security_schemes={SCHEME: SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="bearer"))},
+        security_requirements=[SecurityRequirement(schemes={SCHEME: StringList()})],
+    )
+
+
+def _version() -> str:
+    try:
+        return version("parley")
+    except PackageNotFoundError:
+        return "0"

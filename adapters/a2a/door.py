@@ -1,0 +1,198 @@
+"""What each call does: a message goes through the inbox like any other, a task is read back from the tables."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager, suppress
+
+from a2a.server.context import ServerCallContext
+from a2a.server.events import Event as Told
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.types.a2a_pb2 import (
+    AgentCard,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+)
+from a2a.utils.errors import (
+    A2AError,
+    ExtendedAgentCardNotConfiguredError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from a2a.utils.proto_utils import validate_proto_required_fields
+from a2a.utils.task import apply_history_length, validate_history_length
+
+from adapters.a2a.sent import to_incoming
+from adapters.a2a.tasks import TaskRow, Updates, find_row, find_task
+from adapters.web.faults import Fault
+from adapters.web.messages import accept_once, answer_to
+from agent.app import App
+from agent.inbox import Accepted
+from agent.leaving import cancel
+from agent.trail import GoesInCircles, TooDeep
+from shared.errors import Refusal, ToolError, Unavailable
+from shared.messages import IncomingMessage
+
+# Where a call's context keeps the request that it came by.
+REQUEST = "request"
+CANCEL_SECONDS = 10.0
+NO_FOLLOW_UP = "A task takes one message. Go on without taskId, in the same context."
+NO_LIST = "Tasks are not listed here; ask for one by its id."
+ENDED = "This task has ended; get it by its id."
+
+
+class Down(A2AError):
+    """Something that is needed can't be reached just now; the protocol knows no code for it but its general one."""
+
+
+@contextmanager
+def in_their_words() -> Iterator[None]:
+    """Say what went wrong in the block in the protocol's errors."""
+    try:
+        yield
+    except Fault as fault:
+        raise InvalidParamsError(fault.message) from fault
+    except (GoesInCircles, TooDeep) as error:
+        raise UnsupportedOperationError(str(error), {"code": error.code}) from error
+    except (Refusal, ToolError) as error:
+        raise InvalidParamsError(str(error), {"code": error.code}) from error
+    except Unavailable as error:
+        raise Down(str(error), {"code": error.code}) from error
+
+
+class Door(RequestHandler):
+    """Answers the calls of peers."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
+        """Take a message and return its task: when it has ended, or at once when the peer will ask again."""
+        with in_their_words():
+            accepted, message = await self._accept(params, context, wants_stream=False)
+            if not params.configuration.return_immediately:
+                # Who leaves before the task's id was told can't come back for it: then the turn ends.
+                await answer_to(context.state[REQUEST], accepted, message)
+            return await self._task(str(accepted.inbox_id))
+
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Told, None]:
+        """Take a message and tell what becomes of it while it happens."""
+        with in_their_words():
+            accepted, _ = await self._accept(params, context, wants_stream=True)
+            async for told in self._follow(await self._row(str(accepted.inbox_id))):
+                yield told
+
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Told, None]:
+        """Tell what becomes of a task that is not at its end."""
+        validate_proto_required_fields(params)
+        with in_their_words():
+            row = await self._row(params.id)
+            if not row.is_open:
+                raise UnsupportedOperationError(ENDED)
+            async for told in self._follow(row):
+                yield told
+
+    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
+        """Return a task as it stands."""
+        validate_proto_required_fields(params)
+        validate_history_length(params)
+        with in_their_words():
+            return apply_history_length(await self._task(params.id), params)
+
+    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
+        """Stop the turn of a task and return the task; a message that waits for its turn is withdrawn."""
+        validate_proto_required_fields(params)
+        with in_their_words():
+            row = await self._row(params.id)
+            if not row.is_open:
+                raise TaskNotCancelableError
+            if await cancel(self._app, row.inbox_id) == "stopped":
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._app.events.response(row.inbox_id), CANCEL_SECONDS)
+            return await self._task(params.id)
+
+    async def _accept(
+        self, params: SendMessageRequest, context: ServerCallContext, *, wants_stream: bool
+    ) -> tuple[Accepted, IncomingMessage]:
+        validate_proto_required_fields(params)
+        if params.message.task_id:
+            await self._row(params.message.task_id)
+            raise UnsupportedOperationError(NO_FOLLOW_UP)
+        headers = context.state[REQUEST].headers
+        message = await to_incoming(self._app, params, headers, wants_stream=wants_stream)
+        return await accept_once(self._app, message), message
+
+    async def _follow(self, row: TaskRow) -> AsyncGenerator[Told, None]:
+        yield await self._task(row.id)
+        if not row.is_open:
+            return
+        updates = Updates(row)
+        async for event in self._app.events.follow(row.inbox_id):
+            for update in updates.take(event):
+                yield update
+
+    async def _row(self, task_id: str) -> TaskRow:
+        async with self._app.database.transaction() as session:
+            row = await find_row(session, task_id)
+        if row is None:
+            raise TaskNotFoundError
+        return row
+
+    async def _task(self, task_id: str) -> Task:
+        async with self._app.database.transaction() as session:
+            task = await find_task(session, task_id)
+        if task is None:
+            raise TaskNotFoundError
+        return task
+
+    async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+        """Refuse: peers share one credential, and one peer's tasks are not for another to browse."""
+        raise UnsupportedOperationError(NO_LIST)
+
+    async def on_get_extended_agent_card(
+        self, params: GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> AgentCard:
+        """Refuse: there is one card for all."""
+        raise ExtendedAgentCardNotConfiguredError
+
+    async def on_create_task_push_notification_config(
+        self, params: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Refuse: we call no address that a caller names."""
+        raise PushNotificationNotSupportedError
+
+    async def on_get_task_push_notification_config(
+        self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Refuse, as above."""
+        raise PushNotificationNotSupportedError
+
+    async def on_list_task_push_notification_configs(
+        self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """Refuse, as above."""
+        raise PushNotificationNotSupportedError
+
+    async def on_delete_task_push_notification_config(
+        self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        """Refuse, as above."""
+        raise PushNotificationNotSupportedError

@@ -1,0 +1,151 @@
+"""What a peer sent, in our shape: for whom it asks, in which context, by which way, and with what."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from a2a.types.a2a_pb2 import Part, SendMessageRequest
+from google.protobuf.json_format import MessageToDict
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
+
+from adapters.web.faults import Fault, from_validation, invalid
+from adapters.web.schemas import MAX_ATTACHMENTS, MAX_CONTENT, Closed, Flag, LooseName, Name, WebAddress
+from adapters.web.uploads import store_content
+from agent.app import App
+from agent.trail import Trail, check_trail, house_id, house_of, is_stop, to_place
+from shared.filenames import clean_filename
+from shared.messages import Attachment, IncomingMessage, Sender
+from shared.text import cut
+
+PLATFORM = DOOR = "a2a"
+NOBODY, UNNAMED = "anonymous", "Peer"
+PERSON, TRAIL = "parley/person", "parley/trail"
+NO_TYPE = "application/octet-stream"
+ADDRESS: TypeAdapter[str] = TypeAdapter(WebAddress)
+
+
+def _stops(value: list[str]) -> list[str]:
+    if not all(is_stop(each) for each in value):
+        raise ValueError("each entry is a short name of letters, digits and . _ : / -")
+    return value
+
+
+class NamedPerson(Closed):
+    """For whom a peer asks; `is_direct`: what is answered reaches this person alone."""
+
+    platform: Name
+    platform_user_id: Name
+    platform_username: LooseName | None = None
+    is_direct: Flag = False
+
+
+class Named(Closed):
+    """What we read of a message's metadata."""
+
+    person: NamedPerson | None = Field(default=None, alias="parley/person")
+    trail: Annotated[list[str], Field(max_length=20), AfterValidator(_stops)] = Field(default=[], alias="parley/trail")
+
+
+class Ids(Closed):
+    """The ids that the peer chose."""
+
+    message_id: Annotated[Name, StringConstraints(max_length=150)]
+    context_id: Annotated[LooseName, StringConstraints(max_length=150)]
+
+
+async def to_incoming(
+    app: App, params: SendMessageRequest, headers: Mapping[str, str], *, wants_stream: bool
+) -> IncomingMessage:
+    """Return the message in our shape, its files stored; raises `Fault` or `Refusal` when it can't be taken."""
+    message = params.message
+    ids: Ids = _checked(Ids, {"message_id": message.message_id, "context_id": message.context_id})
+    named = _read_named(params, headers)
+    trail = tuple(named.trail)
+    check_trail(trail, house_id(app.secrets))
+    sender = _sender(named.person, trail)
+    is_direct = named.person is not None and named.person.is_direct
+    # Without a context the message begins one; its second copy has to find the same.
+    context_id = ids.context_id or _own_context(sender, ids.message_id)
+    content = _content(message.parts)
+    attachments = await _store_files(app, message.parts)
+    if not content.strip() and not attachments:
+        raise invalid("message.parts", "there is neither text nor a file in them")
+    return IncomingMessage(
+        door=DOOR,
+        sender=sender,
+        place=to_place(sender.platform, context_id, trail, is_direct=is_direct),
+        event_id=f"{DOOR}:{ids.message_id}",
+        content=content,
+        sent_at=app.clock.now(),
+        attachments=attachments,
+        platform_message_id=ids.message_id,
+        wants_stream=wants_stream,
+    )
+
+
+def _read_named(params: SendMessageRequest, headers: Mapping[str, str]) -> Named:
+    given: dict[str, Any] = {**MessageToDict(params.metadata), **MessageToDict(params.message.metadata)}
+    named = {key: given[key] for key in (PERSON, TRAIL) if key in given}
+    if PERSON not in named and "parley-user" in headers:
+        named[PERSON] = {"platform": headers.get("parley-platform"), "platform_user_id": headers["parley-user"]}
+    read: Named = _checked(Named, named)
+    return read
+
+
+def _sender(person: NamedPerson | None, trail: Trail) -> Sender:
+    if person is None:
+        # A house that names nobody asks for itself.
+        return Sender(PLATFORM, house_of(trail[-1]) if trail else NOBODY, UNNAMED)
+    name = person.platform_username or (UNNAMED if person.platform == PLATFORM else None)
+    return Sender(person.platform, person.platform_user_id, name)
+
+
+def _own_context(sender: Sender, message_id: str) -> str:
+    told = json.dumps([sender.platform, sender.platform_user_id, message_id])
+    return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:32]
+
+
+def _content(parts: Any) -> str:
+    texts = [part.text if part.HasField("text") else _as_json(part) for part in parts]
+    content = "\n".join(text for text in texts if text)
+    if len(content) > MAX_CONTENT:
+        raise invalid("message.parts", f"their text has more than {MAX_CONTENT:,} characters")
+    return content
+
+
+def _as_json(part: Part) -> str:
+    return json.dumps(MessageToDict(part.data), ensure_ascii=False) if part.HasField("data") else ""
+
+
+async def _store_files(app: App, parts: Any) -> tuple[Attachment, ...]:
+    files = [part for part in parts if part.HasField("raw") or part.HasField("url")]
+    if len(files) > MAX_ATTACHMENTS:
+        raise invalid("message.parts", f"there are more than {MAX_ATTACHMENTS} files in them")
+    # Addresses are fetched later, by the turn, through the egress guard.
+    linked = [_linked(part) if part.HasField("url") else None for part in files]
+    return tuple([
+        link or await store_content(app, part.filename or "file", cut(part.media_type, 200) or NO_TYPE, part.raw)
+        for part, link in zip(files, linked, strict=True)
+    ])  # fmt: skip
+
+
+def _linked(part: Part) -> Attachment:
+    try:
+        url = ADDRESS.validate_python(part.url)
+        name = part.filename or PurePosixPath(urlsplit(url).path).name or "file"
+    except ValueError:
+        raise invalid("message.parts", "the address of a file must begin with http:// or https://") from None
+    return Attachment(clean_filename(name), cut(part.media_type, 200) or NO_TYPE, url=url)
+
+
+def _checked(shape: Any, given: Mapping[str, Any]) -> Any:
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        raise from_validation(error) from None
+
+
+__all__ = ["DOOR", "PLATFORM", "Fault", "to_incoming"]

@@ -1,0 +1,195 @@
+"""Peers of a house: the official client in both generations, and what they are told."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.card_resolver import parse_agent_card
+from a2a.types.a2a_pb2 import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
+from httpx import AsyncClient
+
+from tests.adapters.web.conftest import Site
+from tests.agent.far_servers import eventually
+from tests.standins.openai_api import Answer, Fault
+from tests.standins.openai_api.script import Body, last_user_text
+
+GENERATIONS = ("1.0", "0.3")
+CARD = "/.well-known/agent-card.json"
+ANN = {"platform": "test", "platform_user_id": "ann"}
+
+
+def state(task: Any) -> str:
+    """Return the short name of a state."""
+    return TaskState.Name(task.status.state).removeprefix("TASK_STATE_").lower()
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """Return the text of these parts."""
+    return "".join(part.text for part in parts)
+
+
+@dataclass
+class Heard:
+    """What came of one message: each update, and the answer put together as a client does."""
+
+    updates: list[StreamResponse]
+
+    @property
+    def task_id(self) -> str:
+        """Return the task's id, which the first update tells."""
+        return self.updates[0].task.id
+
+    @property
+    def context_id(self) -> str:
+        """Return the context's id."""
+        return self.updates[0].task.context_id
+
+    @property
+    def states(self) -> list[str]:
+        """Return the states in the order in which they were told."""
+        told = [each.task if each.HasField("task") else each.status_update for each in self.updates]
+        return [state(each) for each in told if each.HasField("status")]
+
+    @property
+    def last(self) -> Any:
+        """Return the last task or news of its status."""
+        told = [each.task if each.HasField("task") else each.status_update for each in self.updates]
+        return [each for each in told if each.HasField("status")][-1]
+
+    @property
+    def pieces(self) -> list[str]:
+        """Return the pieces of the answer as they came."""
+        return [
+            text_of(each.artifact_update.artifact.parts) for each in self.updates if each.HasField("artifact_update")
+        ]
+
+    @property
+    def parts(self) -> list[Part]:
+        """Return the parts of the answer: what is appended is appended, all else replaces what was there."""
+        parts: list[Part] = []
+        for each in self.updates:
+            if each.HasField("task") and each.task.artifacts:
+                parts = list(each.task.artifacts[0].parts)
+            if each.HasField("artifact_update"):
+                update = each.artifact_update
+                parts = [*(parts if update.append else []), *update.artifact.parts]
+        return parts
+
+    @property
+    def answer(self) -> str:
+        """Return the text of the answer."""
+        return text_of(self.parts)
+
+
+@dataclass
+class Peer:
+    """Another agent's client, connected to a house."""
+
+    client: Client
+
+    async def says(self, *parts: str | Part, **given: Any) -> Heard:
+        """Send a message and follow it to its end."""
+        return Heard([each async for each in self.stream(*parts, **given)])
+
+    def stream(self, *parts: str | Part, **given: Any) -> AsyncIterator[StreamResponse]:
+        """Send a message and give each update as it comes."""
+        return self.client.send_message(request(*parts, **given))
+
+    async def task(self, task_id: str) -> Task:
+        """Ask for a task."""
+        return await self.client.get_task(GetTaskRequest(id=task_id))
+
+    async def cancels(self, task_id: str) -> Task:
+        """Cancel a task."""
+        return await self.client.cancel_task(CancelTaskRequest(id=task_id))
+
+    async def follows(self, task_id: str) -> Heard:
+        """Follow a task that runs."""
+        return Heard([each async for each in self.client.subscribe(SubscribeToTaskRequest(id=task_id))])
+
+
+def request(
+    *parts: str | Part, at_once: bool = False, metadata: dict[str, Any] | None = None, **ids: str
+) -> SendMessageRequest:
+    """Return a message of these parts."""
+    message = Message(
+        message_id=ids.get("message_id") or uuid4().hex,
+        role=Role.ROLE_USER,
+        parts=[Part(text=each) if isinstance(each, str) else each for each in parts],
+        context_id=ids.get("context_id", ""),
+        task_id=ids.get("task_id", ""),
+        metadata=metadata,
+    )
+    return SendMessageRequest(message=message, configuration=SendMessageConfiguration(return_immediately=at_once))
+
+
+@asynccontextmanager
+async def connected(site: Site, generation: str, *, streams: bool = True) -> AsyncIterator[Peer]:
+    """Read a house's card as a client of this generation does, and connect."""
+    async with AsyncClient(headers=dict(site.client.headers), timeout=60) as http:
+        told = (await http.get(f"{site.url}{CARD}")).json()
+        if generation == "0.3":
+            # Which a client of that time does not know.
+            del told["supportedInterfaces"]
+        card = parse_agent_card(told)
+        yield Peer(ClientFactory(ClientConfig(streaming=streams, httpx_client=http)).create(card))
+
+
+async def ended(peer: Peer, task_id: str) -> Task:
+    """Ask for a task until it has ended, and return it."""
+
+    async def ask() -> Task | None:
+        task = await peer.task(task_id)
+        return None if state(task) in ("submitted", "working") else task
+
+    task: Task = await eventually(ask)
+    return task
+
+
+async def asked_the_model(site: Site) -> None:
+    """Wait until the model has been asked."""
+
+    async def look() -> int:
+        return len(site.house.model.requests)
+
+    await eventually(look)
+
+
+def hanging(_body: Body, _number: int) -> Fault:
+    """Never answer."""
+    return Fault(hang=True)
+
+
+def say_it_back(body: Body, _number: int) -> Answer:
+    """Answer with what was asked."""
+    return Answer(f"You said: {asked(body)}")
+
+
+def asked(body: Body) -> str:
+    """Return the question, without the clock and the name of who asks."""
+    return last_user_text(body).partition("<context>")[0].strip().partition(": ")[2]
+
+
+def call(method: str, params: Any) -> dict[str, Any]:
+    """Return a call as it goes over the wire."""
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def message(text: str) -> dict[str, Any]:
+    """Return a message as the generation before writes it."""
+    return {"role": "user", "messageId": "m-1", "kind": "message", "parts": [{"kind": "text", "text": text}]}

@@ -1,0 +1,181 @@
+"""Peers are answered, streamed or in one piece, in both generations of the protocol."""
+
+import asyncio
+import json
+
+import pytest
+from a2a.types.a2a_pb2 import Part
+from a2a.utils.errors import A2AError
+from google.protobuf.struct_pb2 import Value
+
+from tests.adapters.a2a.callers import (
+    ANN,
+    Peer,
+    call,
+    ended,
+    message,
+    state,
+    text_of,
+)
+from tests.adapters.web.conftest import Site
+from tests.standins.openai_api import Answer, Fault
+
+
+async def test_a_peer_is_answered_while_it_listens(peer: Peer) -> None:
+    heard = await peer.says("hello")
+
+    assert heard.answer == "You said: hello"
+    assert heard.states[-2:] == ["working", "completed"]
+    assert heard.updates[-2].artifact_update.last_chunk
+
+
+async def test_a_peer_that_waits_gets_the_whole_task(poller: Peer, site: Site) -> None:
+    heard = await poller.says("hello")
+
+    task = heard.last
+    assert heard.states == ["completed"]
+    assert heard.answer == "You said: hello"
+    assert [text_of(message.parts) for message in task.history] == ["hello"]
+    assert task.metadata["parley/finished"] is True
+    assert task.metadata["parley/usage"]["input_tokens"] > 0
+    assert await site.house.value("SELECT door FROM outbox WHERE status = 'delivered'") == "a2a"
+
+
+async def test_the_answer_grows_before_the_eyes_of_the_peer(peer: Peer, site: Site) -> None:
+    words = " ".join(f"word{number} né 🦜" for number in range(60))
+    site.house.model.play([Answer(words, chunk_delay=0.02)])
+
+    heard = await peer.says("tell me")
+
+    assert len(heard.pieces) > 3
+    assert "".join(heard.pieces) == heard.answer == words
+    appended = [each.artifact_update.append for each in heard.updates if each.HasField("artifact_update")]
+    assert appended == [False, *[True] * (len(appended) - 1)]
+
+
+async def test_a_thousand_chunks_arrive_whole(peer: Peer, site: Site) -> None:
+    words = "".join(f"{number:04} " for number in range(1000)).strip()
+    site.house.model.play([Answer(words, chunk_chars=5)])
+
+    assert (await peer.says("count")).answer == words
+
+
+async def test_what_is_said_before_a_tool_call_is_replaced_by_the_answer(peer: Peer, site: Site) -> None:
+    site.house.model.play([
+        Answer("Let me look.", tool_calls=[("calculator__calculate", {"expression": "2+2"})], chunk_delay=0.1),
+        Answer("It is 4.", chunk_delay=0.1),
+    ])  # fmt: skip
+
+    heard = await peer.says("what is 2+2?")
+
+    assert heard.answer == "It is 4."
+    assert "Let me look." in "".join(heard.pieces)
+
+
+async def test_a_peer_may_come_back_for_the_answer(poller: Peer, site: Site) -> None:
+    heard = await poller.says("hello", at_once=True)
+
+    assert heard.states[0] in ("submitted", "working")
+    task = await ended(poller, heard.task_id)
+    assert state(task) == "completed"
+    assert text_of(task.artifacts[0].parts) == "You said: hello"
+
+
+async def test_the_same_message_twice_gives_the_first_answer_again(peer: Peer, poller: Peer, site: Site) -> None:
+    first = await peer.says("hello", message_id="m-1")
+    again = await peer.says("something else", message_id="m-1")
+    later = await poller.says("again something else", message_id="m-1", context_id=first.context_id)
+
+    assert first.answer == again.answer == later.answer == "You said: hello"
+    assert first.task_id == again.task_id == later.task_id
+    assert await site.house.value("SELECT count(*) FROM turns") == 1
+
+
+async def test_two_copies_at_once_are_one_turn(peer: Peer, site: Site) -> None:
+    heard = await asyncio.gather(*(peer.says("hello", message_id="m-1") for _ in range(5)))
+
+    assert {each.answer for each in heard} == {"You said: hello"}
+    assert await site.house.value("SELECT count(*) FROM turns") == 1
+
+
+async def test_an_id_that_is_another_persons_is_refused(peer: Peer) -> None:
+    await peer.says("hello", message_id="m-1", metadata={"parley/person": ANN})
+
+    with pytest.raises(A2AError, match="from somebody else"):
+        await peer.says("hello", message_id="m-1", metadata={"parley/person": {**ANN, "platform_user_id": "bob"}})
+
+
+async def test_messages_of_a_context_are_one_conversation(peer: Peer, site: Site) -> None:
+    first = await peer.says("my name is Ann")
+    await peer.says("what is my name?", context_id=first.context_id)
+    apart = await peer.says("what is my name?")
+
+    told = [json.dumps(request.body["messages"]) for request in site.house.model.requests]
+    assert ["my name is Ann" in each for each in told] == [True, True, False]
+    assert apart.context_id != first.context_id
+    assert await site.house.value("SELECT count(*) FROM conversations") == 2
+
+
+async def test_files_come_with_the_question(peer: Peer, site: Site) -> None:
+    data = Value()
+    data.struct_value.update({"rows": 2})
+    await peer.says(
+        "read this",
+        Part(raw=b"name,age\nAnn,7\n", filename="people.csv", media_type="text/csv"),
+        Part(data=data),
+    )
+
+    row = (await site.house.sql("SELECT filename, mime_type, status, size_bytes FROM file_records"))[0]
+    assert tuple(row) == ("people.csv", "text/csv", "stored", 15)
+    assert '{"rows": 2.0}' in await site.house.value("SELECT content FROM inbox")
+
+
+async def test_files_come_back_with_the_answer_by_signed_link(peer: Peer, poller: Peer, site: Site) -> None:
+    document = {"title": "Plan", "content": "# Plan\n\nRest.", "format": "md"}
+    site.house.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
+
+    heard = await peer.says("write a plan", message_id="m-1")
+    again = await poller.says("write a plan", message_id="m-1")
+
+    assert heard.answer == again.answer == "Here it is."
+    for parts in (heard.parts, again.parts):
+        file = parts[-1]
+        assert file.filename == "Plan.md"
+        assert file.media_type == "text/markdown"
+        path = "/files/" + file.url.partition("/files/")[2]
+        assert b"Rest." in (await site.client.get(path)).content
+
+
+async def test_letters_of_all_kinds_and_halves_of_emoji_pass(peer: Peer) -> None:
+    heard = await peer.says("né 漢字 🦜\u0000 \u202e")
+
+    assert heard.answer == "You said: né 漢字 🦜 \u202e"
+
+
+async def test_a_half_emoji_is_cleaned(site: Site) -> None:
+    body = json.dumps(call("message/send", {"message": message("broken \ud83e end")}))
+    answer = await site.client.post("/a2a", content=body.encode(), headers={"content-type": "application/json"})
+
+    assert answer.json()["result"]["artifacts"][0]["parts"][0]["text"] == "You said: broken \ufffd end"
+
+
+async def test_who_has_no_budget_left_is_refused_politely(peer: Peer, site: Site) -> None:
+    await peer.says("hello", metadata={"parley/person": ANN})
+    await site.house.sql("UPDATE users SET token_budget_monthly = 1")
+
+    heard = await peer.says("hello", metadata={"parley/person": ANN})
+
+    assert heard.states[-1] == "rejected"
+    assert "this month's budget" in text_of(heard.last.status.message.parts)
+    assert heard.last.metadata["parley/error"] == "budget_exhausted"
+
+
+async def test_a_turn_that_fails_says_so_in_one_sentence(peer: Peer, site: Site) -> None:
+    site.house.model.play(lambda _body, _number: Fault(status=400, body={"error": {"message": "secret detail"}}))
+
+    heard = await peer.says("hello")
+
+    assert heard.states[-1] == "failed"
+    said = text_of(heard.last.status.message.parts)
+    assert "language model" in said
+    assert "secret" not in str(heard.updates)

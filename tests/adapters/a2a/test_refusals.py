@@ -1,0 +1,175 @@
+"""The card, the token, and what is sent that can not be taken."""
+
+import json
+import sys
+from dataclasses import replace
+from subprocess import run
+from typing import Any
+
+import httpx
+import pytest
+from a2a.types.a2a_pb2 import ListTasksRequest, Part, TaskPushNotificationConfig
+from a2a.utils.errors import A2AError, UnsupportedOperationError
+
+from shared.database import Address, Database
+from shared.settings import Settings
+from tests.adapters.a2a.callers import CARD, GENERATIONS, Peer, call, connected, message
+from tests.adapters.web.conftest import Site, open_site
+from tests.house import House, open_house
+
+
+async def test_the_card_tells_anybody_how_to_ask(site: Site) -> None:
+    async with httpx.AsyncClient(base_url=site.url) as stranger:
+        answers = [await stranger.get(path) for path in (CARD, "/.well-known/agent.json")]
+
+    card = answers[0].json()
+    assert answers[1].json() == card
+    assert card["name"] == "Parley"
+    assert card["capabilities"]["streaming"] is True
+    assert [(each["url"], each["protocolVersion"]) for each in card["supportedInterfaces"]] == [
+        (f"{site.url}/a2a", "1.0"),
+        (f"{site.url}/a2a", "0.3"),
+    ]
+    assert (card["url"], card["protocolVersion"], card["preferredTransport"]) == (f"{site.url}/a2a", "0.3", "JSONRPC")
+    assert card["securitySchemes"]["token"]["httpAuthSecurityScheme"]["scheme"] == "bearer"
+
+
+async def test_the_card_names_the_public_address_and_the_persona(
+    settings: Settings, address: Address, house: House
+) -> None:
+    await house.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('Sage', 'Secret words.', 'a2a')")
+    public = settings.model_copy(update={"public_url": "https://chat.example.org/"})
+    async with open_house(public, address, house.model, works=False) as second, open_site(second) as site:
+        card = await site.client.get(CARD)
+
+    assert card.json()["name"] == "Sage"
+    assert card.json()["url"] == "https://chat.example.org/a2a"
+    assert "Secret" not in card.text
+
+
+@pytest.mark.parametrize("token", [None, "Bearer wrong", "Basic x", "Bearer"])
+async def test_nobody_comes_in_without_the_token(token: str | None, site: Site) -> None:
+    headers = {"authorization": token} if token else {}
+    async with httpx.AsyncClient(base_url=site.url) as stranger:
+        answer = await stranger.post("/a2a", json=call("message/send", {"message": message("hi")}), headers=headers)
+
+    assert answer.status_code == 401
+    assert "API_TOKEN" in answer.json()["error"]["message"]
+    assert await site.house.value("SELECT count(*) FROM inbox") == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([" \n "], "neither text nor a file"),
+        (["x" * 100_001], "more than 100,000 characters"),
+        ([Part(url="file:///etc/passwd")], "http:// or https://"),
+        ([Part(raw=b"x")] * 21, "more than 20 files"),
+    ],
+)
+async def test_parts_that_can_not_be_taken_are_refused_with_the_reason(
+    parts: list[str | Part], reason: str, peer: Peer
+) -> None:
+    with pytest.raises(A2AError, match=reason):
+        await peer.says(*parts)
+
+
+DEEP: Any = "x"
+for _ in range(40):
+    DEEP = {"x": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ("no json", 200, -32700),
+        ("", 200, -32700),
+        ("[]", 200, -32600),
+        ("7", 200, -32600),
+        ("null", 200, -32600),
+        (json.dumps([call("message/send", {})]), 200, -32600),
+        (json.dumps({**call("message/send", {}), "jsonrpc": "1.0"}), 200, -32600),
+        (json.dumps(call("message/explode", {})), 200, -32601),
+        (json.dumps(call("", {})), 200, -32600),
+        (json.dumps(call("message/send", {})), 200, -32600),
+        (json.dumps(call("message/send", "x")), 200, -32600),
+        (json.dumps(call("SendMessage", {"message": "x"})), 200, -32602),
+        (json.dumps(call("SendMessage", {"message": {"parts": 7}})), 200, -32602),
+        (json.dumps(call("SendMessage", None)), 200, -32602),
+        (json.dumps(call("SendMessage", {})), 200, -32602),
+        (json.dumps(call("message/send", DEEP)), 400, "invalid_json"),
+        ("[" * 100_000, 400, "invalid_json"),
+        (json.dumps(call("message/send", {"message": message("x" * 1_100_000)})), 413, "too_large"),
+        (" " * 4_000_000, 413, "too_large"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_garbage_is_answered_with_an_honest_error(body: str, status: int, code: Any, site: Site) -> None:
+    headers = {"content-type": "application/json", "a2a-version": "1.0" if "SendMessage" in body else "0.3"}
+    answer = await site.client.post("/a2a", content=body, headers=headers)
+
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == code
+    assert "Traceback" not in answer.text
+    assert "went wrong" not in answer.text
+    assert len(answer.text) < 5000
+
+
+async def test_a_call_of_the_newer_generation_has_to_say_so(site: Site) -> None:
+    answer = await site.client.post("/a2a", json=call("SendMessage", {"message": message("hi")}))
+
+    assert answer.json()["error"]["code"] == -32009
+    assert "'0.3' is not supported by this" in answer.json()["error"]["message"]
+
+
+async def test_the_body_has_to_be_json_by_its_type(site: Site) -> None:
+    answer = await site.client.post("/a2a", content="{}", headers={"content-type": "text/plain"})
+
+    assert answer.status_code == 415
+
+
+async def test_what_is_not_offered_is_refused(peer: Peer, site: Site) -> None:
+    config = TaskPushNotificationConfig(task_id="1", url="https://example.org/hook")
+    with pytest.raises(A2AError, match="Push Notification is not supported"):
+        await peer.client.create_task_push_notification_config(config)
+    async with connected(site, "1.0") as newer:
+        with pytest.raises(UnsupportedOperationError, match="not listed"):
+            await newer.client.list_tasks(ListTasksRequest())
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+async def test_a_bug_is_told_to_the_operator_and_not_to_the_peer(
+    generation: str, site: Site, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(site.house.app, clock=None)  # type: ignore[arg-type]  # what breaks it
+    async with open_site(site.house, broken) as other, connected(other, generation, streams=False) as peer:
+        with pytest.raises(A2AError, match="Something went wrong on our side") as told:
+            await peer.says("hello")
+
+    assert "NoneType" not in str(told.value)
+    assert "NoneType" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel"])
+async def test_a_database_that_is_away_is_said_in_one_sentence(method: str, site: Site, address: Address) -> None:
+    away = Database(replace(address, url=address.url.update_query_dict({"host": "/nowhere"})))
+    params = {"message": message("hello")} if "message" in method else {"id": "1"}
+    async with open_site(site.house, replace(site.house.app, database=away)) as other:
+        answer = await other.client.post("/a2a", json=call(method, params))
+        card = await other.client.get(CARD)
+    await away.close()
+
+    error = json.loads(answer.text.removeprefix("data: "))["error"]
+    assert (error["code"], "I lost my database" in error["message"]) == (-32603, True)
+    assert (card.status_code, card.json()["error"]["code"]) == (503, "database_lost")
+
+
+def test_the_sdk_is_not_imported_before_somebody_asks() -> None:
+    program = (
+        "import sys\nimport adapters.cli.compose, adapters.web.app, agent.worker\n"
+        "sys.exit(' '.join({'a2a', 'google.protobuf', 'sse_starlette'} & set(sys.modules)) or None)"
+    )
+
+    done = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
+
+    assert done.stderr == ""

@@ -1,0 +1,123 @@
+"""Tasks after they were given: cancelled, followed, found again."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+
+from shared.database import Address
+from shared.settings import Settings
+from tests.adapters.a2a.callers import (
+    ANN,
+    Peer,
+    asked_the_model,
+    call,
+    connected,
+    ended,
+    hanging,
+    message,
+    state,
+    text_of,
+)
+from tests.adapters.web.conftest import Site, open_site
+from tests.agent.far_servers import eventually
+from tests.house import open_house
+from tests.standins.openai_api import Answer
+
+
+async def test_cancelling_ends_the_turn(peer: Peer, site: Site) -> None:
+    site.house.model.play(hanging)
+    async with aclosing(peer.stream("think hard")) as stream:  # type: ignore[type-var]  # it is a generator
+        first = await anext(stream)
+        await asked_the_model(site)
+        task = await peer.cancels(first.task.id)
+        rest = [each async for each in stream]
+
+    assert state(task) == "canceled"
+    assert state(rest[-1].status_update) == "canceled"
+    assert await site.house.value("SELECT status FROM turns") == "cancelled"
+    assert await site.house.value("SELECT tokens_reserved FROM users") == 0
+
+
+async def test_a_message_that_waits_is_withdrawn_and_the_one_before_it_goes_on(peer: Peer, site: Site) -> None:
+    site.house.model.play(hanging)
+    first = asyncio.create_task(peer.says("first", context_id="c", metadata={"parley/person": ANN}))
+    await asked_the_model(site)
+    bob = {"parley/person": {**ANN, "platform_user_id": "bob"}}
+    second = asyncio.create_task(peer.says("second", context_id="c", message_id="m-2", metadata=bob))
+    found = await eventually(lambda: site.house.sql("SELECT id FROM inbox WHERE platform_message_id = 'm-2'"))
+    task_id = str(found[0].id)
+
+    assert state(await peer.cancels(task_id)) == "canceled"
+    assert (await second).states[-1] == "canceled"
+    assert not first.done()
+
+    await peer.cancels(str(await site.house.value("SELECT min(id) FROM inbox")))
+    assert (await first).states[-1] == "canceled"
+    assert await site.house.value("SELECT count(*) FROM turns") == 1
+
+
+async def test_what_has_ended_can_not_be_cancelled_or_followed(peer: Peer) -> None:
+    heard = await peer.says("hello")
+
+    with pytest.raises(TaskNotCancelableError):
+        await peer.cancels(heard.task_id)
+    with pytest.raises(UnsupportedOperationError, match="has ended"):
+        await peer.follows(heard.task_id)
+    with pytest.raises(UnsupportedOperationError, match="without taskId"):
+        await peer.says("and now?", task_id=heard.task_id, context_id=heard.context_id)
+
+
+@pytest.mark.parametrize("task_id", ["7", "0", "-1", "99999999999999999999", "٣", "x", "1 OR true"])
+async def test_a_task_that_is_not_there_is_not_found(task_id: str, site: Site) -> None:
+    async with connected(site, "1.0") as newer, connected(site, "0.3") as older:
+        for ask in (newer.task, newer.cancels, newer.follows, older.task, older.cancels, older.follows):
+            with pytest.raises(TaskNotFoundError):
+                await ask(task_id)
+
+
+async def test_a_message_of_another_door_is_no_task(peer: Peer, site: Site) -> None:
+    await site.posts("hello")
+
+    with pytest.raises(TaskNotFoundError):
+        await peer.task(str(await site.house.value("SELECT id FROM inbox")))
+
+
+async def test_a_peer_that_left_finds_its_task_again(peer: Peer, site: Site) -> None:
+    site.house.model.play([Answer("Told in many small pieces.", chunk_delay=0.1)])
+    async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
+        task_id = (await anext(stream)).task.id
+
+    followed = await peer.follows(task_id)
+
+    assert followed.states[-1] == "completed"
+    assert followed.answer == "Told in many small pieces."
+
+
+async def test_another_process_knows_the_task(peer: Peer, site: Site, settings: Settings, address: Address) -> None:
+    heard = await peer.says("hello")
+
+    async with (
+        open_house(settings, address, site.house.model, works=False) as second,
+        open_site(second) as other,
+        connected(other, "1.0") as client,
+    ):
+        assert text_of((await client.task(heard.task_id)).artifacts[0].parts) == "You said: hello"
+
+
+async def test_a_caller_that_leaves_before_it_was_told_the_task_ends_the_turn(site: Site) -> None:
+    site.house.model.play(hanging)
+    asking = asyncio.create_task(site.client.post("/a2a", json=call("message/send", {"message": message("think")})))
+    await asked_the_model(site)
+    asking.cancel()
+
+    await eventually(lambda: site.house.sql("SELECT id FROM turns WHERE status = 'cancelled'"))
+
+
+async def test_a_caller_that_leaves_a_stream_ends_nothing(peer: Peer, site: Site) -> None:
+    site.house.model.play([Answer("Told in many small pieces.", chunk_delay=0.2)])
+    async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
+        task_id = (await anext(stream)).task.id
+
+    assert state(await ended(peer, task_id)) == "completed"
