@@ -17,12 +17,14 @@ from agent.below import Opened, close_below, leave_below, open_below, read_told
 from agent.closing import Answer
 from agent.opening import RunningTurn
 from agent.patience import insist
+from agent.peers import Asker, PeerFile
 from agent.personas import prompts
 from agent.progress import Progress, add_usage, begin_progress
 from agent.stops import Stops
 from agent.turn import CLOSING_SECONDS, answer_turn
 from shared.database import DatabaseLost
 from shared.errors import ParleyError, Superseded, ToolError, TurnTimedOut, Unavailable
+from shared.filenames import clean_filename
 from shared.log import get_logger
 from shared.messages import Usage
 from shared.text import clean, cut
@@ -65,15 +67,17 @@ async def _find_out(app: App, opened: Opened, task: str, call_id: str, first: in
         _skip(asker, told.iterations - 1)
         return told
     child = opened.turn
+    received: list[dict[str, Any]] = []
     if opened.row.persona_id is None:
         progress = begin_progress(child)
-        answer = _ask_peer(app, child, opened, task, call_id)
+        answer = _ask_peer(app, child, opened, task, call_id, received)
     else:
         first = _skip(asker, count_model_calls(child.steps)) or first
         progress = begin_progress(child)
         progress.positions = chain((first,), asker.positions) if asker.positions is not None else None
         answer = _answer(app, child, progress)
-    return await _settled(app, child, progress, answer)
+    told = await _settled(app, child, progress, answer)
+    return replace(told, files=tuple(received)) if received else told
 
 
 def _skip(asker: Progress, count: int) -> int:
@@ -113,20 +117,37 @@ async def _answer(app: App, child: RunningTurn, progress: Progress) -> Answer:
     return replace(answer, error=STEP_LIMIT) if answer.error is None and is_at_limit else answer
 
 
-async def _ask_peer(app: App, child: RunningTurn, opened: Opened, task: str, call_id: str) -> Answer:
+async def _ask_peer(
+    app: App, child: RunningTurn, opened: Opened, task: str, call_id: str, received: list[dict[str, Any]]
+) -> Answer:
     row = opened.row
     if row is None or opened.is_known:
         # It may have done its work, or be at it: to ask once more might do it twice.
         return _without(child, ToolError(said("unknown_outcome", agent=child.scope.trail[-1])), UNKNOWN)
-    seconds = child.deadline - app.clock.monotonic()
+    seconds, trail = child.deadline - app.clock.monotonic(), child.scope.trail[:-1]
+    asker = Asker(child.user.id, child.conversation.place.is_direct)
     try:
         async with asyncio.timeout(seconds):
-            found = await app.peers.ask(row, task, seconds=seconds, trail=child.scope.trail[:-1], context_id=call_id)
+            found = await app.peers.ask(row, task, seconds=seconds, trail=trail, context_id=call_id, asker=asker)
     except TimeoutError:
         return _without(child, TurnTimedOut())
     except (ToolError, Unavailable) as error:
         return _without(child, error)
-    return Answer(text=clean(found.text) or prompts()["turn.empty"], steps=child.steps, finished=found.finished)
+    lines = [await _keep(app, child, file, received) for file in found.files]
+    text = "\n".join([clean(found.text), *lines]).strip()
+    return Answer(text=text or prompts()["turn.empty"], steps=child.steps, finished=found.finished)
+
+
+async def _keep(app: App, child: RunningTurn, file: PeerFile, received: list[dict[str, Any]]) -> str:
+    """Store a file of the answer as one of the person's; return the line that tells of it, also when it can't be."""
+    name = clean_filename(file.filename)
+    storage = app.storage.of_user(app.database, child.user.id, child.conversation.id, child.key.id)
+    try:
+        kept = await storage.create(name, file.content, file.mime_type)
+    except (ToolError, Unavailable) as error:
+        return said("file_lost", filename=name, reason=error)
+    received.append({"file_id": kept.file_id, "filename": kept.filename, "url": kept.url})
+    return said("file_kept", filename=kept.filename, file_id=kept.file_id)
 
 
 def _without(child: RunningTurn, error: ParleyError, code: str | None = None) -> Answer:

@@ -8,13 +8,13 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from string import Template
 from typing import TYPE_CHECKING, Any
 
+from agent.row_secrets import filled_in
 from shared.errors import ToolError, Unavailable
 from shared.log import get_logger
 from shared.permissions import Permission
-from shared.settings import MCP_PREFIX, find_mcp_variable
+from shared.settings import MCP_PREFIX
 from shared.text import clean, clean_json, cut
 
 if TYPE_CHECKING:
@@ -235,8 +235,8 @@ class Connection:
 
         server = self.server
         if server.transport == "http":
-            return http_to(server.url or "", _filled_in(server.headers))
-        return pipes_to(server.command or "", server.args, _filled_in(server.env), self._end)
+            return http_to(server.url or "", filled_in(server.headers, MCP_PREFIX))
+        return pipes_to(server.command or "", server.args, filled_in(server.env, MCP_PREFIX), self._end)
 
     def _end(self, reason: str) -> None:
         self._reason = reason
@@ -270,24 +270,3 @@ def _answered(server: Server, code: int, message: str, kept: Any) -> "CallToolRe
         what = f"is no JSON or larger than {MAX_MESSAGE_BYTES:,} bytes; ask for less"
         raise ToolError(f"The answer of the MCP server {server.name} {what}.")
     raise ToolError(f"The MCP server {server.name} refused: {cut(clean(message), 1000)}")
-
-
-def _filled_in(values: Mapping[str, str]) -> dict[str, str]:
-    """Return values with each `${MCP_NAME}` exchanged for that variable; raises `Unavailable` for one that can't be."""
-    return {name: _fill_in(name, value) for name, value in values.items()}
-
-
-def _fill_in(name: str, value: str) -> str:
-    written = Template(value)
-    if not written.is_valid():
-        raise Unavailable(f"{name} has a $ that names no variable; write $$ for the sign itself.")
-    variables = {each: _find(name, each) for each in written.get_identifiers()}
-    return written.substitute(variables)
-
-
-def _find(name: str, variable: str) -> str:
-    # Only such names, so that a row can't send our own secrets away.
-    found = find_mcp_variable(variable)
-    if found is None:
-        raise Unavailable(f"{name} names ${{{variable}}}; set it, and let its name begin with {MCP_PREFIX}.")
-    return found

@@ -25,8 +25,9 @@ PROVIDER_NAME = re.compile(
 # How near a name must be to one of ours or of these to be taken for a slip: XAI_API_KEY is none of OPENAI_API_KEY.
 SLIP = 0.9
 USUAL_PROVIDER_NAMES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY")
-# Secrets of MCP servers: rows of `mcp_servers` name them, so that none of the house's own can be named there.
-MCP_PREFIX = "MCP_"
+# Secrets of MCP servers and of agents elsewhere: rows of `mcp_servers` and `agents` name them, so that none of the
+# house's own can be named there.
+MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "modules"
 
 ModuleSettings = TypeVar("ModuleSettings")
@@ -130,9 +131,9 @@ def load_settings(env_file: Path | None = Path(".env")) -> Settings:
     return settings_from(os.environ)
 
 
-def find_mcp_variable(name: str) -> str | None:
-    """Return a variable that a row of `mcp_servers` may name instead of holding a secret; only `MCP_…` are."""
-    return os.environ.get(name) if name.startswith(MCP_PREFIX) else None
+def find_named_variable(name: str, prefix: str) -> str | None:
+    """Return a variable that a row may name instead of holding a secret: of `mcp_servers` only `MCP_…`, and so on."""
+    return os.environ.get(name) if name.startswith(prefix) else None
 
 
 def prepare_litellm_environment() -> None:
@@ -163,7 +164,11 @@ def _read(env_file: Path) -> dict[str, str]:
 
 
 def _refuse_unknown(names: Mapping[str, str], env_file: Path) -> None:
-    prefixes = (MCP_PREFIX, *(f"{folder.name.upper()}_" for folder in MODULES_FOLDER.iterdir() if folder.is_dir()))
+    prefixes = (
+        MCP_PREFIX,
+        A2A_PREFIX,
+        *(f"{folder.name.upper()}_" for folder in MODULES_FOLDER.iterdir() if folder.is_dir()),
+    )
     for name in names:
         if name in SETTING_NAMES or name.startswith(prefixes):
             continue

@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,12 +46,21 @@ async def _prepare(url: URL) -> None:
 @pytest.fixture
 async def address(postgres: URL) -> AsyncIterator[Address]:
     """A fresh database with all tables."""
+    async with new_database(postgres) as address:
+        yield address
+
+
+@asynccontextmanager
+async def new_database(postgres: URL) -> AsyncIterator[Address]:
+    """Make a database with all tables for the block."""
     name = f"test_{uuid4().hex}"
     owner = await asyncpg.connect(**Address(postgres, is_embedded=True).asyncpg_arguments(as_owner=True))
     await owner.execute(f"CREATE DATABASE {name} TEMPLATE template_parley")
-    yield Address(postgres.set(database=name), is_embedded=True)
-    await owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await owner.close()
+    try:
+        yield Address(postgres.set(database=name), is_embedded=True)
+    finally:
+        await owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await owner.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.peers import PeerAnswer
+from agent.peers import Asker, NoPeers, PeerAnswer
 from shared.database import Address
 from shared.errors import ToolError, Unavailable
 from shared.models import Agent
@@ -46,7 +46,7 @@ class FakePeers:
     cancelled: int = 0
 
     async def ask(
-        self, agent: Agent, task: str, *, seconds: float, trail: tuple[str, ...], context_id: str
+        self, agent: Agent, task: str, *, seconds: float, trail: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:
         """Note who was asked what, and answer."""
         self.asked.append((str(agent.url), task, trail, context_id))
@@ -148,12 +148,15 @@ async def test_an_agent_at_a_url_that_hangs_is_given_up_in_time_to_answer(
         assert (reply.content, peers.cancelled) == ("Nobody answers.", 1)
 
 
-async def test_without_peers_an_agent_at_a_url_says_that_it_cannot_be_reached(house: House) -> None:
-    await add_peer(house)
-    play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
+async def test_without_peers_an_agent_at_a_url_says_that_it_cannot_be_reached(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_house_with(settings, address, model, peers=NoPeers()) as house:
+        await add_peer(house)
+        play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
 
-    reply = await house.hears("ask abroad")
+        reply = await house.hears("ask abroad")
 
     message = reply.tool_calls_made[0].result["message"]
     assert "Agents at a url can't be reached from here" in message
-    assert who_is(house.model.requests[0].body) == ASKER
+    assert who_is(model.requests[0].body) == ASKER

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from agent.a2a import RemoteAgents
 from agent.app import App, Sender
 from agent.delegation import delegate
 from agent.events import Listener
@@ -53,6 +54,8 @@ async def open_app(
         events = Listener(database)
         await events.start()
         closing.push_async_callback(events.close)
+        peers = RemoteAgents(database, http, secrets)
+        closing.push_async_callback(peers.aclose)
         toolbox = toolbox or discover(settings.tool_result_max_chars)
         yield App(
             settings=settings,
@@ -67,5 +70,6 @@ async def open_app(
             mcp=RemoteTools(database, toolbox),
             events=events,
             delegate=delegate,
+            peers=peers,
             senders=senders or {},
         )
