@@ -7,7 +7,7 @@ is asked, as those of text protocols are, so that what does not fit can be left 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from agent.completions import ModelRequest
@@ -25,7 +25,7 @@ def to_planned(steps: Sequence[Step]) -> list[Message]:
     """Return a turn's steps, in their order, in the OpenAI shape, each answer with the plan that it was."""
     messages: list[Message] = []
     answers = [place for place, step in enumerate(steps) if step.role == "assistant"]
-    for start, end in zip(answers, [*answers[1:], len(steps)], strict=True):
+    for start, end in pairwise([*answers, len(steps)]):
         said, *others = to_messages(steps[start:end]) or [{"role": "assistant", "content": ""}]
         messages += [{**said, "plan": steps[start].plan}, *others]
     return messages
