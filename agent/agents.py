@@ -4,7 +4,6 @@ A row of `agents` is a persona of this house or an agent at a url. Who may ask i
 persona allows the module `agents`, and never one who was asked on the way here.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
@@ -147,13 +146,13 @@ def count_model_calls(steps: Iterable[Step]) -> int:
         if step.role == "assistant":
             count += 1
         elif step.role == "tool_result" and is_delegation(step):
-            count += _model_calls(json.loads(step.content))
+            count += _model_calls(step.value)
     return count
 
 
 def tell_call(announcer: "Announcer", call: Step) -> Iterator[Event]:
     """Yield the events of a recorded call."""
-    given = json.loads(call.content)
+    given = call.value
     yield announcer.event("tool_call", id=call.tool_call_id, tool=call.tool_name, args=given)
     if is_delegation(call):
         asked = {"agent": given.get("agent"), "task": given.get("task")}
@@ -164,9 +163,9 @@ def tell_result(
     announcer: "Announcer", call: Step, result: Step, told: Told | None, *, is_error: bool
 ) -> Iterator[Event]:
     """Yield the events of a call's result; `told` is what the agent came to that was asked, if one was."""
-    plain = json.loads(result.content)
+    plain = result.value
     if is_delegation(result):
-        facts = told or Told(agent=str(json.loads(call.content).get("agent", "")), text="")
+        facts = told or Told(agent=str(call.value.get("agent", "")), text="")
         outcome = {"error": plain.get("message")} if is_error else {"result": facts.text}
         yield announcer.event(
             "delegation_response",

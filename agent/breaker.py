@@ -44,24 +44,21 @@ def failed_calls(steps: Sequence[Step]) -> Failures:
     for step in steps:
         if step.role != "tool_result" or _was_left_out(step):
             continue
-        key = to_key(calls[step.tool_call_id])
-        if _error_of(step) is None:
-            failures.pop(key, None)
-        else:
-            failures[key] = step.content
+        if _error_of(step) is not None:
+            failures[to_key(calls[step.tool_call_id])] = step.content
+        elif failures:
+            failures.pop(to_key(calls[step.tool_call_id]), None)
     return failures
 
 
 def to_key(call: Step) -> tuple[str, str]:
     """Return what makes two calls the same: the tool and its arguments, whatever their order."""
-    return str(call.tool_name), json.dumps(json.loads(call.content), sort_keys=True)
+    return str(call.tool_name), json.dumps(call.value, sort_keys=True)
 
 
 def _was_left_out(step: Step) -> bool:
     # A planned call that was not run, because another one failed, says nothing about its tool.
-    if step.role != "tool_result" or '"not_run"' not in step.content:
-        return False
-    plain = json.loads(step.content)
+    plain = step.value if step.role == "tool_result" else None
     return isinstance(plain, dict) and plain.get("error") is True and plain.get("not_run") is True
 
 
@@ -76,7 +73,7 @@ def _waves(steps: Iterable[Step]) -> list[list[Step]]:
 
 
 def _error_of(result: Step) -> str | None:
-    plain = json.loads(result.content)
+    plain = result.value
     if isinstance(plain, dict) and plain.get("error") is True:
         return str(plain.get("message", ""))
     return None

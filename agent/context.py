@@ -19,7 +19,7 @@ from agent.conversations import ResolvedConversation
 from agent.journal import STEP_COLUMNS, Step, to_step
 from agent.personas import ResolvedPersona, prompts
 from agent.tokens import count_tokens
-from agent.toolbox import Offer, to_wire_name
+from agent.toolbox import Offer, to_shown_arguments, to_wire_name
 from agent.users import ResolvedUser
 from shared.driver import Session
 from shared.memory import RecalledMemory
@@ -188,7 +188,7 @@ def _assistant(step: Step, calls: Sequence[Step]) -> ModelMessage:
         {
             "id": call.tool_call_id,
             "type": "function",
-            "function": {"name": to_wire_name(str(call.tool_name)), "arguments": call.content},
+            "function": {"name": to_wire_name(str(call.tool_name)), "arguments": to_shown_arguments(call.content)},
         }
         for call in calls
     ]

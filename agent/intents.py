@@ -1,23 +1,27 @@
 """Tool calls before they run: recorded as intents, and told."""
 
+import json
 from collections.abc import Iterable
 
 from agent.agents import tell_call
 from agent.journal import Event, Step
 from agent.opening import RunningTurn
 from agent.tokens import count_tokens
-from agent.toolbox import to_json_object
+from agent.toolbox import read_arguments, to_shown_arguments
 
 
 def to_intent(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
     """Return the call that a model wrote as the journal keeps it at this position."""
+    given = read_arguments(arguments)
+    content = json.dumps(given, ensure_ascii=False)
     return Step(
         seq=seq,
         role="tool_call",
-        content=to_json_object(arguments),
-        token_count=count_tokens(arguments) + count_tokens(name),
+        content=content,
+        token_count=count_tokens(to_shown_arguments(content)) + count_tokens(name),
         tool_call_id=to_call_id(turn, seq),
         tool_name=turn.offer.full_name(name),
+        read=given,
     )
 
 

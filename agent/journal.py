@@ -6,7 +6,7 @@ behind them, so that the order is the model's whatever finishes first.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from sqlalchemy import bindparam, select, text
@@ -70,6 +70,9 @@ class TurnKey:
     attempt: int
 
 
+UNREAD = object()
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One entry of a turn: what was said, called or found out; `plan` is what an answer in planner mode was."""
@@ -84,6 +87,17 @@ class Step:
     speaker: str | None = None
     platform_message_id: str | None = None
     plan: dict[str, Any] | None = None
+    read: Any = field(default=UNREAD, repr=False, compare=False, kw_only=True)
+
+    @property
+    def value(self) -> Any:
+        """Return the JSON value that a call or a result holds; it is read once, and shared by all who ask."""
+        if self.read is UNREAD:
+            object.__setattr__(self, "read", json.loads(self.content))
+        return self.read
+
+
+STORED = tuple(each.name for each in fields(Step) if each.name != "read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +198,7 @@ def to_given(key: TurnKey, steps: Sequence[Step], events: Sequence[Event], note:
         "attempt": key.attempt,
         "iterations": 0,
         "model": None,
-        "steps": json.dumps(clean_json([asdict(step) for step in steps])),
+        "steps": json.dumps(clean_json([{name: getattr(step, name) for name in STORED} for step in steps])),
         "events": json.dumps(clean_json(told)),
         "note": note,
     }

@@ -1,4 +1,4 @@
-"""Holding on to what cost money while the database is away for a moment."""
+"""Holding on to what cost money while the database is away for a moment, and letting go of what never ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -17,6 +17,8 @@ from shared.database import REFUSED, DatabaseLost, is_duplicate
 Result = TypeVar("Result")
 
 FIRST_WAIT = 0.1
+# A tool that holds on when it is cancelled is left behind after this.
+LEAVE_SECONDS = 0.5
 
 
 class WrittenBefore(DatabaseLost):
@@ -63,3 +65,24 @@ async def unbroken(work: Coroutine[Any, Any, Result]) -> Result:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)
         raise
+
+
+async def within(seconds: float, work: Awaitable[Result]) -> Result:
+    """Wait for a tool for so long; raises `TimeoutError`. One that holds on when it is cancelled is left behind."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_look_away)
+            await asyncio.wait({task}, timeout=LEAVE_SECONDS)
+    raise TimeoutError
+
+
+def _look_away(task: "asyncio.Future[Any]") -> None:
+    # What comes of it is nobody's any more, and no cause for a warning either.
+    if not task.cancelled():
+        task.exception()

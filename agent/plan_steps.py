@@ -82,7 +82,7 @@ def find_response(progress: Progress) -> str:
     if answer is None or plan is None or plan.status != "done":
         return ""
     ended = [step for step in progress.steps if step.role == "tool_result" and step.seq > answer.seq]
-    results = [json.loads(step.content) for step in ended]
+    results = [step.value for step in ended]
     is_whole = len(results) == len(plan.calls) and not any(map(_is_error, results))
     return plan.response if is_whole else ""
 

@@ -11,11 +11,36 @@ from shared.messages import COST_DIGITS, Usage
 
 
 @dataclass
+class _Index:
+    # The steps by what is asked of them, so that a turn of many calls is not searched again for each.
+    taken: int = 0
+    answers: list[Step] = field(default_factory=list)
+    calls: dict[int, Step] = field(default_factory=dict)
+    by_id: dict[str, Step] = field(default_factory=dict)
+    done: set[str | None] = field(default_factory=set)
+    others: int = 0
+
+    def take(self, steps: list[Step]) -> "_Index":
+        for step in steps[self.taken :]:
+            if step.role == "tool_call":
+                self.calls[step.seq] = self.by_id[str(step.tool_call_id)] = step
+            elif step.role == "tool_result":
+                self.done.add(step.tool_call_id)
+            else:
+                self.others += 1
+            if step.role == "assistant":
+                self.answers.append(step)
+        self.taken = len(steps)
+        return self
+
+
+@dataclass
 class Progress:
     """What a turn has come to so far; survives an exception, so that the work done is kept in its closing.
 
-    `estimate` is the upper estimate of the next model call, in tokens. `told` is what agents came to, by the call that
-    asked them. `positions` numbers the model calls of a scripted conversation, those of agents among them.
+    `steps` only grows. `estimate` is the upper estimate of the next model call, in tokens. `told` is what agents came
+    to, by the call that asked them. `positions` numbers the model calls of a scripted conversation, those of agents
+    among them.
     """
 
     steps: list[Step]
@@ -27,11 +52,12 @@ class Progress:
     model: str | None = None
     text: str = ""
     told: dict[str, Told] = field(default_factory=dict)
+    _index: _Index = field(default_factory=_Index, repr=False)
 
     @property
     def answers(self) -> list[Step]:
         """Return the model answers that are recorded."""
-        return [step for step in self.steps if step.role == "assistant"]
+        return self._index.take(self.steps).answers
 
     @property
     def last_answer(self) -> Step | None:
@@ -59,18 +85,21 @@ class Progress:
 
     def open_calls(self) -> list[Step]:
         """Return the recorded calls that have no result yet."""
-        done = {step.tool_call_id for step in self.steps if step.role == "tool_result"}
-        return [step for step in self.steps if step.role == "tool_call" and step.tool_call_id not in done]
+        index = self._index.take(self.steps)
+        return [call for call in index.calls.values() if call.tool_call_id not in index.done]
 
     def call_at(self, seq: int) -> Step | None:
         """Return the call that is recorded at this position, if one is."""
-        return next((step for step in self.steps if step.seq == seq and step.role == "tool_call"), None)
+        return self._index.take(self.steps).calls.get(seq)
+
+    def find_call(self, call_id: str) -> Step:
+        """Return the recorded call with this id."""
+        return self._index.take(self.steps).by_id[call_id]
 
     def next_seq(self) -> int:
         """Return the position behind the last step and behind the places kept for results."""
-        calls = sum(1 for step in self.steps if step.role == "tool_call")
-        others = sum(1 for step in self.steps if step.role in ("user", "assistant"))
-        return others + 2 * calls
+        index = self._index.take(self.steps)
+        return index.others + 2 * len(index.calls)
 
     def next_position(self) -> int:
         """Return the number of the next model call in its conversation; 0 where none are numbered."""

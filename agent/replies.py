@@ -1,6 +1,5 @@
 """The answer of a turn as its caller is told, read back from the tables."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,9 +54,9 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
 
 def to_calls_made(steps: Sequence[Step]) -> tuple[ToolCallMade, ...]:
     """Return calls with their results; a call that never got one has the result None."""
-    results = {step.tool_call_id: json.loads(step.content) for step in steps if step.role == "tool_result"}
+    results = {step.tool_call_id: step.value for step in steps if step.role == "tool_result"}
     return tuple(
-        ToolCallMade(str(step.tool_name), json.loads(step.content), results.get(step.tool_call_id))
+        ToolCallMade(str(step.tool_name), step.value, results.get(step.tool_call_id))
         for step in steps
         if step.role == "tool_call"
     )

@@ -1,10 +1,21 @@
 """The pieces of a streamed answer, put together."""
 
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from agent.completions import OnText, ToolCall
 from shared.text import clean
+
+# No model writes so much in one answer; a server that does not stop must not fill the memory.
+MOST_CHARS = 8_000_000
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
 
 
 class Assembly:
@@ -16,8 +27,9 @@ class Assembly:
         self._on_text = on_text
         self._text: list[str] = []
         self._thinking: list[str] = []
-        self._calls: list[dict[str, str]] = []
-        self._open: dict[int, dict[str, str]] = {}
+        self._calls: list[_Call] = []
+        self._open: dict[int, _Call] = {}
+        self._size = 0
 
     @property
     def is_complete(self) -> bool:
@@ -37,7 +49,7 @@ class Assembly:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls so far."""
-        return to_tool_calls((call["id"], call["name"], call["arguments"]) for call in self._calls)
+        return to_tool_calls((call.id, call.name, "".join(call.arguments)) for call in self._calls)
 
     @property
     def written(self) -> tuple[str, tuple[ToolCall, ...]]:
@@ -55,10 +67,10 @@ class Assembly:
             if choice.delta is None:
                 continue
             if choice.delta.content:
-                self._text.append(choice.delta.content)
+                self._keep(self._text, choice.delta.content)
                 self._on_text(clean(choice.delta.content))
             if thought := getattr(choice.delta, "reasoning_content", None):
-                self._thinking.append(thought)
+                self._keep(self._thinking, thought)
             for piece in choice.delta.tool_calls or ():
                 self._add_call(piece)
 
@@ -66,14 +78,20 @@ class Assembly:
         index = piece.index or 0
         call = self._open.get(index)
         # Some servers number every call 0: another id is another call.
-        if call is None or (piece.id and call["id"] and piece.id != call["id"]):
-            call = {"id": "", "name": "", "arguments": ""}
+        if call is None or (piece.id and call.id and piece.id != call.id):
+            call = _Call()
             self._open[index] = call
             self._calls.append(call)
-        call["id"] = call["id"] or piece.id or ""
+        call.id = call.id or piece.id or ""
         if piece.function is not None:
-            call["name"] = call["name"] or piece.function.name or ""
-            call["arguments"] += piece.function.arguments or ""
+            call.name = call.name or piece.function.name or ""
+            self._keep(call.arguments, piece.function.arguments or "")
+
+    def _keep(self, pieces: list[str], piece: str) -> None:
+        self._size += len(piece)
+        if self._size > MOST_CHARS:
+            raise ValueError("the answer has no end")
+        pieces.append(piece)
 
 
 def to_tool_calls(given: Any) -> tuple[ToolCall, ...]:

@@ -8,17 +8,19 @@ import importlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from agent import agents
 from agent.agents import ListedAgent
+from agent.patience import within
 from agent.patterns import DELEGATE
 from agent.personas import ResolvedPersona, prompts
+from agent.results import to_json
 from agent.tokens import count_prompt
 from shared.database import DatabaseLost
 from shared.errors import ToolError, Unavailable
@@ -33,8 +35,13 @@ MAX_ARGUMENT_CHARS = 1_000_000
 MAX_NAMED_TOOLS = 40
 MAX_KEPT_OFFERS = 200
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-GARBLED = "not_json"
+GARBLED, PROBLEM = "not_json", "problem"
 GARBLED_CHARS = 2000
+SHOWN_CHARS = 32_000
+NO_JSON = "The arguments are not valid JSON."
+NO_OBJECT = f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep."
+TOO_LARGE = f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters."
+UNREADABLE = object()
 
 log = get_logger()
 
@@ -148,14 +155,19 @@ class Toolbox:
             self._offers[key] = Offer(tools, "\n\n".join(text for text in texts if text))
         return self._offers[key]
 
-    async def call(self, offer: Offer, scope: Scope, name: str, arguments: str, context: ToolContext) -> Outcome:
-        """Run one call; every failure comes back as an error result that says what would be valid."""
+    async def call(
+        self, offer: Offer, scope: Scope, name: str, arguments: str | dict[str, Any], context: ToolContext
+    ) -> Outcome:
+        """Run one call; every failure comes back as an error result that says what would be valid.
+
+        The arguments are as a model wrote them, or as `read_arguments` gave them.
+        """
         offered = offer.find(name)
         tool = self._still_there(offered)
         if tool is None or not authorize(scope, tool):
             return self._error(_missing(scope, name), available_tools=_names(offer))
         try:
-            given = parse_arguments(tool, arguments)
+            given = parse_arguments(tool, read_arguments(arguments) if isinstance(arguments, str) else arguments)
         except ToolError as error:
             return self._error(str(error), **error.fields)
         return await self._run(tool, given, context)
@@ -169,9 +181,8 @@ class Toolbox:
         tries = 2 if tool.repeatable else 1
         for left in reversed(range(tries)):
             try:
-                async with asyncio.timeout(tool.timeout_seconds):
-                    result = await tool.run(context, **given)
-                return Outcome(self._to_json(result), is_error=False)
+                result = await within(tool.timeout_seconds, tool.run(context, **given))
+                return Outcome(to_json(result, self._result_limit), is_error=False)
             except ToolError as error:
                 return self._error(str(error), **error.fields)
             except DatabaseLost as lost:
@@ -196,76 +207,68 @@ class Toolbox:
 
     def _error(self, message: str, **valid: Any) -> Outcome:
         told = {"error": True, "message": cut(message, self._result_limit // 2)}
-        content = self._to_json({**told, **valid})
+        content = to_json({**told, **valid}, self._result_limit)
         # A cut result would not say any more that it is an error: rather that than what would be valid.
         fits = len(content) < self._result_limit and '"cut": true' not in content[:16]
         return Outcome(content if fits else json.dumps(told, ensure_ascii=False), is_error=True)
 
-    def _to_json(self, result: Any) -> str:
-        plain = clean_json(to_jsonable_python(result, fallback=str, inf_nan_mode="strings"))
-        text = json.dumps(plain, ensure_ascii=False)
-        if len(text) <= self._result_limit:
-            return text
-        room = max(0, self._result_limit - 120)
-        beginning = text[:room]
-        # Quotes are escaped once more: what is cut to fit may grow beyond the limit again.
-        while (size := len(json.dumps(beginning, ensure_ascii=False))) > room + 2:
-            beginning = beginning[: len(beginning) * room // size]
-        return json.dumps({"cut": True, "total_chars": len(text), "beginning": beginning}, ensure_ascii=False)
 
-
-def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
+def parse_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
     """Return the checked arguments; raises `ToolError` that says what would be valid."""
-    if len(arguments) > MAX_ARGUMENT_CHARS:
-        raise ToolError(f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters.")
+    if GARBLED in given:
+        raise _wrong(tool, str(given.get(PROBLEM, NO_JSON)))
     try:
-        plain = read_json(arguments)
-    except ValueError:
-        raise _wrong(tool, "The arguments are not valid JSON.") from None
-    except RecursionError:
-        plain = None
-    if not isinstance(plain, dict) or depth(plain) > MAX_DEPTH:
-        raise _wrong(tool, f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep.")
-    try:
-        return tool.check(clean_json(plain))
+        return tool.check(given)
     except ToolError as error:
         raise _wrong(tool, str(error), **error.fields) from None
 
 
-def read_json(text: str) -> Any:
-    """Return a JSON value; raises `ValueError` also for NaN and infinity, which Postgres would refuse later."""
-    plain = json.loads(clean(text) or "{}")
-    json.dumps(plain, allow_nan=False)
-    return plain
+def read_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments that a model wrote, cleaned, as the journal keeps them.
+
+    What is no JSON object is kept as text inside one, with what is wrong about it.
+    """
+    problem = NO_OBJECT
+    if len(text) > MAX_ARGUMENT_CHARS:
+        problem = TOO_LARGE
+    else:
+        with suppress(RecursionError):
+            plain = _read_json(text)
+            if isinstance(plain, dict) and depth(plain) <= MAX_DEPTH:
+                read: dict[str, Any] = clean_json(plain)
+                return read
+            problem = NO_JSON if plain is UNREADABLE else NO_OBJECT
+    return {GARBLED: clean(text[:GARBLED_CHARS]), PROBLEM: problem}
 
 
-def to_json_object(arguments: str) -> str:
-    """Return arguments as the journal keeps them: a JSON object; what the model garbled is kept as text inside one."""
-    if len(arguments) <= MAX_ARGUMENT_CHARS:
-        try:
-            plain = read_json(arguments)
-        except (ValueError, RecursionError):
-            plain = None
-        if isinstance(plain, dict) and depth(plain) <= MAX_DEPTH:
-            return json.dumps(clean_json(plain), ensure_ascii=False)
-    return json.dumps({GARBLED: clean(arguments[:GARBLED_CHARS])}, ensure_ascii=False)
+def _read_json(text: str) -> Any:
+    try:
+        return DECODER.decode(clean(text).strip() or "{}")
+    except ValueError:
+        return UNREADABLE
+
+
+def _finite(text: str) -> float:
+    # Postgres has no JSON for infinity, whichever way it is written.
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
+def to_shown_arguments(content: str) -> str:
+    """Return journaled arguments as the model is shown them again: of very long ones their beginning."""
+    if len(content) <= SHOWN_CHARS:
+        return content
+    return json.dumps({"cut": True, "total_chars": len(content), "beginning": content[:GARBLED_CHARS]})
 
 
 def to_wire_name(name: str) -> str:
     """Return a tool's name in the characters that all providers take, also for one that a model made up."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name.replace(".", "__"))[:64] or "_"
-
-
-def to_arguments(content: str) -> dict[str, Any]:
-    """Return journaled arguments as an object."""
-    plain: dict[str, Any] = json.loads(content)
-    return plain
-
-
-def to_argument_text(content: str) -> str:
-    """Return the arguments to check: for garbled ones the model's own text, so that the check says what is wrong."""
-    plain = json.loads(content)
-    return str(plain[GARBLED]) if plain.keys() == {GARBLED} else content
 
 
 def depth(value: Any) -> int:

@@ -1,7 +1,6 @@
 """A wave: all tool calls of one model answer at once; each is recorded when done, none ends by another's failure."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,18 +13,16 @@ from agent.budget import Admission, release
 from agent.intents import tell_intents
 from agent.journal import Event, Recorded, Step, record
 from agent.opening import RunningTurn
-from agent.patience import insist, unbroken
+from agent.patience import LEAVE_SECONDS, insist, unbroken
 from agent.plan_steps import find_obstacle, following_calls
 from agent.progress import Progress
 from agent.tokens import count_tokens
-from agent.toolbox import Outcome, repeated_failure, to_argument_text, too_many_calls, unknown_outcome
+from agent.toolbox import Outcome, repeated_failure, too_many_calls, unknown_outcome
 from shared.errors import Stopped
 from shared.tools import ToolContext
 
 # Results that come this close together are recorded in one transaction.
 GROUPING_SECONDS = 0.005
-# A tool that holds on when it is cancelled is left behind after this.
-CANCEL_SECONDS = 0.5
 MAX_FILES = 10
 # The loop records one call more than may run; its result tells the model that the rest was left out.
 MAX_CALLS = 32
@@ -69,7 +66,7 @@ async def play(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[
         for task in running:
             task.cancel()
         if running:
-            await asyncio.wait(running, timeout=CANCEL_SECONDS)
+            await asyncio.wait(running, timeout=LEAVE_SECONDS)
 
 
 async def _start(
@@ -100,8 +97,8 @@ async def _call(
         return call, too_many_calls(MAX_CALLS)
     if obstacle is not None:
         return call, obstacle
-    if to_key(call) in rules.failures:
-        return call, repeated_failure(rules.failures[to_key(call)])
+    if rules.failures and (known := rules.failures.get(to_key(call))) is not None:
+        return call, repeated_failure(known)
     tool = turn.offer.find(name)
     # An agent goes on where its own journal ends.
     is_repeated = call.tool_call_id in rules.repeated and not is_delegation(call)
@@ -111,7 +108,7 @@ async def _call(
         context = build_tool_context(app, turn, call, module=tool.module if tool else "")
         if is_delegation(call):
             context = to_asking(context, partial(app.delegate, app, turn, progress, str(call.tool_call_id)))
-        return call, await app.toolbox.call(turn.offer, turn.scope, name, to_argument_text(call.content), context)
+        return call, await app.toolbox.call(turn.offer, turn.scope, name, call.value, context)
 
 
 def build_tool_context(app: App, turn: RunningTurn, call: Step, module: str) -> ToolContext:
@@ -155,13 +152,12 @@ async def _record(
     results: Sequence[tuple[Step, bool]],
     following: Sequence[Step],
 ) -> None:
-    calls = {step.tool_call_id: step for step in progress.steps if step.role == "tool_call"}
     events: list[Event] = [
         event
         for step, is_error in sorted(results, key=lambda each: each[0].seq)
         for event in tell_result(
             turn.announcer,
-            calls[step.tool_call_id],
+            progress.find_call(str(step.tool_call_id)),
             step,
             progress.told.get(str(step.tool_call_id)),
             is_error=is_error,
@@ -195,10 +191,10 @@ class Ending:
 def find_ending(turn: RunningTurn, progress: Progress) -> Ending | None:
     """Return what ends the turn, when the last answer called a tool that does; None when the model goes on."""
     last = max((answer.seq for answer in progress.answers), default=0)
-    results = sorted((step for step in progress.steps if step.role == "tool_result"), key=lambda step: step.seq)
-    for step in results:
-        tool = turn.offer.find(str(step.tool_name)) if step.seq > last else None
-        plain = json.loads(step.content) if tool is not None and tool.ends_turn else None
+    results = [step for step in progress.steps if step.role == "tool_result" and step.seq > last]
+    for step in sorted(results, key=lambda step: step.seq):
+        tool = turn.offer.find(str(step.tool_name))
+        plain = step.value if tool is not None and tool.ends_turn else None
         if not isinstance(plain, dict) or plain.get("error") or not isinstance(plain.get("message"), str):
             continue
         if plain["message"].strip():
@@ -212,7 +208,7 @@ def list_file_ids(steps: Sequence[Step]) -> tuple[int, ...]:
     ids: dict[int, None] = {}
     for step in steps:
         if step.role == "tool_result":
-            ids |= dict.fromkeys(_file_ids(json.loads(step.content)))
+            ids |= dict.fromkeys(_file_ids(step.value))
     return tuple(ids)[:MAX_FILES]
 
 
@@ -226,7 +222,7 @@ def list_files(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
     found: dict[int, dict[str, Any]] = {}
     for step in steps:
         if step.role == "tool_result":
-            found |= {each["file_id"]: each for each in _made_files(json.loads(step.content))}
+            found |= {each["file_id"]: each for each in _made_files(step.value)}
     kept = ("file_id", "filename", "url")
     return tuple({key: each[key] for key in kept if key in each} for each in list(found.values())[:MAX_FILES])
 

@@ -23,6 +23,8 @@ from shared.permissions import Permission
 from shared.settings import Settings
 from shared.storage import FilesOfUser
 
+MOST_PROBLEMS = 1000
+
 ModuleSettings = TypeVar("ModuleSettings")
 
 
@@ -128,7 +130,7 @@ class Tool:
         try:
             checked = self.arguments.model_validate(given)
         except ValidationError as error:
-            problems = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:10]]
+            problems = _problems(error)
             raise ToolError("The arguments are not valid.", problems=problems) from None
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
@@ -163,6 +165,13 @@ def tool(
         return Tool(run, requires, read_only, repeatable, ends_turn, timeout_seconds, module)
 
     return mark
+
+
+def _problems(error: ValidationError) -> list[str]:
+    # They are all put together before the first is read, which takes seconds when a long list is wrong in each place.
+    if (count := error.error_count()) > MOST_PROBLEMS:
+        return [f"{count:,} values are wrong"]
+    return [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:10]]
 
 
 def _lean(schema: Any) -> Any:
