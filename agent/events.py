@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
@@ -97,7 +97,7 @@ class Listener:
                 found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id)
         return found
 
-    async def follow(self, inbox_id: int) -> AsyncIterator[Event]:
+    async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
         """Yield the events of the turn that takes this message, stored ones from the first on, then live ones."""
         last = -1
         with self._queue(inbox_id) as queue:

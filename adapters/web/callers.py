@@ -1,14 +1,12 @@
 """Callers who may leave before they are answered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive
 
-from adapters.web.sse import HEADERS, kept_alive
 from adapters.web.uploads import discard
 from agent.app import App
 from agent.inbox import Accepted
@@ -18,18 +16,30 @@ from shared.messages import IncomingMessage
 Result = TypeVar("Result")
 
 
-async def unless_left(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
+async def unless_left(request: Request, answer: Awaitable[Result]) -> Result:
     """Return the answer; raises `ClientDisconnect` when the caller closes the connection before it is there."""
-    answering, leaving = asyncio.create_task(answer), asyncio.create_task(_until_left(request.receive))
+    asking = asyncio.current_task()
+    if asking is None:
+        raise RuntimeError("a request is answered in a task")
+    watching = asyncio.create_task(_until_left(request.receive))
+    is_waiting = True
+
+    def hear(watched: "asyncio.Task[None]") -> None:
+        if is_waiting and not watched.cancelled():
+            asking.cancel()
+
+    # Cheaper than to wait for two tasks, and this is done for every message.
+    watching.add_done_callback(hear)
     try:
-        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if answering.done():
-            return answering.result()
+        return await answer
+    except asyncio.CancelledError:
+        if not watching.done():
+            raise
+        asking.uncancel()
+        raise ClientDisconnect from None
     finally:
-        for task in (answering, leaving):
-            task.cancel()
-        await asyncio.gather(answering, leaving, return_exceptions=True)
-    raise ClientDisconnect
+        is_waiting = False
+        watching.cancel()
 
 
 async def _until_left(receive: Receive) -> None:
@@ -41,29 +51,3 @@ async def take_leave(app: App, accepted: Accepted, message: IncomingMessage) -> 
     """End what was begun for a caller who has left; a message that is taken back takes its files along."""
     if await leave(app, accepted.inbox_id):
         await discard(app, message.attachments)
-
-
-class Stream(StreamingResponse):
-    """Frames as they come; `on_left` is called when the caller closes the connection before the last one is sent."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], on_left: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(kept_alive(chunks), media_type="text/event-stream", headers=HEADERS)
-        self._on_left = on_left
-        self._is_told = self._is_left = False
-
-    async def stream_response(self, send: Send) -> None:
-        """Send the frames."""
-        await super().stream_response(send)
-        self._is_told = True
-
-    async def listen_for_disconnect(self, receive: Receive) -> None:
-        """Return once the caller is gone."""
-        await super().listen_for_disconnect(receive)
-        self._is_left = not self._is_told
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
-        await super().__call__(scope, receive, send)
-        # A server that is stopped cancels its answers instead: then the turn goes on.
-        if self._is_left:
-            await self._on_left()

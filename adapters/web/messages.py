@@ -1,6 +1,6 @@
 """`POST /v1/messages` and the events of a conversation: the agent's own HTTP interface."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web import sse
 from adapters.web.auth import app_of, with_token
 from adapters.web.bodies import max_body, read_json
-from adapters.web.callers import Stream, take_leave, unless_left
+from adapters.web.callers import take_leave, unless_left
 from adapters.web.faults import Fault, invalid
 from adapters.web.schemas import SentMessage
 from adapters.web.uploads import discard, store_sent
@@ -40,13 +40,12 @@ async def post_message(request: Request) -> Response:
     watched = wants_events(request)
     said = await commands.answer(app, sent.sender, sent.place, sent.content)
     if said is not None:
-        return sse.stream(sse.frames(command_events(said.text))) if watched else to_json(AgentResponse(0, said.text))
+        return sse.stream(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
     files = await store_sent(app, sent.attachments)
     message = sent.to_incoming(app.clock, files, wants_stream=watched)
     accepted = await accept_once(app, message)
     if watched:
-        events = sse.frames(app.events.follow(accepted.inbox_id))
-        return Stream(events, lambda: take_leave(app, accepted, message))
+        return sse.stream(app.events.follow(accepted.inbox_id), lambda: take_leave(app, accepted, message))
     return to_json(await answer_to(request, accepted, message))
 
 
@@ -83,7 +82,7 @@ def to_json(response: AgentResponse) -> Response:
     return Response(RESPONSE.dump_json(response), media_type="application/json")
 
 
-async def command_events(text: str) -> AsyncIterator[Event]:
+async def command_events(text: str) -> AsyncGenerator[Event]:
     """Yield what a command says in the shape of a turn."""
     yield Event(0, 0, "message", {"content": text, "files": []})
     nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web import sse
 from adapters.web.auth import app_of, with_token
 from adapters.web.bodies import max_body, read_json
-from adapters.web.callers import Stream, take_leave
+from adapters.web.callers import take_leave
 from adapters.web.faults import Fault, invalid
 from adapters.web.messages import accept_once, answer_to
 from adapters.web.schemas import ChatMessage, ChatRequest, first_of
@@ -56,8 +56,11 @@ async def post_completion(request: Request) -> Response:
     head = Head(f"chatcmpl-{accepted.inbox_id}", int(message.sent_at.timestamp()))
     if asked.stream:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
-        told = chunks(head, app.events.follow(accepted.inbox_id), with_usage=with_usage)
-        return Stream(told, lambda: take_leave(app, accepted, message))
+        return sse.stream(
+            app.events.follow(accepted.inbox_id),
+            lambda: take_leave(app, accepted, message),
+            lambda events: chunks(head, events, with_usage=with_usage),
+        )
     answer = await answer_to(request, accepted, message)
     files = [{"filename": file.filename, "url": file.url} for file in answer.files]
     choice = {
@@ -144,7 +147,7 @@ def conversation_of(asked: ChatRequest, person: str) -> str:
     return f"{person}/{hashlib.sha256(beginning.encode()).hexdigest()[:32]}"
 
 
-async def chunks(head: Head, events: AsyncIterator[Event], *, with_usage: bool) -> AsyncIterator[bytes]:
+async def chunks(head: Head, events: AsyncIterator[Event], *, with_usage: bool) -> AsyncGenerator[bytes]:
     """Yield the turn as OpenAI's chunks; what was sent can't be taken back, so a new beginning starts a paragraph."""
     more = {"usage": None} if with_usage else {}
     yield head.chunk({"role": "assistant", "content": ""}, **more)

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from agent.journal import Event
 from shared.errors import Unavailable
@@ -28,7 +29,7 @@ def frame(name: str | None, value: Any) -> bytes:
     return f"{head}data: {text}\n\n".encode(errors="replace")
 
 
-async def frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+async def frames(events: AsyncIterator[Event]) -> AsyncGenerator[bytes]:
     """Yield the events as frames; the last one is `turn_complete`, or `error` when the database was lost."""
     try:
         async for event in events:
@@ -37,24 +38,73 @@ async def frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
         yield frame("error", {"code": error.code, "message": str(error)})
 
 
-async def kept_alive(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the chunks, and a comment whenever there was none for a while."""
-    waiting = asyncio.ensure_future(anext(chunks, None))
-    try:
-        while True:
-            done, _ = await asyncio.wait({waiting}, timeout=KEEP_ALIVE_SECONDS)
-            if not done:
-                yield KEEP_ALIVE
-                continue
-            if (chunk := waiting.result()) is None:
-                return
-            yield chunk
-            waiting = asyncio.ensure_future(anext(chunks, None))
-    finally:
-        # The reader left: stop following; the turn itself goes on.
-        waiting.cancel()
+Render = Callable[[AsyncIterator[Event]], AsyncGenerator[bytes]]
+OnLeft = Callable[[], Awaitable[None]]
 
 
-def stream(chunks: AsyncIterator[bytes]) -> StreamingResponse:
-    """Return the response that sends these frames as they come."""
-    return StreamingResponse(kept_alive(chunks), media_type="text/event-stream", headers=HEADERS)
+class KeptAlive:
+    """The events as chunks, and a comment whenever there was none for a while. `aclose` ends the reading at once."""
+
+    def __init__(self, render: Render, events: AsyncGenerator[Event]) -> None:
+        self._events = events
+        self._chunks = render(events)
+        self._waiting: asyncio.Future[bytes | None] | None = None
+
+    def __aiter__(self) -> "KeptAlive":
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next chunk or comment."""
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(anext(self._chunks, None))
+        done, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
+        if not done:
+            return KEEP_ALIVE
+        chunk, self._waiting = self._waiting.result(), None
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    async def aclose(self) -> None:
+        """Stop reading, not whenever the garbage collector comes: who reads counts as waiting for an answer."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.gather(self._waiting, return_exceptions=True)
+        await self._chunks.aclose()
+        await self._events.aclose()
+
+
+class EventStream(StreamingResponse):
+    """Frames as they come. `on_left` is called when the caller closes the connection before the last one is sent."""
+
+    def __init__(self, reading: KeptAlive, on_left: OnLeft | None) -> None:
+        self._reading = reading
+        super().__init__(self._reading, media_type="text/event-stream", headers=HEADERS)
+        self._on_left = on_left
+        self._is_told = self._is_left = False
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the frames."""
+        await super().stream_response(send)
+        self._is_told = True
+
+    async def listen_for_disconnect(self, receive: Receive) -> None:
+        """Return once the caller is gone."""
+        await super().listen_for_disconnect(receive)
+        self._is_left = not self._is_told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._reading.aclose()
+        # A server that is stopped cancels its answers instead: then the turn goes on.
+        if self._is_left and self._on_left is not None:
+            await self._on_left()
+
+
+def stream(events: AsyncGenerator[Event], on_left: OnLeft | None = None, render: Render = frames) -> EventStream:
+    """Return the response that sends these events as they come."""
+    return EventStream(KeptAlive(render, events), on_left)

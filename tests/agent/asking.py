@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,7 +51,8 @@ class House:
         **request: Any,
     ) -> Completion:
         """Ask as a turn does; what is streamed and not taken back stands in `told`."""
-        given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **request})
+        # litellm takes out of a tool's schema what a provider does not know, in the very tool that it was given.
+        given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **deepcopy(request)})
         return await self.router.complete(
             given,
             deadline=self.clock.monotonic() + seconds,

@@ -57,7 +57,7 @@ async def test_what_was_streamed_is_counted_thinking_too() -> None:
 
     async with asking([reply]) as at:
         spent: list[RejectedCall] = []
-        request = ModelRequest(HELLO, (ROLL,), 10)
+        request = ModelRequest(HELLO, (), 10)
         deadline = at.clock.monotonic() + 20
         call = asyncio.create_task(at.router.complete(request, deadline=deadline, on_text=hear, spent=spent))
         await heard.wait()
