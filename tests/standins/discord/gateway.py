@@ -1,0 +1,205 @@
+"""The gateway: sessions that are identified, numbered, resumed and interrupted, over zlib-stream."""
+
+import asyncio
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import WSMsgType, web
+
+from tests.standins.discord.world import DM, Json, World
+
+GUILDS, GUILD_MESSAGES, GUILD_REACTIONS, DIRECT_MESSAGES = 1 << 0, 1 << 9, 1 << 10, 1 << 12
+MESSAGE_CONTENT, PRIVILEGED = 1 << 15, {1 << 1: 1 << 14, 1 << 8: 1 << 12, 1 << 15: 1 << 18}
+KEPT_EVENTS = 1000
+
+
+class Wire:
+    """One connection: a zlib stream that ends each message with a sync flush."""
+
+    def __init__(self, socket: web.WebSocketResponse, *, is_compressed: bool) -> None:
+        self.socket = socket
+        self._packer = zlib.compressobj() if is_compressed else None
+
+    async def send(self, payload: Json) -> None:
+        text = json.dumps(payload)
+        if self.socket.closed:
+            return
+        if self._packer is None:
+            await self.socket.send_str(text)
+            return
+        await self.socket.send_bytes(self._packer.compress(text.encode()) + self._packer.flush(zlib.Z_SYNC_FLUSH))
+
+
+@dataclass
+class Session:
+    """What outlives a connection: the shard, its numbered events, and whether somebody listens."""
+
+    id: str
+    intents: int
+    shard: tuple[int, int]
+    seq: int = 0
+    events: list[Json] = field(default_factory=list)
+    wire: Wire | None = None
+
+    def sees(self, guild_id: str | None) -> bool:
+        return self.shard[0] == (0 if guild_id is None else (int(guild_id) >> 22) % self.shard[1])
+
+    async def dispatch(self, name: str, payload: Any) -> None:
+        self.seq += 1
+        event = {"op": 0, "t": name, "s": self.seq, "d": payload}
+        self.events = [*self.events[-KEPT_EVENTS:], event]
+        if self.wire is not None:
+            await self.wire.send(event)
+
+
+class Gateway:
+    """All sessions. `identifies` and `resumes` count; `acks` False leaves heartbeats without an answer."""
+
+    def __init__(self, world: World, token: str) -> None:
+        self.world, self.token = world, token
+        self.url = ""
+        self.sessions: dict[str, Session] = {}
+        self.identifies: list[Json] = []
+        self.resumes = 0
+        self.acks = True
+        self.heartbeat_seconds = 41.25
+        self.changed = asyncio.Condition()
+
+    async def serve(self, request: web.BaseRequest) -> web.WebSocketResponse:
+        """Hold one connection until either side ends it."""
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        wire = Wire(socket, is_compressed=request.query.get("compress") == "zlib-stream")
+        await wire.send({"op": 10, "s": None, "t": None, "d": {"heartbeat_interval": self.heartbeat_seconds * 1000}})
+        session: Session | None = None
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.TEXT:
+                    session = await self._take(wire, session, json.loads(message.data))
+        finally:
+            if session is not None and session.wire is wire:
+                session.wire = None
+                await self._tell()
+        return socket
+
+    async def _take(self, wire: Wire, session: Session | None, payload: Json) -> Session | None:
+        code = payload.get("op")
+        if code == 1:
+            if self.acks:
+                await wire.send({"op": 11, "s": None, "t": None, "d": None})
+        elif code == 2:
+            session = await self._identify(wire, payload["d"])
+        elif code == 6:
+            session = await self._resume(wire, payload["d"])
+        elif session is None:
+            await wire.socket.close(code=4003)
+        return session
+
+    async def _identify(self, wire: Wire, given: Json) -> Session | None:
+        self.identifies.append(given)
+        if given.get("token") != self.token:
+            await wire.socket.close(code=4004)
+            return None
+        for intent, flags in PRIVILEGED.items():
+            if given["intents"] & intent and not self.world.application_flags & (flags | flags << 1):
+                await wire.socket.close(code=4014)
+                return None
+        shard = tuple(given.get("shard", (0, 1)))
+        if not 0 <= shard[0] < shard[1]:
+            await wire.socket.close(code=4010)
+            return None
+        session = Session(uuid4().hex, given["intents"], (shard[0], shard[1]), wire=wire)
+        self.sessions[session.id] = session
+        await self._greet(session)
+        await self._tell()
+        return session
+
+    async def _greet(self, session: Session) -> None:
+        mine = [guild_id for guild_id in self.world.guilds if session.sees(guild_id)]
+        ready = {
+            "v": 10,
+            "user": self.world.bot,
+            "guilds": [{"id": guild_id, "unavailable": True} for guild_id in mine],
+            "session_id": session.id,
+            "resume_gateway_url": self.url,
+            "shard": list(session.shard),
+            "application": {"id": self.world.bot["id"], "flags": self.world.application_flags},
+            "private_channels": [],
+        }
+        await session.dispatch("READY", ready)
+        for guild_id in mine:
+            await session.dispatch("GUILD_CREATE", self.world.guild_payload(guild_id))
+
+    async def _resume(self, wire: Wire, given: Json) -> Session | None:
+        session = self.sessions.get(given.get("session_id", ""))
+        if session is None or given.get("seq") is None or given["seq"] > session.seq:
+            await wire.send({"op": 9, "s": None, "t": None, "d": False})
+            return None
+        self.resumes += 1
+        session.wire = wire
+        for event in [each for each in session.events if each["s"] > given["seq"]]:
+            await wire.send(event)
+        await session.dispatch("RESUMED", {"_trace": []})
+        await self._tell()
+        return session
+
+    async def dispatch(self, name: str, payload: Json, guild_id: str | None, intent: int = 0) -> None:
+        """Tell the sessions that see it; text is left out for those without the right to read it."""
+        for session in list(self.sessions.values()):
+            if not session.sees(guild_id) or (intent and not session.intents & intent):
+                continue
+            shown = payload
+            if name.startswith("MESSAGE_") and not session.intents & MESSAGE_CONTENT:
+                shown = self._without_text(payload, guild_id)
+            await session.dispatch(name, shown)
+
+    def _without_text(self, payload: Json, guild_id: str | None) -> Json:
+        mentioned = any(each["id"] == self.world.bot["id"] for each in payload.get("mentions", ()))
+        if guild_id is None or mentioned or "content" not in payload:
+            return payload
+        return payload | {"content": "", "attachments": [], "embeds": [], "components": []}
+
+    def message_intent(self, channel: Json) -> int:
+        """Return the intent that messages of this channel need."""
+        return DIRECT_MESSAGES if channel["type"] == DM else GUILD_MESSAGES
+
+    def connected(self, shards: Iterable[int] | None = None) -> list[Session]:
+        """Return the sessions that somebody listens to."""
+        wanted = None if shards is None else set(shards)
+        return [
+            each
+            for each in self.sessions.values()
+            if each.wire is not None and (wanted is None or each.shard[0] in wanted)
+        ]
+
+    async def until(self, count: int = 1) -> None:
+        """Return once so many sessions are connected."""
+        async with asyncio.timeout(60), self.changed:
+            await self.changed.wait_for(lambda: len(self.connected()) >= count)
+
+    async def until_gone(self) -> None:
+        """Return once nobody is connected."""
+        async with asyncio.timeout(60), self.changed:
+            await self.changed.wait_for(lambda: not self.connected())
+
+    async def send_all(self, payload: Json) -> None:
+        """Send a raw message to everybody: op 7 asks to reconnect, op 9 ends the session."""
+        for session in self.connected():
+            if payload.get("op") == 9 and payload.get("d") is False:
+                del self.sessions[session.id]
+            if session.wire is not None:
+                await session.wire.send({"s": None, "t": None} | payload)
+
+    async def drop_all(self, code: int = 4000) -> None:
+        """Close every connection with this code."""
+        for session in self.connected():
+            if session.wire is not None:
+                await session.wire.socket.close(code=code)
+
+    async def _tell(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()

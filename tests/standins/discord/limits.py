@@ -1,0 +1,58 @@
+"""Rate limits: a bucket per route and major id, one for everything, and what is injected for a test."""
+
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from tests.standins.discord.world import Json
+
+
+@dataclass
+class Limits:
+    """`per_route` requests in `window` seconds on each bucket; `everywhere` a second over all of them."""
+
+    per_route: int = 5
+    window: float = 1.0
+    everywhere: int = 50
+    refused: int = 0
+    _buckets: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
+    _all: deque[float] = field(default_factory=deque)
+
+    def take(self, bucket: str, *, is_exempt: bool) -> tuple[dict[str, str], Json | None]:
+        """Count a request; return the headers of its answer, and the body of a 429 when it is one too many."""
+        at = time.monotonic()
+        if not is_exempt:
+            _forget(self._all, at - 1.0)
+            if len(self._all) >= self.everywhere:
+                return self._refuse(self._all[0] + 1.0 - at, is_global=True)
+            self._all.append(at)
+        taken = self._buckets[bucket]
+        _forget(taken, at - self.window)
+        if len(taken) >= self.per_route:
+            return self._refuse(taken[0] + self.window - at, is_global=False)
+        taken.append(at)
+        wait = taken[0] + self.window - at
+        headers = {
+            "X-RateLimit-Limit": str(self.per_route),
+            "X-RateLimit-Remaining": str(self.per_route - len(taken)),
+            "X-RateLimit-Reset": f"{time.time() + wait:.3f}",
+            "X-RateLimit-Reset-After": f"{wait:.3f}",
+            "X-RateLimit-Bucket": bucket.partition(" ")[0],
+        }
+        return headers, None
+
+    def _refuse(self, wait: float, *, is_global: bool) -> tuple[dict[str, str], Json]:
+        self.refused += 1
+        return too_many(wait, is_global=is_global)
+
+
+def too_many(wait: float, *, is_global: bool) -> tuple[dict[str, str], Json]:
+    """Return headers and body of a 429."""
+    headers = {"Retry-After": f"{wait:.3f}", "Via": "1.1 google"}
+    headers |= {"X-RateLimit-Global": "true"} if is_global else {"X-RateLimit-Scope": "user"}
+    return headers, {"message": "You are being rate limited.", "retry_after": round(wait, 3), "global": is_global}
+
+
+def _forget(taken: deque[float], before: float) -> None:
+    while taken and taken[0] <= before:
+        taken.popleft()

@@ -1,0 +1,171 @@
+"""The person's side: what somebody types, changes, deletes, clicks and reads in Discord's own program."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.standins.discord.gateway import GUILD_REACTIONS
+from tests.standins.discord.interactions import Interaction
+from tests.standins.discord.server import DiscordStandIn
+from tests.standins.discord.world import EPHEMERAL, LOADING, Json, now, snowflake
+
+SLASH, COMPONENT, FORM = 2, 3, 5
+CHAT_INPUT, USER_MENU, MESSAGE_MENU = 1, 2, 3
+
+
+class Person:
+    """Somebody with an account."""
+
+    def __init__(self, standin: DiscordStandIn, name: str, *, bot: bool = False) -> None:
+        self.standin, self.name = standin, name
+        self.user = standin.world.add_person(name, bot=bot)
+
+    @property
+    def id(self) -> str:
+        """Return the account's id."""
+        return str(self.user["id"])
+
+    def joins(self, guild: Json, nick: str | None = None, roles: Sequence[Json] = ()) -> None:
+        """Become a member of a server."""
+        member = self.standin.world.join(guild["id"], self.user, nick)
+        member["roles"] = [role["id"] for role in roles]
+
+    def dm(self) -> Json:
+        """Return the direct conversation with the bot."""
+        return self.standin.world.add_private(self.user)
+
+    async def says(
+        self,
+        content: str,
+        channel: Json,
+        *,
+        reply_to: Json | None = None,
+        files: Sequence[tuple[str, bytes, str]] = (),
+        is_heard: bool = True,
+        **given: Any,
+    ) -> Json:
+        """Write a message; with `is_heard` False nobody is told, as when nobody listens."""
+        world = self.standin.world
+        attachments = self.standin.keep_files(channel["id"], [("", name, content) for name, content, _ in files])
+        for kept, (_, _, kind) in zip(attachments, files, strict=True):
+            kept["content_type"] = kind
+        if reply_to is not None:
+            told = {"message_id": reply_to["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
+            given |= {"type": 19, "message_reference": told, "referenced_message": reply_to}
+        message = world.keep_message(channel, self.user, content, attachments=attachments, **given)
+        if reply_to is not None and all(each["id"] != reply_to["author"]["id"] for each in message["mentions"]):
+            message["mentions"].append(reply_to["author"])
+        if is_heard:
+            await self.standin.tell_message("MESSAGE_CREATE", message)
+        return message
+
+    async def asks(self, content: str, channel: Json, **given: Any) -> Json:
+        """Write a message that mentions the bot."""
+        return await self.says(f"<@{self.standin.world.bot['id']}> {content}", channel, **given)
+
+    async def edits(self, message: Json, content: str) -> None:
+        """Change a message of one's own."""
+        message["content"], message["edited_timestamp"] = content, now()
+        await self.standin.tell_message("MESSAGE_UPDATE", message)
+
+    async def deletes(self, message: Json) -> None:
+        """Delete a message of one's own."""
+        await self.standin.forget_message(self.standin.world.channels[message["channel_id"]], message)
+
+    async def reacts(self, message: Json, emoji: str) -> None:
+        """Put a reaction on a message."""
+        guild_id = self.standin.world.channels[message["channel_id"]].get("guild_id")
+        event = {"user_id": self.id, "channel_id": message["channel_id"], "message_id": message["id"]}
+        event |= {"emoji": {"id": None, "name": emoji}, "burst": False, "type": 0}
+        event |= {"guild_id": guild_id, "member": self.standin.world.member(guild_id, self.id)} if guild_id else {}
+        await self.standin.gateway.dispatch("MESSAGE_REACTION_ADD", event, guild_id, GUILD_REACTIONS if guild_id else 0)
+
+    async def clicks(self, message: Json, label: str) -> Interaction:
+        """Press the button with this label or emoji."""
+        buttons = [each for row in message["components"] for each in row["components"]]
+        wanted = [each for each in buttons if label in (each.get("label"), each.get("emoji", {}).get("name"))]
+        assert wanted, f"no button {label!r} among {[each.get('label') for each in buttons]}"
+        assert not wanted[0].get("disabled"), f"the button {label!r} is disabled"
+        chosen = {"custom_id": wanted[0]["custom_id"], "component_type": 2}
+        return await self.presses(message, chosen)
+
+    async def presses(self, message: Json, chosen: Json) -> Interaction:
+        """Send a component's interaction, whatever is in it."""
+        channel = self.standin.world.channels[message["channel_id"]]
+        return await self._interact(COMPONENT, channel, chosen, message=message)
+
+    async def types(self, name: str, channel: Json, **options: str) -> Interaction:
+        """Give a slash command; a key `sub` names its subcommand, `file` is an attachment."""
+        wanted = next((each for each in self.standin.commands if each["name"] == name), None)
+        assert wanted is not None, f"there is no command /{name}"
+        sub = options.pop("sub", None)
+        known = {each["name"]: each for each in wanted.get("options", [])}
+        if sub is not None:
+            known = {each["name"]: each for each in known[sub].get("options", [])}
+        assert set(options) <= set(known), f"/{name} has no option {set(options) - set(known)}"
+        given = [{"name": key, "type": known[key]["type"], "value": value} for key, value in options.items()]
+        if sub is not None:
+            given = [{"name": sub, "type": 1, "options": given}]
+        asked = {"id": wanted["id"], "name": name, "type": CHAT_INPUT, "options": given}
+        return await self._interact(SLASH, channel, asked)
+
+    async def picks(self, menu: str, message: Json) -> Interaction:
+        """Choose an entry of a message's context menu."""
+        wanted = next((each for each in self.standin.commands if each["name"] == menu), None)
+        assert wanted is not None, f"there is no menu entry {menu!r}"
+        asked = {
+            "id": wanted["id"],
+            "name": menu,
+            "type": MESSAGE_MENU,
+            "target_id": message["id"],
+            "resolved": {"messages": {message["id"]: message}},
+        }
+        return await self._interact(SLASH, self.standin.world.channels[message["channel_id"]], asked)
+
+    async def fills(self, opened: Interaction, **fields: str) -> Interaction:
+        """Send the form that an interaction has opened."""
+        form = opened.form
+        known = [each for row in form["components"] for each in row["components"]]
+        assert {each["custom_id"] for each in known} == set(fields)
+        rows = [{"type": 1, "components": [each | {"value": fields[each["custom_id"]]}]} for each in known]
+        channel = self.standin.world.channels[opened.payload["channel_id"]]
+        return await self._interact(FORM, channel, {"custom_id": form["custom_id"], "components": rows})
+
+    async def _interact(self, kind: int, channel: Json, asked: Json, **given: Any) -> Interaction:
+        world = self.standin.world
+        guild_id = channel.get("guild_id")
+        payload: Json = {
+            "id": snowflake(),
+            "application_id": world.bot["id"],
+            "type": kind,
+            "data": asked,
+            "channel_id": channel["id"],
+            "channel": channel,
+            "version": 1,
+            "locale": "en-US",
+            "entitlements": [],
+            "authorizing_integration_owners": {},
+            "attachment_size_limit": 10 * 1024 * 1024,
+            "app_permissions": "0",
+            **given,
+        }
+        if guild_id is None:
+            payload["user"] = self.user
+        else:
+            payload |= {"guild_id": guild_id, "guild": {"id": guild_id}}
+            payload["member"] = world.member(guild_id, self.id) | {"permissions": "0"}
+        interaction = Interaction(payload)
+        payload["token"] = interaction.token
+        self.standin.interactions[interaction.token] = interaction
+        await self.standin.gateway.dispatch("INTERACTION_CREATE", payload, guild_id)
+        return interaction
+
+    def reads(self, channel: Json) -> list[Json]:
+        """Return what the bot has written in a channel, as everybody there sees it now."""
+        me = self.standin.world.bot["id"]
+        messages = self.standin.world.messages.get(channel["id"], {}).values()
+        return [each for each in messages if each["author"]["id"] == me and not each["flags"] & (EPHEMERAL | LOADING)]
+
+    async def hears(self, channel: Json, count: int = 1) -> list[str]:
+        """Return the bot's texts in a channel as soon as there are so many."""
+        await self.standin.until(lambda: len(self.reads(channel)) >= count)
+        return [each["content"] for each in self.reads(channel)]

@@ -1,0 +1,155 @@
+"""What Discord refuses, as it refuses it: status, code and message."""
+
+import re
+from typing import Any
+
+Json = dict[str, Any]
+
+MOST_CHARS, MOST_FILES, MOST_FILE_BYTES = 2000, 10, 10 * 1024 * 1024
+MESSAGE_KEYS = frozenset(
+    {"content", "tts", "nonce", "enforce_nonce", "embeds", "allowed_mentions", "message_reference", "components"}
+    | {"attachments", "flags", "sticker_ids"}
+)
+ALLOWED_FLAGS = (1 << 2) | (1 << 6) | (1 << 12) | (1 << 15)
+BUTTON, SELECT = 2, 3
+COMMAND_NAME = re.compile(r"^[-_\w]{1,32}$")
+
+
+class Refused(Exception):
+    """An answer with an error in it."""
+
+    def __init__(self, status: int, code: int, message: str, errors: Any = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.errors = status, code, message, errors
+
+    def body(self) -> Json:
+        told = {"code": self.code, "message": self.message}
+        return told if self.errors is None else told | {"errors": self.errors}
+
+
+def invalid(field: str, reason: str, code: str = "INVALID") -> Refused:
+    """Return the refusal of a form with a fault in one field."""
+    fault: Any = {"_errors": [{"code": code, "message": reason}]}
+    for part in reversed(field.split(".")):
+        fault = {part: fault}
+    return Refused(400, 50035, "Invalid Form Body", fault)
+
+
+def check_message(body: Any, files: int, *, is_edit: bool = False) -> None:
+    """Refuse a message that Discord would not take."""
+    if not isinstance(body, dict):
+        raise Refused(400, 50109, "The request body contains invalid JSON.")
+    if unknown := set(body) - MESSAGE_KEYS:
+        raise invalid(min(unknown), "Unknown field")
+    content = body.get("content") or ""
+    if not isinstance(content, str):
+        raise invalid("content", "Could not interpret as string.")
+    if len(content.encode("utf-16-le")) // 2 > MOST_CHARS:
+        raise invalid("content", "Must be 2000 or fewer in length.", "BASE_TYPE_MAX_LENGTH")
+    is_empty = not (content.strip() or files or body.get("embeds") or body.get("components"))
+    if is_empty and (not is_edit or "content" in body) and not body.get("attachments"):
+        raise Refused(400, 50006, "Cannot send an empty message")
+    if files > MOST_FILES:
+        raise Refused(400, 30015, "Maximum number of attachments in a message reached (10)")
+    if not is_edit and body.get("flags", 0) & ~ALLOWED_FLAGS:
+        raise invalid("flags", "Flag can not be set.")
+    _check_nonce(body)
+    _check_mentions(body.get("allowed_mentions"))
+    check_embeds(body.get("embeds") or [])
+    check_components(body.get("components") or [])
+
+
+def _check_nonce(body: Json) -> None:
+    nonce = body.get("nonce")
+    if nonce is not None and (not isinstance(nonce, (str, int)) or len(str(nonce)) > 25):
+        raise invalid("nonce", "Must be 25 or fewer in length.", "NONCE_MAX_LENGTH")
+
+
+def _check_mentions(allowed: Any) -> None:
+    if allowed is None:
+        return
+    if not isinstance(allowed, dict) or set(allowed) - {"parse", "users", "roles", "replied_user"}:
+        raise invalid("allowed_mentions", "Unknown field")
+    if set(allowed.get("parse", [])) - {"users", "roles", "everyone"}:
+        raise invalid("allowed_mentions.parse", "Value must be one of users, roles, everyone.")
+
+
+def check_embeds(embeds: Any) -> None:
+    """Refuse embeds that are too many or too long."""
+    if not isinstance(embeds, list) or len(embeds) > 10:
+        raise invalid("embeds", "Must be 10 or fewer in length.", "BASE_TYPE_MAX_LENGTH")
+    for embed in embeds:
+        if len(embed.get("description", "")) > 4096 or len(embed.get("title", "")) > 256:
+            raise invalid("embeds", "Embed size exceeds maximum size of 6000", "MAX_EMBED_SIZE_EXCEEDED")
+
+
+def check_components(rows: Any) -> None:
+    """Refuse rows of buttons and menus that are not made as they must be."""
+    if not isinstance(rows, list) or len(rows) > 5:
+        raise invalid("components", "Must be between 1 and 5 in length.", "BASE_TYPE_BAD_LENGTH")
+    seen: set[str] = set()
+    for row in rows:
+        if row.get("type") != 1 or not 1 <= len(row.get("components", [])) <= 5:
+            raise invalid("components.0.components", "Must be between 1 and 5 in length.", "BASE_TYPE_BAD_LENGTH")
+        for each in row["components"]:
+            _check_component(each, seen)
+
+
+def _check_component(given: Json, seen: set[str]) -> None:
+    if given.get("type") == SELECT:
+        if not 1 <= len(given.get("options", [])) <= 25:
+            raise invalid("components.0.options", "Must be between 1 and 25 in length.", "BASE_TYPE_BAD_LENGTH")
+    elif given.get("type") != BUTTON:
+        raise invalid("components.0.type", "Value must be one of 2, 3, 5, 6, 7, 8.")
+    elif given.get("style") not in (1, 2, 3, 4, 5):
+        raise invalid("components.0.style", "Value must be one of 1, 2, 3, 4, 5, 6.")
+    elif not given.get("label") and not given.get("emoji"):
+        raise invalid("components.0.label", "A label or an emoji is required.", "BUTTON_COMPONENT_INVALID")
+    if len(given.get("label") or "") > 80:
+        raise invalid("components.0.label", "Must be 80 or fewer in length.", "BASE_TYPE_MAX_LENGTH")
+    custom_id = given.get("custom_id")
+    if given.get("style") == 5:
+        return
+    if not isinstance(custom_id, str) or not 1 <= len(custom_id) <= 100:
+        raise invalid("components.0.custom_id", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
+    if custom_id in seen:
+        raise invalid(
+            "components.0.custom_id", "Component custom id cannot be duplicated", "COMPONENT_CUSTOM_ID_DUPLICATED"
+        )
+    seen.add(custom_id)
+
+
+def check_commands(given: Any) -> None:
+    """Refuse a set of commands that could not be registered."""
+    if not isinstance(given, list) or len(given) > 110:
+        raise Refused(400, 30032, "Maximum number of application commands reached (100)")
+    names: set[tuple[int, str]] = set()
+    for each in given:
+        kind, name = each.get("type", 1), each.get("name", "")
+        if (kind, name) in names:
+            raise invalid("name", "Application command names must be unique", "APPLICATION_COMMANDS_DUPLICATE_NAME")
+        names.add((kind, name))
+        if kind == 1:
+            _check_chat_command(each)
+        elif not 1 <= len(name) <= 32 or each.get("description"):
+            raise invalid("description", "Context menu commands cannot have description")
+
+
+def _check_chat_command(given: Json) -> None:
+    name = given["name"]
+    if not COMMAND_NAME.match(name) or name != name.lower():
+        raise invalid("name", "Command name is invalid", "APPLICATION_COMMAND_INVALID_NAME")
+    if not 1 <= len(given.get("description", "")) <= 100:
+        raise invalid("description", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
+    options = given.get("options", [])
+    if len(options) > 25:
+        raise invalid("options", "Must be 25 or fewer in length.", "BASE_TYPE_BAD_LENGTH")
+    kinds = {each["type"] for each in options}
+    if kinds & {1, 2} and kinds - {1, 2}:
+        raise invalid("options", "Sub-command option types are mutually exclusive to all other types")
+    was_optional = False
+    for option in options:
+        if option.get("required") and was_optional:
+            raise invalid("options", "Required options must be placed before non-required options")
+        was_optional = was_optional or not option.get("required", False)
+        _check_chat_command(option)

@@ -1,0 +1,257 @@
+"""The stand-in itself: one HTTP server for gateway, REST and files, and the journal of what was sent to it."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+from aiohttp import BodyPartReader, web
+
+from tests.standins.discord import interactions
+from tests.standins.discord.gateway import Gateway
+from tests.standins.discord.limits import Limits, too_many
+from tests.standins.discord.rest import ROUTES, Answer, Call
+from tests.standins.discord.rules import MOST_FILE_BYTES, Refused
+from tests.standins.discord.world import EPHEMERAL, Json, World, snowflake
+
+API, CDN = "/api/v10", "/cdn"
+NONCE_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One REST request of the bot."""
+
+    at: float
+    method: str
+    path: str
+    body: Any
+    files: tuple[str, ...]
+    status: int
+    code: int | None = None
+
+
+@dataclass
+class Fault:
+    """Something that goes wrong with the next `times` requests that match; `after` lets it happen all the same."""
+
+    method: str
+    path: str
+    status: int
+    times: int = 1
+    after: bool = False
+    retry_after: float = 0.05
+    is_global: bool = False
+    code: int = 0
+
+    def matches(self, method: str, path: str) -> bool:
+        return self.times > 0 and self.method == method and self.path in path
+
+
+class DiscordStandIn:
+    """Discord on loopback, open as long as its `async with` block."""
+
+    def __init__(self, token: str = "discord-token", *, port: int = 0, limits: Limits | None = None) -> None:
+        self.world = World()
+        self.token = token
+        self.gateway = Gateway(self.world, token)
+        self.limits = limits or Limits(per_route=20)
+        self.shards = 1
+        self.journal: deque[Sent] = deque(maxlen=20_000)
+        self.faults: list[Fault] = []
+        self.commands: list[Json] = []
+        self.interactions: dict[str, interactions.Interaction] = {}
+        self.latency = 0.0
+        self.made_at: dict[str, float] = {}
+        self.changed = asyncio.Condition()
+        self._nonces: dict[tuple[str, str], tuple[float, Json]] = {}
+        self._port = port
+        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.2)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=512)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        self.gateway.url = f"ws://127.0.0.1:{self._port}/gateway"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.gateway.drop_all(1001)
+        await self._runner.cleanup()
+
+    @property
+    def api_base(self) -> str:
+        """Return what `DISCORD_API_BASE` is set to."""
+        return f"http://127.0.0.1:{self._port}{API}"
+
+    @property
+    def cdn_base(self) -> str:
+        """Return what `DISCORD_CDN_BASE` is set to."""
+        return f"http://127.0.0.1:{self._port}{CDN}"
+
+    def sent(self, method: str = "", path: str = "") -> list[Sent]:
+        """Return the requests of the journal with this method and this in their path."""
+        return [each for each in self.journal if each.method.startswith(method) and path in each.path]
+
+    @property
+    def refusals(self) -> list[Sent]:
+        """Return the requests that were refused, other than for their number."""
+        return [each for each in self.journal if 400 <= each.status < 500 and each.status != 429]
+
+    async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
+        """Return what `happened` gives as soon as that is something."""
+        async with asyncio.timeout(seconds), self.changed:
+            return await self.changed.wait_for(happened)
+
+    async def tell(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = unquote(request.path)
+        if path.startswith("/gateway"):
+            return await self.gateway.serve(request)
+        if path.startswith(CDN):
+            content = self.world.files.get(path.removeprefix(CDN))
+            return web.Response(status=404) if content is None else web.Response(body=content)
+        if not path.startswith(API):
+            return web.json_response({"message": "404: Not Found", "code": 0}, status=404)
+        return await self._answer(request, path.removeprefix(API))
+
+    async def _answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        at = time.monotonic()
+        body, files = await _read(request)
+        headers, status, answer = await self._decide(request, path, body, files)
+        if self.latency:
+            await asyncio.sleep(self.latency)
+        code = answer.get("code") if isinstance(answer, dict) else None
+        names = tuple(name for _, name, _ in files)
+        self.journal.append(Sent(at, request.method, path, body, names, status, code))
+        await self.tell()
+        if answer is None and status < 300:
+            return web.Response(status=204, headers=headers)
+        # The library reads only an answer of exactly this type as JSON.
+        text = json.dumps(answer).encode()
+        return web.Response(body=text, status=status, headers=headers | {"Content-Type": "application/json"})
+
+    async def _decide(
+        self, request: web.BaseRequest, path: str, body: Any, files: list[tuple[str, str, bytes]]
+    ) -> tuple[dict[str, str], int, Any]:
+        is_exempt = path.startswith(("/interactions/", "/webhooks/"))
+        if not is_exempt and request.headers.get("Authorization") != f"Bot {self.token}":
+            return {}, 401, {"message": "401: Unauthorized", "code": 0}
+        found = _find(request.method, path)
+        if found is None:
+            return {}, 404, {"message": "404: Not Found", "code": 0}
+        pattern, ids, answer = found
+        method = request.method
+        major = "/".join(path.split("/")[1:3])
+        headers, refusal = self.limits.take(f"{method}:{pattern} {major}", is_exempt=is_exempt)
+        if refusal is not None:
+            return headers, 429, refusal
+        fault = next((each for each in self.faults if each.matches(method, path)), None)
+        if fault is not None:
+            fault.times -= 1
+            if not fault.after:
+                return _broken(fault)
+        try:
+            result = await answer(Call(self, ids, dict(request.query), body, files))
+        except Refused as refused:
+            return headers, refused.status, refused.body()
+        return _broken(fault) if fault is not None else (headers, 200, result)
+
+    def find_nonce(self, channel_id: str, body: Json) -> Json | None:
+        """Return the message that was made with this nonce a short while ago, when it is to be made once."""
+        made, message = self._nonces.get((channel_id, str(body.get("nonce"))), (0.0, None))
+        is_recent = time.monotonic() - made < NONCE_SECONDS
+        return message if body.get("enforce_nonce") and body.get("nonce") and is_recent else None
+
+    def remember_nonce(self, channel_id: str, body: Json, message: Json) -> None:
+        """Remember which message was made with this nonce."""
+        if body.get("nonce"):
+            self._nonces[channel_id, str(body["nonce"])] = (time.monotonic(), message)
+
+    def keep_files(self, channel_id: str, files: list[tuple[str, str, bytes]]) -> list[Json]:
+        """Store files and return them as attachments."""
+        kept = []
+        for _, name, content in files:
+            if len(content) > MOST_FILE_BYTES:
+                raise Refused(413, 40005, "Request entity too large")
+            file_id = snowflake()
+            path = f"/attachments/{channel_id}/{file_id}/{name}"
+            self.world.files[path] = content
+            kept.append(
+                {
+                    "id": file_id,
+                    "filename": name,
+                    "size": len(content),
+                    "url": f"{self.cdn_base}{path}",
+                    "proxy_url": f"{self.cdn_base}{path}",
+                }
+            )
+        return kept
+
+    async def tell_message(self, name: str, message: Json) -> None:
+        """Tell the sessions about a message, unless only one person sees it."""
+        self.made_at.setdefault(message["id"], time.monotonic())
+        if message.get("flags", 0) & EPHEMERAL:
+            return
+        channel = self.world.channels[message["channel_id"]]
+        guild_id, extra = channel.get("guild_id"), {}
+        if guild_id is not None:
+            extra = {"guild_id": guild_id}
+            if (member := self.world.members.get((guild_id, message["author"]["id"]))) is not None:
+                extra["member"] = member
+        if self.world.may(channel, "view_channel"):
+            intent = self.gateway.message_intent(channel)
+            await self.gateway.dispatch(name, message | extra, guild_id, intent)
+        await self.tell()
+
+    async def forget_message(self, channel: Json, message: Json) -> None:
+        """Delete a message."""
+        self.world.messages[channel["id"]].pop(message["id"], None)
+        guild_id = channel.get("guild_id")
+        event = {"id": message["id"], "channel_id": channel["id"]} | ({"guild_id": guild_id} if guild_id else {})
+        await self.gateway.dispatch("MESSAGE_DELETE", event, guild_id, self.gateway.message_intent(channel))
+        await self.tell()
+
+
+def _find(method: str, path: str) -> tuple[str, tuple[str, ...], Answer] | None:
+    for registered, pattern, answer in ROUTES:
+        found = pattern.match(path)
+        if registered == method and found is not None:
+            return pattern.pattern, found.groups(), answer
+    return None
+
+
+def _broken(fault: Fault) -> tuple[dict[str, str], int, Any]:
+    if fault.status == 429:
+        headers, body = too_many(fault.retry_after, is_global=fault.is_global)
+        return headers, 429, body
+    return {}, fault.status, {"message": "The stand-in was told to fail.", "code": fault.code}
+
+
+async def _read(request: web.BaseRequest) -> tuple[Any, list[tuple[str, str, bytes]]]:
+    """Return the JSON body, and the files of a multipart one."""
+    if not request.content_type.startswith("multipart/"):
+        raw = await request.content.read()
+        return (json.loads(raw) if raw else None), []
+    body: Any = None
+    files: list[tuple[str, str, bytes]] = []
+    async for part in await request.multipart():
+        if not isinstance(part, BodyPartReader):
+            continue
+        content = bytes(await part.read())
+        if part.name == "payload_json":
+            body = json.loads(content)
+        else:
+            files.append((part.name or "", part.filename or "file", content))
+    return body, files
