@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from agent.peers import NoPeers, Peers
 from shared.clock import Clock
@@ -26,6 +26,19 @@ class Sender(Protocol):
 
     async def send(self, reply: "Reply") -> str | None:
         """Say it on the platform and return the platform's message id; raises `Unavailable` to be tried again."""
+        ...
+
+
+@runtime_checkable
+class NeedsApp(Protocol):
+    """A sender that uses the house's collaborators: it is given them when they are assembled."""
+
+    async def open(self, app: "App") -> None:
+        """Take the collaborators."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
         ...
 
 

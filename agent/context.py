@@ -23,6 +23,7 @@ from agent.toolbox import Offer, to_shown_arguments, to_wire_name
 from agent.users import ResolvedUser
 from shared.driver import Session
 from shared.memory import RecalledMemory
+from shared.messages import Line, Surroundings
 from shared.models import Message
 from shared.text import cut
 
@@ -107,6 +108,7 @@ async def build_context(
     history: Sequence[PastStep],
     said: str,
     instructions: str = "",
+    surroundings: Surroundings | None = None,
 ) -> Context:
     """Gather the prompt for this message; waits for the recall, never inside a transaction."""
     memories: list[RecalledMemory] = []
@@ -116,7 +118,7 @@ async def build_context(
     is_shared = not conversation.place.is_direct
     said = MARKS.sub("[context]", said) or prompts()["turn.no_text"]
     this_message = _named(user.name, said) if is_shared else said
-    around = _around(app, user, memories)
+    around = _around(app, user, memories, surroundings or Surroundings())
     messages = [_system(persona, conversation, instructions)]
     for _, turn in groupby(history, key=lambda each: each.turn_id):
         messages += _past_turn(list(turn), is_shared=is_shared)
@@ -206,13 +208,37 @@ def _named(name: str | None, said: str) -> str:
     return f"{shown}: " + said.replace("\n", "\n  ")
 
 
-def _around(app: App, user: ResolvedUser, memories: Sequence[RecalledMemory]) -> str:
+def _around(app: App, user: ResolvedUser, memories: Sequence[RecalledMemory], told: Surroundings) -> str:
     try:
         zone = ZoneInfo(user.time_zone)
     except (ZoneInfoNotFoundError, ValueError):
         zone = ZoneInfo("UTC")
     lines = [f"Now: {app.clock.now().astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})"]
+    lines += _surroundings(told)
     if memories:
         lines.append(prompts()["turn.memories_heading"].format(name=_named(user.name, "")[:-2]))
         lines += [f"- {json.dumps(cut(each.content, MEMORY_CHARS), ensure_ascii=False)}" for each in memories]
     return "<context>\n" + "\n".join(lines) + "\n</context>"
+
+
+def _surroundings(told: Surroundings) -> list[str]:
+    # What people have named their channels and roles is material too: quoted, so that it stays on its line.
+    facts = {
+        "Server": told.server_name,
+        "Channel": told.channel_name,
+        "Channel topic": told.topic,
+        "Thread": told.thread_title,
+        "Roles of who writes": ", ".join(told.roles),
+    }
+    quoted = {
+        name: MARKS.sub("[context]", json.dumps(fact, ensure_ascii=False)) for name, fact in facts.items() if fact
+    }
+    return [f"{name}: {fact}" for name, fact in quoted.items()]
+
+
+def with_earlier(said: str, earlier: Sequence[Line]) -> str:
+    """Return a message with what others had said before it, which the agent has not heard."""
+    if not earlier:
+        return said
+    lines = [_named(each.speaker, each.text) for each in earlier]
+    return "\n".join([said, "", prompts()["turn.earlier_heading"], *lines]).strip()

@@ -33,6 +33,7 @@ REMEMBERED_ENDS = 5000
 READ_AGAIN_SECONDS = 5.0
 SEQS_PER_ATTEMPT = 1_000_000
 LAST_EVENT = "turn_complete"
+Observer = Callable[[str, dict[str, Any]], None]
 
 EVENTS_AFTER = (
     select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
@@ -281,11 +282,23 @@ class Announcer:
         self._waiting: list[str] = []
         self._is_reset = key.attempt > 1
         self._sender: asyncio.Task[None] | None = None
+        self._observer: Observer | None = None
         self.is_watched = watched
+
+    @property
+    def wants_text(self) -> bool:
+        """Return whether anybody watches the answer grow: then the model streams it."""
+        return self.is_watched or self._observer is not None
+
+    def observe(self, observer: Observer) -> None:
+        """Call this with the name and payload of everything that the turn tells, in this process."""
+        self._observer = observer
 
     def event(self, name: str, **payload: Any) -> Event:
         """Return the next event of the turn, to be stored with a journal transaction."""
         self._seq += 1
+        if self._observer is not None and name != "text_delta":
+            self._observer(name, payload)
         return Event(self._key.id, self._seq - 1, name, payload)
 
     def thinking(self, text: str) -> list[Event]:
@@ -298,12 +311,20 @@ class Announcer:
 
     def add_text(self, delta: str) -> None:
         """Take a piece of text from the model; it is sent within 50 ms."""
+        if self._observer is not None:
+            self._observer("text_delta", {"text": delta})
+        if not self.is_watched:
+            return
         self._waiting.append(delta)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_batches(), name="text deltas")
 
     def reset_text(self) -> None:
         """Tell readers to forget the text of this step: the model's stream was cut and begins anew."""
+        if self._observer is not None:
+            self._observer("text_delta", {"text": "", "reset": True})
+        if not self.is_watched:
+            return
         self._waiting.clear()
         self._is_reset = True
         self.add_text("")

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select, text
 from shared.database import Database
 from shared.driver import Session
 from shared.errors import EventTaken
-from shared.messages import Attachment, IncomingMessage, Place, Sender
+from shared.messages import Attachment, IncomingMessage, Line, Place, Sender, Surroundings
 from shared.models import InboxMessage
 from shared.text import clean, clean_json
 
@@ -25,9 +25,9 @@ ACCEPT = text(f"""
 WITH stored AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                        platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
-                       content, attachments, wants_stream, sent_at)
+                       content, attachments, wants_stream, surroundings, sent_at)
     VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username,
-            :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, :sent_at)
+            :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, CAST(:surroundings AS jsonb), :sent_at)
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key
 )
@@ -186,8 +186,23 @@ def _to_row(message: IncomingMessage) -> dict[str, Any]:
         "content": clean(message.content),
         "attachments": json.dumps(clean_json([asdict(each) for each in message.attachments])),
         "wants_stream": message.wants_stream,
+        "surroundings": json.dumps(_to_surroundings_row(message.around)),
         "sent_at": message.sent_at,
     }
+
+
+def _to_surroundings_row(around: Surroundings) -> dict[str, Any]:
+    # What is not known is left out: most doors tell nothing.
+    told = {key: value for key, value in asdict(around).items() if value is not None and (value or key == "role_ids")}
+    return dict(clean_json(told))
+
+
+def _to_surroundings(row: dict[str, Any]) -> Surroundings:
+    if not row:
+        return Surroundings()
+    earlier = tuple(Line(**each) for each in row.get("earlier", ()))
+    lists: dict[str, Any] = {key: tuple(row[key]) for key in ("roles", "role_ids") if key in row}
+    return Surroundings(**(row | lists | {"earlier": earlier}))
 
 
 def _cleaned(place: Place) -> Place:
@@ -214,6 +229,7 @@ COLUMNS = (
     InboxMessage.content,
     InboxMessage.attachments,
     InboxMessage.wants_stream,
+    InboxMessage.surroundings,
     InboxMessage.sent_at,
     InboxMessage.turn_id,
 )
@@ -242,5 +258,6 @@ def _to_waiting(row: Any) -> Waiting:
         attachments=tuple(Attachment(**each) for each in row.attachments),
         platform_message_id=row.platform_message_id,
         wants_stream=row.wants_stream,
+        around=_to_surroundings(row.surroundings),
     )
     return Waiting(row.id, message, row.turn_id)

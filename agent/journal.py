@@ -56,7 +56,8 @@ ANNOUNCED = "CASE WHEN :note <> '' THEN pg_notify('parley_turns', :note) END"
 RECORD = text(f"WITH {FENCED}, {STEPS}, {TOLD} SELECT stop_requested, {ANNOUNCED} FROM fenced")
 RECORD_AND_SETTLE = text(f"""
 WITH {FENCED}, {STEPS}, {TOLD}, {SETTLE}
-SELECT stop_requested, coalesce(admitted, true) AS admitted, coalesce(used_now, 0) AS used, budget,
+SELECT stop_requested, coalesce(admitted, true) AS admitted, coalesce(by_server, false) AS by_server,
+       coalesce(used, 0) AS used, budget,
        coalesce(resets_at, now()) AS resets_at, {ANNOUNCED}
 FROM fenced LEFT JOIN verdict ON true
 """)
@@ -156,7 +157,7 @@ async def record_and_settle(
     row = (await session.execute(RECORD_AND_SETTLE, given)).one_or_none()
     if row is None:
         raise Superseded
-    return Recorded(row.stop_requested, to_verdict(row.admitted, row.used, row.budget, row.resets_at))
+    return Recorded(row.stop_requested, to_verdict(row))
 
 
 async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> None:

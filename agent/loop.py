@@ -71,7 +71,7 @@ async def _admit(app: App, turn: RunningTurn, progress: Progress) -> None:
 
 async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress) -> Said:
     mode = MODES[turn.loop_mode]
-    stream = _Stream(turn, mode) if turn.message.wants_stream else None
+    stream = _Stream(turn, mode) if turn.announcer.wants_text else None
     spent: list[RejectedCall] = []
     try:
         completion = await app.router.complete(

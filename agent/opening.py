@@ -8,7 +8,7 @@ from sqlalchemy import text
 from agent.app import App
 from agent.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.budget import HOLD, Verdict, release, reserve, to_verdict
-from agent.context import PastStep, estimate, load_history
+from agent.context import PastStep, estimate, load_history, with_earlier
 from agent.conversations import ResolvedConversation
 from agent.events import Announcer
 from agent.inbox import STILL_OURS, Job, Waiting, list_open, next_run
@@ -42,7 +42,8 @@ WITH waiting AS MATERIALIZED (
 ), taken AS (
     UPDATE inbox SET status = 'claimed', turn_id = fenced.id FROM fenced, waiting WHERE inbox.id = waiting.id
 ), {STEPS}, {TOLD}, {HOLD}
-SELECT admitted, used, budget, resets_at, {ANNOUNCED}, set_config('synchronous_commit', 'off', true) FROM verdict
+SELECT admitted, by_server, used, budget, resets_at, {ANNOUNCED}, set_config('synchronous_commit', 'off', true)
+FROM verdict
 """)
 
 TAKE_OVER = text("""
@@ -205,6 +206,7 @@ def merge(run: Sequence[Waiting]) -> IncomingMessage:
         content="\n".join(each.message.content for each in run),
         attachments=tuple(file for each in run for file in each.message.attachments),
         wants_stream=any(each.message.wants_stream for each in run),
+        around=replace(last.around, earlier=tuple(line for each in run for line in each.message.around.earlier)),
     )
 
 
@@ -222,7 +224,8 @@ async def _begin(session: Session, opening: _Opening, files: Sequence[PendingFil
     parties, message, loop_mode = opening.parties, opening.message, opening.loop_mode
     key = TurnKey(opening.turn_id, attempt=1)
     announcer = Announcer(opening.app.database, key, opening.inbox_ids, -1, watched=message.wants_stream)
-    said = _user_step(parties.user, message, with_file_lines(message.content, files))
+    asked = with_earlier(with_file_lines(message.content, files), message.around.earlier)
+    said = _user_step(parties.user, message, asked)
     events = [
         announcer.event("user_message", content=said.content, speaker=parties.user.name),
         announcer.event("turn_started", conversation_id=parties.conversation.id, user_id=parties.user.id),
@@ -240,7 +243,7 @@ async def _begin(session: Session, opening: _Opening, files: Sequence[PendingFil
     row = (await session.execute(BEGIN, given)).one_or_none()
     if row is None:
         return None
-    verdict = to_verdict(row.admitted, row.used, row.budget, row.resets_at)
+    verdict = to_verdict(row)
     return _Start(key, (said,), tuple(files), announcer, verdict, loop_mode)
 
 

@@ -16,7 +16,7 @@ from agent.app import App, Sender
 from agent.inbox import READ_BY_CALLER
 from shared.database import Database, DatabaseLost
 from shared.driver import Session
-from shared.errors import Unavailable
+from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
 
@@ -129,6 +129,10 @@ async def deliver(app: App, reply: Reply) -> None:
         log.warning("delivery_failed", reply=reply.id, door=reply.door, cause=str(error.__cause__ or error))
         await mark_failed(app.database, reply.id, str(error))
         return
+    except Undeliverable as error:
+        log.error("reply_undeliverable", reply=reply.id, door=reply.door, cause=str(error))
+        await mark_failed(app.database, reply.id, str(error), is_final=True)
+        return
     await mark_delivered(app.database, reply.id, message_id)
 
 
@@ -156,9 +160,9 @@ async def mark_delivered(database: Database, reply_id: int, message_id: str | No
         await session.execute(DELIVERED, {"id": reply_id, "message_id": message_id})
 
 
-async def mark_failed(database: Database, reply_id: int, error: str) -> None:
+async def mark_failed(database: Database, reply_id: int, error: str, *, is_final: bool = False) -> None:
     """Note why a delivery failed; after the last attempt the reply stays failed for the operator."""
-    given = {"id": reply_id, "error": error, "most": MAX_ATTEMPTS, "wait": RETRY_SECONDS}
+    given = {"id": reply_id, "error": error, "most": 0 if is_final else MAX_ATTEMPTS, "wait": RETRY_SECONDS}
     async with database.transaction() as session:
         await session.execute(FAILED, given)
 

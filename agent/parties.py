@@ -9,6 +9,7 @@ from agent.agents import LISTED, ListedAgent, to_agents
 from agent.app import App
 from agent.conversations import ResolvedConversation, to_conversation, upsert
 from agent.personas import CLOSEST, ResolvedPersona, to_persona
+from agent.roles import with_roles
 from agent.users import FIND, ResolvedUser, note_username, resolve_user, to_user
 from shared.driver import Connection, Session
 from shared.messages import IncomingMessage
@@ -69,6 +70,7 @@ async def _find_parties(app: App, session: Session, message: IncomingMessage) ->
         return None
     await note_username(session, _Part(row, "identity"), sender)
     user = to_user(_Part(row, "identity"), sender)
+    user = await with_roles(session, user, sender, place, message.around)
     persona = _Part(row, "persona") if row.persona_id is not None else None
     return Parties(
         user=user,

@@ -17,6 +17,7 @@ from agent.context import build_context
 from agent.events import STOPS
 from agent.inbox import Job
 from agent.journal import PaidCall, TurnKey, settle
+from agent.live import shown_live
 from agent.loop import respond
 from agent.mock import count_position
 from agent.opening import RunningTurn, open_turn
@@ -66,7 +67,8 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
     progress = begin_progress(turn)
     try:
         with app.events.running_here(turn.inbox_ids):
-            answer = await answer_turn(app, turn, progress, stops, job.last_error)
+            async with shown_live(app, turn):
+                answer = await answer_turn(app, turn, progress, stops, job.last_error)
             reply = await insist(lambda: close(app, turn, answer), CLOSING_SECONDS)
             # What attempts before this one did is known to the tables alone.
             app.events.finish(turn.inbox_ids, to_response(turn, answer, reply) if turn.key.attempt == 1 else None)
@@ -121,7 +123,14 @@ async def _work(app: App, turn: RunningTurn, progress: Progress) -> Answer:
         raise turn.verdict.refusal()
     await store_files(app, turn.user.id, turn.files)
     context = await build_context(
-        app, turn.user, turn.persona, turn.conversation, turn.history, turn.said, turn.offer.instructions
+        app,
+        turn.user,
+        turn.persona,
+        turn.conversation,
+        turn.history,
+        turn.said,
+        turn.offer.instructions,
+        turn.message.around,
     )
     if app.router.is_mocked and progress.positions is None:
         async with app.database.statement() as session:

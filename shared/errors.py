@@ -42,6 +42,12 @@ class BudgetExhausted(Refusal):
     code = "budget_exhausted"
 
 
+class ServerBudgetExhausted(Refusal):
+    """This server has used up its budget for this month; it renews on {renews_on:%d %B %Y}."""
+
+    code = "server_budget_exhausted"
+
+
 class BudgetBusy(Refusal):
     """Your other requests are still running and hold the rest of your budget; please try again in a minute."""
 
@@ -70,6 +76,12 @@ class Stopped(Refusal):
     """Stopped."""
 
     code = "stopped"
+
+
+class Undeliverable(ParleyError):
+    """This can't be said there, however often it is tried."""
+
+    code = "undeliverable"
 
 
 class ModelsUnavailable(Unavailable):

@@ -33,6 +33,30 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """Something that somebody has said before."""
+
+    speaker: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a platform tells beside a message: who the sender is there, where this is, what was said just before.
+
+    `role_ids` None means that the platform did not say which roles the sender has, an empty tuple that there are none.
+    """
+
+    roles: tuple[str, ...] = ()
+    role_ids: tuple[str, ...] | None = None
+    server_name: str | None = None
+    channel_name: str | None = None
+    topic: str | None = None
+    thread_title: str | None = None
+    earlier: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Attachment:
     """A file that came with a message: already in storage under `storage_key`, or to be fetched from `url`."""
 
@@ -60,6 +84,7 @@ class IncomingMessage:
     attachments: tuple[Attachment, ...] = ()
     platform_message_id: str | None = None
     wants_stream: bool = False
+    around: Surroundings = field(default_factory=Surroundings)
 
 
 @dataclass(frozen=True, slots=True)

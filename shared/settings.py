@@ -68,6 +68,8 @@ class Settings(BaseModel):
     discord_api_base: str | None = None
     discord_gateway: str | None = None
     discord_cdn_base: str | None = None
+    discord_shard_count: int | None = Field(default=None, ge=1)
+    discord_shard_ids: str | None = None
     slack_bot_token: SecretStr | None = None
     slack_app_token: SecretStr | None = None
     slack_signing_secret: SecretStr | None = None

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from agent.a2a import RemoteAgents
-from agent.app import App, Sender
+from agent.app import App, NeedsApp, Sender
 from agent.delegation import delegate
 from agent.events import Listener
 from agent.mcp import RemoteTools
@@ -57,7 +57,7 @@ async def open_app(
         peers = RemoteAgents(database, http, secrets)
         closing.push_async_callback(peers.aclose)
         toolbox = toolbox or discover(settings.tool_result_max_chars)
-        yield App(
+        app = App(
             settings=settings,
             secrets=secrets,
             clock=clock,
@@ -73,3 +73,8 @@ async def open_app(
             peers=peers,
             senders=senders or {},
         )
+        for sender in app.senders.values():
+            if isinstance(sender, NeedsApp):
+                closing.push_async_callback(sender.aclose)
+                await sender.open(app)
+        yield app

@@ -54,15 +54,16 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
         tasks = await _start(app, parts)
         await on_ready(app)
         # After ready: loading the models' library takes seconds, and nobody has asked yet.
-        warming = asyncio.create_task(_warm(app), name="warm")
+        warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
         waiting = asyncio.create_task(stopping.wait(), name="signal")
         await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
         await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
 
 
-async def _warm(app: App) -> None:
-    await app.router.warm()
-    await app.memory.warm()
+async def _warm(app: App, *, answers: bool) -> None:
+    if answers:
+        await app.router.warm()
+        await app.memory.warm()
     # Half a million objects of the libraries stay for good: the collector need not walk them again and again.
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

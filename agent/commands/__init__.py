@@ -5,9 +5,10 @@ import re
 from agent.app import App
 from agent.commands.base import Command, CommandReply, Request, command
 from agent.commands.registry import find_command, list_commands, unknown_command
+from agent.roles import with_roles
 from agent.users import resolve_user
 from shared.errors import ParleyError
-from shared.messages import Place, Sender
+from shared.messages import Place, Sender, Surroundings
 from shared.text import clean, cut
 
 __all__ = ["Command", "CommandReply", "answer", "command", "list_commands"]
@@ -17,7 +18,9 @@ COMMAND_LINE = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.IGNORECASE | re.DO
 MAX_CHARS = 4000
 
 
-async def answer(app: App, sender: Sender, place: Place, text: str) -> CommandReply | None:
+async def answer(
+    app: App, sender: Sender, place: Place, text: str, around: Surroundings | None = None
+) -> CommandReply | None:
     """Answer a command; None when the text is none and belongs to the agent."""
     match = COMMAND_LINE.fullmatch(clean(text).strip())
     if match is None:
@@ -28,6 +31,7 @@ async def answer(app: App, sender: Sender, place: Place, text: str) -> CommandRe
         return CommandReply(unknown_command(place.platform, name), is_private=True)
     async with app.database.transaction() as session:
         user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
+        user = await with_roles(session, user, sender, place, around or Surroundings())
     request = Request(app, sender, place, user, (match[2] or "").strip())
     return await _run(found, request)
 

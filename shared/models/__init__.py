@@ -2,31 +2,43 @@
 
 from shared.models.agent import Agent
 from shared.models.base import Base
+from shared.models.bot import Bot, Shard
 from shared.models.budget import BudgetReservation, TokenLog
+from shared.models.channel import ChannelMode
 from shared.models.conversation import Conversation
+from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
 from shared.models.mail import InboxMessage, OutboxReply
 from shared.models.mcp import McpServer, McpTool
 from shared.models.memory import Memory, MemoryPosting, MemoryVector
 from shared.models.persona import Persona
+from shared.models.role import MemberRoles, RoleGrant
+from shared.models.server import Server
 from shared.models.turn import Message, Turn, TurnEvent
 from shared.models.user import User, UserPlatformLink
 
 __all__ = [
     "Agent",
     "Base",
+    "Bot",
     "BudgetReservation",
+    "ChannelMode",
     "Conversation",
+    "Feedback",
     "FileRecord",
     "InboxMessage",
     "McpServer",
     "McpTool",
+    "MemberRoles",
     "Memory",
     "MemoryPosting",
     "MemoryVector",
     "Message",
     "OutboxReply",
     "Persona",
+    "RoleGrant",
+    "Server",
+    "Shard",
     "TokenLog",
     "Turn",
     "TurnEvent",

@@ -56,6 +56,9 @@ class BudgetReservation(Row, Base):
     turn_id: Mapped[int] = mapped_column(
         ForeignKey("turns.id", ondelete="CASCADE"), comment="Which turn; one call at a time."
     )
+    server_id: Mapped[int | None] = mapped_column(
+        ForeignKey("servers.id", ondelete="SET NULL"), index=True, comment="The server whose budget holds it too."
+    )
     tokens: Mapped[int] = mapped_column(BigInteger, comment="Upper estimate: prompt plus allowed output.")
     expires_at: Mapped[datetime] = mapped_column(
         DateTime(timezone=True), comment="Given back by the sweeper after this."

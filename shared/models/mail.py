@@ -45,8 +45,16 @@ class InboxMessage(Row, Base):
     wants_stream: Mapped[bool] = mapped_column(
         server_default=text("false"), comment="Does somebody watch the answer grow?"
     )
+    surroundings: Mapped[dict[str, Any]] = mapped_column(
+        JSONB,
+        server_default=text("'{}'"),
+        comment="What the platform told beside it: roles of the sender, topic, thread title, what was said before.",
+    )
     sent_at: Mapped[datetime] = mapped_column(
         DateTime(timezone=True), server_default=func.now(), comment="The platform's time; the order of the messages."
+    )
+    edited_at: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="When its text was changed after its turn had begun."
     )
     status: Mapped[str] = mapped_column(
         Text, server_default="waiting", comment="waiting, claimed, answered, failed or cancelled."

@@ -46,6 +46,9 @@ class User(Row, Base):
     tokens_reserved: Mapped[int] = mapped_column(
         BigInteger, server_default="0", comment="Tokens held by model calls that are running now."
     )
+    budget_from_roles: Mapped[int | None] = mapped_column(
+        BigInteger, comment="What the person's roles give instead, when it is more; the program keeps it."
+    )
     budget_reset_at: Mapped[datetime] = mapped_column(
         DateTime(timezone=True),
         server_default=text("now() + interval '30 days'"),

@@ -1,0 +1,46 @@
+"""Accounts of the agent itself: what all processes that use one share."""
+
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, DateTime, ForeignKey, Integer, Text, UniqueConstraint, func
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.models.base import Base, Row
+
+
+class Bot(Row, Base):
+    """One account of the agent on a platform, known by its token."""
+
+    __tablename__ = "bots"
+    __table_args__ = (
+        UniqueConstraint("platform", "token_hash"),
+        {"comment": "The agent's own accounts: one pace of requests over all processes, one set of commands."},
+    )
+
+    platform: Mapped[str] = mapped_column(Text, comment="The platform.")
+    token_hash: Mapped[str] = mapped_column(Text, comment="The first digits of the token's SHA-256.")
+    next_request_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), server_default=func.now(), comment="When the requests made so far have their room."
+    )
+    commands_hash: Mapped[str | None] = mapped_column(Text, comment="SHA-256 of the commands that were last synced.")
+
+
+class Shard(Row, Base):
+    """One part of an account's servers: held by one process at a time."""
+
+    __tablename__ = "shards"
+    __table_args__ = (
+        UniqueConstraint("bot_id", "shard_id"),
+        CheckConstraint("shard_id >= 0", name="shard_id_is_not_negative"),
+        {"comment": "Who holds the gateway connection of a shard, until when, and what it has seen."},
+    )
+
+    bot_id: Mapped[int] = mapped_column(ForeignKey("bots.id", ondelete="CASCADE"), comment="The account.")
+    shard_id: Mapped[int] = mapped_column(Integer, comment="Number of the shard, from 0.")
+    holder: Mapped[str | None] = mapped_column(Text, comment="The process that holds it.")
+    leased_until: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="Until when, unless it is renewed."
+    )
+    seen_id: Mapped[str | None] = mapped_column(
+        Text, comment="The newest message that was seen; later ones are fetched after a stop."
+    )
