@@ -60,6 +60,7 @@ async def _collect(call: bool) -> list[Finding]:
     found.append(await _look_at_storage(settings))
     found += _look_at_modules(settings)
     found += _look_at_models(settings)
+    found += [each async for each in _look_at_platforms(settings)]
     if call:
         found.append(await _call_model(settings))
     return found
@@ -168,6 +169,13 @@ def _look_at_models(settings: "Settings") -> Iterator[Finding]:
         yield Finding("ok", "models", describe_models(settings))
     if settings.embedding_model is None:
         yield Finding("ok", "recall", "by words; EMBEDDING_MODEL adds recall by meaning")
+
+
+async def _look_at_platforms(settings: "Settings") -> AsyncIterator[Finding]:
+    from adapters.cli.platforms import examine_platforms
+
+    async for name, level, text in examine_platforms(settings):
+        yield Finding(level, name, text)
 
 
 async def _call_model(settings: "Settings") -> Finding:

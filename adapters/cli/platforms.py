@@ -2,11 +2,13 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from agent.app import App
     from agent.outbox import Reply
     from shared.settings import Settings
@@ -39,6 +41,15 @@ def list_platforms() -> list[str]:
 def list_configured(settings: "Settings") -> list[str]:
     """Return the platforms that the settings hold a token for, whether they are in the tree or not."""
     return [name for name, tokens in TOKENS.items() if any(getattr(settings, token) for token in tokens)]
+
+
+async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, Literal['ok', 'warn', 'fail'], str]]":
+    """Yield what the configured platforms find out about themselves: `examine(settings)` in their file `doctor`."""
+    for name in list_configured(settings):
+        if not (ADAPTERS / name / "doctor.py").exists():
+            continue
+        async for level, text in import_module(f"adapters.{name}.doctor").examine(settings):
+            yield name, level, text
 
 
 def build_platforms(settings: "Settings") -> list[Platform]:

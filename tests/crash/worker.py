@@ -40,7 +40,7 @@ from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
 
 # Tasks of the worker that run beside the turns, at their own times.
-CHORES = {"sweeper", "outbox sweeper", "vectors", "MCP servers", "claim"}
+CHORES = {"sweeper", "outbox sweeper", "vectors", "MCP servers", "claim", "live message"}
 
 Action = Literal["none", "kill", "freeze", "hold"]
 

@@ -1,0 +1,176 @@
+"""What adapters of chat platforms share: splitting a text, showing a live answer, staying up."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+from shared.errors import ParleyError, Unavailable, Undeliverable
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.live import LiveTurn
+    from agent.outbox import Reply
+
+# An answer that comes sooner costs one post and no more.
+TYPING_AFTER, LIVE_AFTER = 0.6, 1.0
+TYPING_LASTS, SECONDS_PER_EDIT = 8.0, 1.0
+FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
+# Who stayed up so long has recovered from what went wrong before.
+STEADY_SECONDS = 600.0
+
+FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+
+log = get_logger()
+
+
+class Adapter(Protocol):
+    """The code for one chat platform: it takes what people write there, and says what is to be said."""
+
+    platform: str
+    message_limit: int
+
+    async def listen(self, app: "App") -> None:
+        """Take what people write, until cancelled."""
+        ...
+
+    async def send(self, reply: "Reply") -> str | None:
+        """Say it and return the platform's message id; the same reply is never said twice.
+
+        Raises `Unavailable` to be tried again, `Undeliverable` when that would not help.
+        """
+        ...
+
+
+class Canvas(Protocol):
+    """A place where one answer is shown while it grows."""
+
+    async def type(self) -> None:
+        """Show that somebody is writing, for a while."""
+        ...
+
+    async def post(self, text: str) -> str:
+        """Show the first of it and return the message's id."""
+        ...
+
+    async def edit(self, message_id: str, text: str) -> None:
+        """Show more of it."""
+        ...
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    """Return the text in parts of at most `limit` characters; a fence that is cut is closed, and opened again.
+
+    It is cut between lines where that is possible, else between words, else anywhere.
+    """
+    parts: list[str] = []
+    part, fence = "", ""
+    for line in text.split("\n"):
+        opened = _fence_after(fence, line)
+        closing = f"\n{_mark(fence or opened)}" if fence or opened else ""
+        for piece in _pieces(line, limit - len(closing) - len(fence) - 1):
+            if part and size(part) + 1 + size(piece) + len(closing) > limit:
+                parts.append(part + (f"\n{_mark(fence)}" if fence else ""))
+                part = fence
+            part = f"{part}\n{piece}" if part else piece
+        fence = opened
+    return [*parts, part] if part.strip() or not parts else parts
+
+
+def size(text: str) -> int:
+    """Return the length as platforms count it: in units of UTF-16, of which an emoji takes two."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
+
+
+def _fence_after(fence: str, line: str) -> str:
+    found = FENCE.match(line)
+    if found is None:
+        return fence
+    if not fence:
+        return line.strip()
+    is_closing = found[1].startswith(_mark(fence)) and not found[2].strip()
+    return "" if is_closing else fence
+
+
+def _mark(fence: str) -> str:
+    found = FENCE.match(fence)
+    return found[1] if found else ""
+
+
+def _pieces(line: str, limit: int) -> list[str]:
+    pieces = []
+    limit = limit if size(line) == len(line) else limit // 2
+    while len(line) > limit:
+        at = line.rfind(" ", limit // 2, limit)
+        at = limit if at < 0 else at + 1
+        pieces.append(line[:at])
+        line = line[at:]
+    return [*pieces, line]
+
+
+async def show_live(turn: "LiveTurn", canvas: Canvas) -> None:
+    """Show that somebody is writing, then what there is of the answer, with at most one edit a second.
+
+    A platform that refuses ends the show, not the turn.
+    """
+    try:
+        if await turn.ends_within(TYPING_AFTER):
+            return
+        await canvas.type()
+        if await turn.ends_within(LIVE_AFTER - TYPING_AFTER):
+            return
+        await _show_growing(turn, canvas)
+    except ParleyError as error:
+        log.info("live_message_ended", turn=turn.turn_id, cause=str(error))
+
+
+async def _show_growing(turn: "LiveTurn", canvas: Canvas) -> None:
+    message_id = await turn.find_message()
+    shown, quiet = "", TYPING_AFTER
+    while True:
+        seen = to_live_text(turn)
+        if seen and seen != shown:
+            if message_id is None:
+                message_id = await canvas.post(seen)
+                await turn.keep_message(message_id)
+            else:
+                await canvas.edit(message_id, seen)
+            shown, quiet = seen, 0.0
+        elif quiet >= TYPING_LASTS:
+            await canvas.type()
+            quiet = 0.0
+        if await turn.ends_within(SECONDS_PER_EDIT):
+            return
+        quiet += SECONDS_PER_EDIT
+
+
+def to_live_text(turn: "LiveTurn") -> str:
+    """Return what is shown of a turn just now: its text, and one line for the tools that run."""
+    names = sorted({tool.replace("__", ".") for tool in turn.tools.values()})
+    status = f"🔧 {', '.join(names[:5])} …" if names else ""
+    return "\n\n".join(part for part in (turn.text.strip(), status) if part)
+
+
+async def stay_up(name: str, start: Callable[[], Awaitable[None]], now: Callable[[], float]) -> None:
+    """Run this for ever: what ends it is logged, and it begins again, later each time.
+
+    A library that is told nonsense by its platform ends with whatever error comes of it; that must not end the process.
+    """
+    wait = FIRST_WAIT
+    while True:
+        began = now()
+        try:
+            await start()
+        except Undeliverable as error:
+            # Told in full by whoever raised it: a token that is refused, a right that is missing. No traceback helps.
+            log.error("platform_refuses", platform=name, cause=str(error), again_in=LONGEST_WAIT)
+            wait = LONGEST_WAIT
+        except Unavailable as error:
+            log.warning("platform_unreachable", platform=name, cause=str(error.__cause__ or error), again_in=wait)
+        except Exception:
+            # Whatever a library's parser stumbles over; the next connection does not bring it again.
+            log.exception("platform_lost", platform=name, again_in=wait)
+        wait = FIRST_WAIT if now() - began > STEADY_SECONDS else wait
+        await asyncio.sleep(wait)
+        wait = min(LONGEST_WAIT, wait * 2)

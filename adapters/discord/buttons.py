@@ -1,0 +1,97 @@
+"""Buttons below answers. Their ids say all that is needed, so that any process can take a click, also after a restart.
+
+An id is bound to who asked, and expires; what it names is looked up again at each click.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from adapters.discord.rest import Json
+
+MARK = "parley"
+STOP, AGAIN, CHOICE, GOOD, BAD = "stop", "again", "choice", "good", "bad"
+LASTS = timedelta(hours=24)
+MOST_BUTTONS, IN_A_ROW, LABEL_CHARS = 20, 5, 80
+BLUE, GREY, GREEN, RED = 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """What a click asks for: something about a turn, by whoever asked there."""
+
+    action: str
+    turn_id: int
+    asker: str
+    expires: int
+    index: int = 0
+
+    def to_id(self) -> str:
+        """Return the button's id."""
+        return f"{MARK}:{self.action}:{self.turn_id:x}:{self.asker}:{self.expires:x}:{self.index}"
+
+    def is_over(self, now: datetime) -> bool:
+        """Tell whether it has expired."""
+        return now.timestamp() > self.expires
+
+
+def find_button(custom_id: str) -> Button | None:
+    """Return what an id says; None when it is none of ours."""
+    parts = custom_id.split(":")
+    if len(parts) != 6 or parts[0] != MARK:
+        return None
+    try:
+        return Button(parts[1], int(parts[2], 16), parts[3], int(parts[4], 16), int(parts[5]))
+    except ValueError:
+        return None
+
+
+def stop_row(turn_id: int, asker: str, now: datetime) -> list[Json]:
+    """Return the row below an answer that grows."""
+    return [_row([_shown(_button(STOP, turn_id, asker, now), RED, "Stop")])]
+
+
+def answer_rows(
+    turn_id: int, asker: str, now: datetime, choices: Sequence[str] = (), *, was_edited: bool = False
+) -> list[Json]:
+    """Return the rows below an answer: what can be chosen, and what can be done about it."""
+    offered = [
+        _shown(_button(CHOICE, turn_id, asker, now, index), BLUE, _label(choice))
+        for index, choice in enumerate(choices[:MOST_BUTTONS])
+    ]
+    rows = [_row(offered[start : start + IN_A_ROW]) for start in range(0, len(offered), IN_A_ROW)]
+    again = _button(AGAIN, turn_id, asker, now)
+    first = _shown(again, BLUE, "Answer the edited message") if was_edited else _shown(again, GREY, emoji="🔄")
+    votes = [_shown(_button(action, turn_id, asker, now), GREY, emoji=emoji) for action, emoji in VOTES]
+    return [*rows, _row([first, *votes])]
+
+
+VOTES = ((GOOD, "👍"), (BAD, "👎"))
+
+
+def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
+    """Return the rows after a choice: all can be seen, none can be pressed."""
+    offered = [
+        _shown(Button(CHOICE, 0, "", 0, number), GREEN if number == index else GREY, _label(choice))
+        | {"disabled": True}
+        for number, choice in enumerate(choices[:MOST_BUTTONS])
+    ]
+    return [_row(offered[start : start + IN_A_ROW]) for start in range(0, len(offered), IN_A_ROW)]
+
+
+def _button(action: str, turn_id: int, asker: str, now: datetime, index: int = 0) -> Button:
+    return Button(action, turn_id, asker, int((now + LASTS).timestamp()), index)
+
+
+def _shown(button: Button, style: int, label: str = "", emoji: str = "") -> Json:
+    shown: Json = {"type": 2, "style": style, "custom_id": button.to_id()}
+    return shown | ({"label": label} if label else {"emoji": {"id": None, "name": emoji}})
+
+
+def _row(buttons: Sequence[Json]) -> Json:
+    return {"type": 1, "components": list(buttons)}
+
+
+def _label(choice: str) -> str:
+    shown = " ".join(choice.split()) or "…"
+    return shown if len(shown) <= LABEL_CHARS // 2 else f"{shown[: LABEL_CHARS // 2 - 1]}…"

@@ -1,0 +1,86 @@
+"""What `parley doctor` looks at: token, intents, permissions on each server, commands."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Literal, NamedTuple
+
+import discord
+from aiohttp import ClientError, TraceConfig
+from discord.http import HTTPClient, Route
+
+from adapters.discord.library import open_http, redirect
+from adapters.discord.rest import IntentMissing, TokenRefused
+from adapters.discord.slash import to_payload
+from shared.settings import Settings
+
+# "Message Content" is switched on in the portal: for small bots with the limited flag.
+CONTENT_FLAGS = (1 << 18) | (1 << 19)
+NEEDED = ("view_channel", "send_messages", "send_messages_in_threads", "read_message_history", "attach_files")
+USEFUL = ("create_public_threads", "add_reactions")
+INVITE = "https://discord.com/oauth2/authorize?client_id={id}&scope=bot+applications.commands&permissions={permissions}"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    level: Literal["ok", "warn", "fail"]
+    text: str
+
+
+def wanted_permissions() -> discord.Permissions:
+    """Return the permissions that an invitation asks for."""
+    return discord.Permissions(**dict.fromkeys((*NEEDED, *USEFUL), True))
+
+
+async def examine(settings: Settings) -> AsyncGenerator[Finding]:
+    """Look at everything that Discord knows about the bot."""
+    redirect(settings)
+    token = settings.discord_token.get_secret_value() if settings.discord_token else ""
+    http = open_http(TraceConfig())
+    try:
+        async with aclosing(_examine(http, token)) as findings:
+            async for finding in findings:
+                yield finding
+    except discord.LoginFailure:
+        yield Finding("fail", str(TokenRefused()))
+    except (discord.HTTPException, ClientError, OSError) as error:
+        yield Finding("fail", f"Discord can't be reached or refuses: {error}")
+    finally:
+        await http.close()
+
+
+async def _examine(http: HTTPClient, token: str) -> AsyncGenerator[Finding]:
+    me = await http.static_login(token)
+    yield Finding("ok", f"the token is {me['username']}'s (application {me['id']})")
+    application: Any = await http.request(Route("GET", "/applications/@me"))
+    if application.get("flags", 0) & CONTENT_FLAGS:
+        yield Finding("ok", "intents: the text of messages may be read")
+    else:
+        yield Finding("fail", f"intents: {IntentMissing()}")
+    if application.get("interactions_endpoint_url"):
+        yield Finding("fail", "commands go to an Interactions Endpoint URL; clear it in the developer portal")
+    invite = INVITE.format(id=me["id"], permissions=wanted_permissions().value)
+    guilds: Any = await http.request(Route("GET", "/users/@me/guilds"))
+    if not guilds:
+        yield Finding("warn", f"it is on no server yet; invite it: {invite}")
+    for guild in guilds:
+        yield _look_at_guild(guild, invite)
+    known: Any = await http.request(Route("GET", "/applications/{application_id}/commands", application_id=me["id"]))
+    missing = {each["name"] for each in to_payload()} - {each["name"] for each in known}
+    if missing:
+        yield Finding("warn", f"commands: {', '.join(sorted(missing))} are missing; the next start registers them")
+    else:
+        yield Finding("ok", f"commands: {len(known)} are registered")
+
+
+def _look_at_guild(guild: Any, invite: str) -> Finding:
+    has = discord.Permissions(int(guild["permissions"]))
+    if has.administrator:
+        return Finding("warn", f"{guild['name']}: it is administrator there, which is more than it needs")
+    missing = [name for name in NEEDED if not getattr(has, name)]
+    if missing:
+        return Finding("fail", f"{guild['name']}: it lacks {', '.join(missing)}; give them to its role, or: {invite}")
+    useful = [name for name in USEFUL if not getattr(has, name)]
+    if useful:
+        return Finding("warn", f"{guild['name']}: without {', '.join(useful)} some things are left out")
+    return Finding("ok", f"{guild['name']}: all permissions")

@@ -1,0 +1,138 @@
+"""Commands, menus and clicks: acknowledged within three seconds, answered when the answer is there."""
+
+from typing import TYPE_CHECKING, Any
+
+import discord
+from discord.enums import InteractionType
+
+from adapters.discord import slash
+from adapters.discord.clicks import Clicks
+from adapters.discord.incoming import PLATFORM, to_line, to_place, to_sender, to_surroundings
+from adapters.discord.pens import INTERACTION, ResponsePen
+from adapters.discord.render import render
+from adapters.discord.respond import EPHEMERAL, Reception, text_of
+from agent import commands
+from agent.inbox import accept
+from shared.errors import ParleyError
+from shared.log import get_logger
+from shared.messages import Attachment, IncomingMessage, Line
+
+if TYPE_CHECKING:
+    from adapters.discord.rest import Rest
+    from agent.app import App
+
+SUMMARISE = "Summarise what was said from there on."
+MOST_SUMMARISED = 100
+MODAL_MARK = "parley-about"
+QUESTION_FIELD = "question"
+
+log = get_logger()
+
+
+class Interactions:
+    """Takes what people do with the agent's commands and buttons."""
+
+    def __init__(self, app: "App", rest: "Rest") -> None:
+        self._app, self._rest = app, rest
+        self._reception = Reception(rest)
+        self._clicks = Clicks(app, self._reception)
+
+    async def take(self, interaction: discord.Interaction, me: int) -> None:
+        """Take one interaction; what is none of ours is left alone."""
+        given: Any = interaction.data or {}
+        try:
+            if interaction.type is InteractionType.component:
+                await self._clicks.take(interaction, str(given.get("custom_id", "")))
+            elif interaction.type is InteractionType.modal_submit:
+                await self._take_form(interaction, given, me)
+            elif interaction.type is InteractionType.application_command:
+                await self._take_command(interaction, given, me)
+        except ParleyError as error:
+            log.warning("interaction_failed", kind=interaction.type.name, cause=str(error))
+
+    async def _take_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
+        name, options = str(given["name"]), list(given.get("options", ()))
+        if name == slash.ASK:
+            values = {each["name"]: each["value"] for each in options}
+            await self._ask(interaction, str(values["question"]), files=_files(given, values.get("file")))
+        elif name == slash.ABOUT_THIS:
+            await self._reception.ask_for_text(interaction, f"{MODAL_MARK}:{given['target_id']}", QUESTION_FIELD)
+        elif name == slash.FROM_HERE:
+            await self._summarise(interaction, str(given["target_id"]), me)
+        else:
+            await self._run(interaction, name, options)
+
+    async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
+        found = next((each for each in commands.list_commands(PLATFORM) if each.name == name), None)
+        is_private = found is None or found.is_private
+        await self._reception.defer(interaction, is_private=is_private)
+        reply = await commands.answer(
+            self._app,
+            to_sender(interaction.user),
+            to_place(interaction.channel, interaction.guild),
+            slash.to_line(name, options),
+            to_surroundings(interaction.user, interaction.channel, interaction.guild),
+        )
+        said = reply.text if reply is not None else f"There is no command /{name}."
+        pen = ResponsePen(self._rest, interaction.token)
+        for index, part in enumerate(render(said).parts):
+            flags = {"flags": EPHEMERAL} if is_private and index else {}
+            await pen.write({"content": part, "allowed_mentions": {"parse": []}} | flags, f"command-{index}")
+
+    async def _ask(
+        self,
+        interaction: discord.Interaction,
+        question: str,
+        *,
+        files: tuple[Attachment, ...] = (),
+        earlier: tuple[Line, ...] = (),
+        is_deferred: bool = False,
+    ) -> None:
+        guild = interaction.guild
+        message = IncomingMessage(
+            door=PLATFORM,
+            sender=to_sender(interaction.user),
+            place=to_place(interaction.channel, guild),
+            event_id=str(interaction.id),
+            content=question,
+            sent_at=interaction.created_at,
+            attachments=files,
+            platform_message_id=f"{INTERACTION}:{interaction.token}",
+            around=to_surroundings(interaction.user, interaction.channel, guild, earlier),
+        )
+        # Stored before it is acknowledged; a worker that is faster waits for the acknowledgement.
+        await accept(self._app.database, message)
+        if not is_deferred:
+            await self._reception.defer(interaction, is_private=False)
+
+    async def _take_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
+        mark, _, target_id = str(given.get("custom_id", "")).partition(":")
+        if mark != MODAL_MARK:
+            return
+        about = await self._list_messages(interaction, str(int(target_id) - 1), me, most=1)
+        await self._ask(interaction, text_of(given, QUESTION_FIELD), earlier=about)
+
+    async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
+        await self._reception.defer(interaction, is_private=True)
+        said = await self._list_messages(interaction, str(int(target_id) - 1), me, most=MOST_SUMMARISED)
+        await self._ask(interaction, SUMMARISE, earlier=said, is_deferred=True)
+
+    async def _list_messages(
+        self, interaction: discord.Interaction, after: str, me: int, *, most: int
+    ) -> tuple[Line, ...]:
+        channel = interaction.channel
+        if not isinstance(channel, discord.abc.Messageable):
+            return ()
+        try:
+            found = [each async for each in channel.history(limit=most, after=discord.Object(int(after)))]
+        except discord.HTTPException:
+            return ()
+        return tuple(to_line(each, me) for each in found if each.content or each.attachments)
+
+
+def _files(given: Any, file_id: Any) -> tuple[Attachment, ...]:
+    found = given.get("resolved", {}).get("attachments", {}).get(str(file_id)) if file_id else None
+    if found is None:
+        return ()
+    kind = found.get("content_type") or "application/octet-stream"
+    return (Attachment(found["filename"], kind, found["size"], url=found["url"]),)

@@ -1,0 +1,47 @@
+"""discord.py, pointed where the settings say."""
+
+import asyncio
+from typing import Any
+
+import discord
+from aiohttp import TraceConfig
+from discord.gateway import DiscordWebSocket
+from discord.http import HTTPClient, Route
+
+from shared.settings import Settings
+
+# Message content is a privileged intent: it is switched on in the developer portal.
+INTENTS = discord.Intents(
+    guilds=True, guild_messages=True, dm_messages=True, guild_reactions=True, dm_reactions=True, message_content=True
+)
+
+
+def redirect(settings: Settings) -> None:
+    """Point the library to another REST API, gateway or file server, where the settings name one."""
+    # Voice is out of scope; the library would warn that its parts are missing.
+    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+    if settings.discord_api_base:
+        Route.BASE = settings.discord_api_base.rstrip("/")
+    if settings.discord_gateway:
+        # The library's own kind of URL.
+        DiscordWebSocket.DEFAULT_GATEWAY = type(DiscordWebSocket.DEFAULT_GATEWAY)(settings.discord_gateway)
+    if settings.discord_cdn_base:
+        discord.Asset.BASE = settings.discord_cdn_base.rstrip("/")
+
+
+def open_http(trace: TraceConfig) -> HTTPClient:
+    """Return the library's REST client, which waits for rate limits and repeats what broke on Discord's side."""
+    return HTTPClient(asyncio.get_running_loop(), http_trace=trace)
+
+
+def client_options(trace: TraceConfig) -> dict[str, Any]:
+    """Return options of a client that keeps little in memory and mentions nobody."""
+    return {
+        "intents": INTENTS,
+        "http_trace": trace,
+        "max_messages": None,
+        "member_cache_flags": discord.MemberCacheFlags.none(),
+        "chunk_guilds_at_startup": False,
+        "guild_ready_timeout": 0.5,
+        "allowed_mentions": discord.AllowedMentions.none(),
+    }

@@ -1,0 +1,54 @@
+"""The first answer to an interaction, which Discord waits three seconds for."""
+
+from typing import Any
+
+import discord
+
+from adapters.discord.rest import Json, Rest
+
+SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
+EPHEMERAL = 1 << 6
+QUESTION_CHARS = 1500
+
+
+class Reception:
+    """Acknowledges interactions."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+
+    async def defer(self, interaction: discord.Interaction, *, is_private: bool) -> None:
+        """Say that an answer will come, to all there or to the person alone."""
+        await self._respond(interaction, DEFER, {"flags": EPHEMERAL} if is_private else {})
+
+    async def whisper(self, interaction: discord.Interaction, text: str) -> None:
+        """Say something to the person alone."""
+        await self._respond(interaction, SAY, {"content": text, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}})
+
+    async def update(self, interaction: discord.Interaction, rows: list[Json]) -> None:
+        """Change the buttons of the message that was clicked."""
+        await self._respond(interaction, UPDATE, {"components": rows})
+
+    async def ask_for_text(self, interaction: discord.Interaction, custom_id: str, field: str) -> None:
+        """Open a form with one field for a text."""
+        text: Json = {"type": 4, "custom_id": field, "label": "Your question", "style": 2, "max_length": QUESTION_CHARS}
+        form: Json = {
+            "custom_id": custom_id,
+            "title": "Ask about this",
+            "components": [{"type": 1, "components": [text]}],
+        }
+        await self._respond(interaction, FORM, form)
+
+    async def _respond(self, interaction: discord.Interaction, kind: int, body: Json) -> None:
+        path = "/interactions/{webhook_id}/{webhook_token}/callback"
+        ids = {"webhook_id": str(interaction.id), "webhook_token": interaction.token}
+        await self._rest.hurry("POST", path, {"type": kind, "data": body}, **ids)
+
+
+def text_of(given: Any, field: str) -> str:
+    """Return what was typed into a field of a form."""
+    for row in given.get("components", ()):
+        for each in row.get("components", ()) or [row.get("component", {})]:
+            if each.get("custom_id") == field:
+                return str(each.get("value", ""))
+    return ""

@@ -1,0 +1,72 @@
+"""The first words on a new server, and a hint to whoever has invited the agent."""
+
+from typing import TYPE_CHECKING
+
+import discord
+from sqlalchemy import text
+
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+HELLO = (
+    "Hello, I am {name}. Mention me or reply to me and I answer; in a thread that I take part in that is not needed. "
+    "`/ask` asks me something, `/help` lists what else I can do."
+)
+HINT = (
+    "Thank you for inviting me to **{server}**. What can be set up there:\n"
+    "- who I am: `/persona set NAME` in a channel, or a row in `personas`;\n"
+    "- where I answer: `channel_modes` with the channel's id: `mention`, `always` or `off`;\n"
+    "- what roles may do: `role_grants`; what the server may spend: `servers.token_budget_monthly`.\n"
+    "The tables are changed in `parley psql`; docs/discord.md shows each. The server's id is `{server_id}`."
+)
+
+GREET = text("""
+INSERT INTO servers (platform, platform_server_id, name, welcomed_at) VALUES ('discord', :server, :name, now())
+ON CONFLICT (platform, platform_server_id) DO UPDATE SET welcomed_at = now(), name = excluded.name
+WHERE servers.welcomed_at IS NULL
+RETURNING id
+""")
+
+log = get_logger()
+
+
+async def welcome(app: "App", guild: discord.Guild) -> None:
+    """Introduce the agent, once per server."""
+    async with app.database.statement() as session:
+        given = {"server": str(guild.id), "name": guild.name}
+        if (await session.execute(GREET, given)).one_or_none() is None:
+            return
+    channel = _find_channel(guild)
+    if channel is not None:
+        await _say(channel, HELLO.format(name=guild.me.display_name))
+    inviter = await _find_inviter(guild)
+    if inviter is not None:
+        await _say(inviter, HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id))
+
+
+def _find_channel(guild: discord.Guild) -> discord.TextChannel | None:
+    candidates = [each for each in (guild.system_channel, *guild.text_channels) if each is not None]
+    return next((each for each in candidates if each.permissions_for(guild.me).send_messages), None)
+
+
+async def _find_inviter(guild: discord.Guild) -> discord.abc.Messageable | None:
+    """Return who has added the agent, as the audit log says; the server's owner when that can't be read."""
+    try:
+        async for entry in guild.audit_logs(action=discord.AuditLogAction.bot_add, limit=5):
+            if entry.target is not None and entry.target.id == guild.me.id and isinstance(entry.user, discord.User):
+                return entry.user
+    except discord.HTTPException:
+        log.info("inviter_unknown", server=guild.id)
+    try:
+        return await guild.fetch_member(guild.owner_id) if guild.owner_id is not None else None
+    except discord.HTTPException:
+        return None
+
+
+async def _say(where: discord.abc.Messageable, said: str) -> None:
+    try:
+        await where.send(said, suppress_embeds=True)
+    except discord.HTTPException as error:
+        log.info("welcome_not_said", cause=str(error))

@@ -1,0 +1,202 @@
+"""How an answer looks on Discord: short ones are one post, slow ones grow, long ones come in parts or as a file."""
+
+import asyncio
+from itertools import pairwise
+
+from tests.adapters.discord.conftest import Scene
+from tests.standins.discord import Fault, Sent
+from tests.standins.openai_api import Answer
+
+CODE = "```python\n" + "\n".join(f"print({number:04})" for number in range(400)) + "\n```"
+
+
+def edits(pond: Scene) -> list[Sent]:
+    return pond.discord.sent("PATCH", "/messages/")
+
+
+async def test_a_quick_answer_is_one_post_without_typing(pond: Scene) -> None:
+    pond.model.play([Answer("Quick."), Answer("Quicker.")])
+    await pond.ann.says("warm up", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+    pond.discord.journal.clear()
+
+    await pond.ann.says("hello", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm(), 2)
+
+    assert [(each.method, each.path.rsplit("/", 1)[-1]) for each in pond.discord.journal] == [("POST", "messages")]
+
+
+async def test_a_slow_answer_grows_in_one_message_with_at_most_one_edit_a_second(pond: Scene) -> None:
+    text = " ".join(f"word{number}" for number in range(40))
+    pond.model.play([Answer(text, chunk_chars=8, chunk_delay=0.1)])
+
+    await pond.ann.says("slowly", pond.ann.dm())
+    await pond.discord.until(
+        lambda: pond.ann.reads(pond.ann.dm()) and pond.ann.reads(pond.ann.dm())[0]["content"] == text
+    )
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert len(pond.ann.reads(pond.ann.dm())) == 1
+    assert pond.discord.sent("POST", "/typing")
+    moments = [pond.discord.sent("POST", "/messages")[0].at, *(each.at for each in edits(pond))]
+    assert len(moments) >= 3
+    assert all(later - earlier >= 0.95 for earlier, later in pairwise(moments))
+    grown = [each.body["content"] for each in edits(pond)]
+    assert all(text.startswith(each) for each in grown)
+    assert await pond.value("SELECT live_message_id FROM turns") == pond.ann.reads(pond.ann.dm())[0]["id"]
+
+
+async def test_tools_that_run_are_a_line_that_goes_away(pond: Scene) -> None:
+    hold = asyncio.Event()
+    waiting = await pond.ann.says("slow file", pond.ann.dm(), is_heard=False)
+
+    async def second(_body: object, _number: int) -> Answer:
+        await hold.wait()
+        return Answer("It is 4.")
+
+    calls = [("calculator__calculate", {"expression": "2+2"})]
+    answers = [Answer("Let me see.", tool_calls=calls, chunk_delay=0.4, chunk_chars=4)]
+    pond.model.play(lambda body, number: answers.pop() if answers else second(body, number))
+    await pond.discord.tell_message("MESSAGE_CREATE", waiting)
+    await pond.discord.until(lambda: any("Let me" in each["content"] for each in pond.ann.reads(pond.ann.dm())))
+    hold.set()
+
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+    assert await pond.ann.hears(pond.ann.dm()) == ["It is 4."]
+
+
+async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finished(pond: Scene) -> None:
+    pond.model.play([Answer("The end.", delay=1.5)])
+    dm = pond.ann.dm()
+
+    await pond.ann.says("hello", dm)
+    turn_id = await pond.discord.until(lambda: pond.discord.sent("POST", "/typing")) and await pond.value(
+        "SELECT id FROM turns"
+    )
+    # What a worker that died between its post and the note of it has left behind.
+    orphan = pond.discord.world.keep_message(dm, pond.discord.world.bot, "The e")
+    nonce = {"nonce": f"parley-{turn_id:x}-0", "enforce_nonce": True}
+    pond.discord.remember_nonce(dm["id"], nonce, orphan)
+
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+    assert [each["content"] for each in pond.ann.reads(dm)] == ["The end."]
+
+
+async def test_a_post_that_was_made_before_a_500_is_there_once(pond: Scene) -> None:
+    pond.model.play([Answer("Only once.")])
+    pond.discord.faults.append(Fault("POST", "/messages", 500, after=True))
+
+    await pond.ann.says("hello", pond.ann.dm())
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert await pond.ann.hears(pond.ann.dm()) == ["Only once."]
+    assert [each.status for each in pond.discord.sent("POST", "/messages")] == [500, 200]
+
+
+async def test_long_answers_are_split_and_fences_opened_again(pond: Scene) -> None:
+    pond.model.play([Answer(f"Here:\n{CODE}\nThat is all.")])
+
+    await pond.ann.says("code, please", pond.ann.dm())
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    parts = [each["content"] for each in pond.ann.reads(pond.ann.dm())]
+    assert len(parts) == 3
+    assert all(len(part) <= 2000 and part.count("```") == 2 for part in parts)
+    assert all(part.startswith("```python\n") for part in parts[1:])
+    printed = [line for part in parts for line in part.splitlines() if line.startswith("print")]
+    assert printed == [f"print({number:04})" for number in range(400)]
+    assert [bool(each["components"]) for each in pond.ann.reads(pond.ann.dm())] == [False, False, True]
+
+
+async def test_an_answer_of_more_than_six_parts_is_a_file(pond: Scene) -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(40))
+    pond.model.play([Answer(text)])
+
+    await pond.ann.says("a book, please", pond.ann.dm())
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    (post,) = pond.ann.reads(pond.ann.dm())
+    (file,) = post["attachments"]
+    assert post["content"].startswith("Paragraph 0.")
+    assert post["content"].endswith("The whole answer is in the file.")
+    assert pond.discord.world.files[file["url"].removeprefix(pond.discord.cdn_base)].decode() == text.strip()
+
+
+async def test_tables_become_aligned_text(pond: Scene) -> None:
+    pond.model.play([Answer("| Frog | Legs |\n|---|:-:|\n| Grass frog | 4 |\n| **Tadpole** | 0 |\n\nDone.")])
+
+    await pond.ann.says("a table", pond.ann.dm())
+
+    drawn = "```\nFrog        Legs\n----------  ----\nGrass frog  4\nTadpole     0\n```\n\nDone."
+    assert await pond.ann.hears(pond.ann.dm()) == [drawn]
+
+
+async def test_nobody_is_mentioned_unless_the_persona_allows_it(pond: Scene) -> None:
+    said = f"@everyone and <@{pond.bob.id}>"
+    pond.model.play([Answer(said), Answer(said)])
+
+    await pond.ann.asks("shout", pond.general)
+    await pond.ann.hears(pond.general)
+    await pond.sql(
+        "INSERT INTO personas (name, system_prompt, platform, allow_mentions) VALUES ('p', 's', 'discord', true)"
+    )
+    await pond.ann.asks("shout", pond.general)
+    await pond.ann.hears(pond.general, 2)
+
+    allowed = [each.body["allowed_mentions"]["parse"] for each in pond.discord.sent("POST", "/messages")]
+    assert allowed == [[], ["users"]]
+
+
+async def test_files_of_an_answer_come_along(pond: Scene) -> None:
+    arguments = {"title": "Frogs", "content": "Frogs are green.", "format": "txt"}
+    pond.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
+
+    await pond.ann.says("write it down", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+
+    (file,) = pond.ann.reads(pond.ann.dm())[0]["attachments"]
+    assert file["filename"].endswith(".txt")
+    assert b"Frogs are green." in pond.discord.world.files[file["url"].removeprefix(pond.discord.cdn_base)]
+
+
+async def test_without_the_right_to_attach_files_there_is_a_link(pond: Scene) -> None:
+    pond.discord.world.forbid(pond.general, "attach_files")
+    arguments = {"title": "Frogs", "content": "Frogs are green.", "format": "txt"}
+    pond.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
+
+    await pond.ann.asks("write it down", pond.general)
+
+    (said,) = await pond.ann.hears(pond.general)
+    assert said.startswith("Here it is.")
+    assert "/files/" in said
+
+
+async def test_without_the_right_to_read_the_history_it_answers_without_a_reference(pond: Scene) -> None:
+    pond.discord.world.forbid(pond.general, "read_message_history")
+    pond.model.play([Answer("Hello.")])
+
+    await pond.ann.asks("hello", pond.general)
+
+    assert await pond.ann.hears(pond.general) == ["Hello."]
+
+
+async def test_a_live_message_that_somebody_deletes_does_not_take_the_answer_along(pond: Scene) -> None:
+    pond.model.play([Answer("One two three four five six.", chunk_chars=4, chunk_delay=0.4)])
+    dm = pond.ann.dm()
+
+    await pond.ann.says("slowly", dm)
+    shown = await pond.discord.until(lambda: pond.ann.reads(dm))
+    await pond.ann.deletes(shown[0])
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert [each["content"] for each in pond.ann.reads(dm)] == ["One two three four five six."]
+
+
+async def test_emojis_count_twice_and_no_part_is_too_long(pond: Scene) -> None:
+    pond.model.play([Answer("🐸" * 3000)])
+
+    await pond.ann.says("frogs", pond.ann.dm())
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert "".join(each["content"] for each in pond.ann.reads(pond.ann.dm())) == "🐸" * 3000
+    assert pond.discord.refusals == []

@@ -1,0 +1,106 @@
+"""Buttons below answers: bound to who asked, expiring, and alive after a restart."""
+
+from datetime import UTC, datetime, timedelta
+
+from adapters.discord.buttons import AGAIN, Button
+from shared.database import Address
+from tests.adapters.discord.conftest import Scene, opened
+from tests.standins.openai_api import Answer, OpenAIStub
+
+CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
+
+
+async def test_an_answer_can_be_made_again_by_who_asked(pond: Scene) -> None:
+    pond.model.play([Answer("First try."), Answer("Second try.")])
+    asked = await pond.ann.asks("write a poem", pond.general)
+    await pond.ann.hears(pond.general)
+    answer = pond.ann.reads(pond.general)[0]
+
+    stranger = await (await pond.bob.clicks(answer, "🔄")).acked()
+    await (await pond.ann.clicks(answer, "🔄")).acked()
+
+    assert await pond.ann.hears(pond.general, 2) == ["First try.", "Second try."]
+    assert stranger.text == f"These buttons are for <@{pond.ann.id}>."
+    assert stranger.is_private
+    assert pond.ann.reads(pond.general)[0]["components"] == []
+    assert pond.ann.reads(pond.general)[1]["message_reference"]["message_id"] == asked["id"]
+    assert "write a poem" in pond.prompt()
+
+
+async def test_thumbs_are_kept_as_feedback_and_the_last_counts(pond: Scene) -> None:
+    pond.model.play([Answer("Good?")])
+    await pond.ann.says("hello", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+    answer = pond.ann.reads(pond.ann.dm())[0]
+
+    await (await pond.ann.clicks(answer, "👎")).acked()
+    thanked = await (await pond.ann.clicks(answer, "👍")).acked()
+
+    assert thanked.text == "Thank you; that is noted."
+    assert await pond.sql("SELECT turn_id, user_id, score FROM feedback") == await pond.sql(
+        "SELECT id, user_id, CAST(1 AS smallint) FROM turns"
+    )
+
+
+async def test_choices_are_buttons_and_a_choice_is_the_next_message(pond: Scene) -> None:
+    pond.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A toad it is.")])
+    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
+    await pond.ann.says("choose for me", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+    question = pond.ann.reads(pond.ann.dm())[0]
+
+    await (await pond.ann.clicks(question, "Toad")).acked()
+
+    assert (await pond.ann.hears(pond.ann.dm(), 2))[1] == "A toad it is."
+    assert await pond.value("SELECT content FROM inbox ORDER BY id DESC LIMIT 1") == "Toad"
+    shown = [(each["label"], each["disabled"]) for row in question["components"] for each in row["components"]]
+    assert shown == [("Frog", True), ("Toad", True)]
+
+
+async def test_a_running_answer_can_be_stopped_by_who_asked(pond: Scene) -> None:
+    pond.model.play([Answer("One two three four five six seven eight nine.", chunk_chars=4, chunk_delay=0.5)])
+    await pond.ann.asks("slowly", pond.general)
+    shown = await pond.discord.until(lambda: pond.ann.reads(pond.general))
+
+    stranger = await (await pond.bob.clicks(shown[0], "Stop")).acked()
+    stopped = await (await pond.ann.clicks(shown[0], "Stop")).acked()
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert "are for" in stranger.text
+    assert stopped.text == "Stopping."
+    assert await pond.value("SELECT status FROM turns") == "cancelled"
+    (said,) = await pond.ann.hears(pond.general)
+    assert said.endswith("Stopped.")
+    assert "nine" not in said
+
+
+async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    async with opened(scene, address, model):
+        model.play([Answer("Before.")])
+        await scene.ann.says("hello", scene.ann.dm())
+        await scene.ann.hears(scene.ann.dm())
+    await scene.discord.gateway.until_gone()
+    answer = scene.ann.reads(scene.ann.dm())[0]
+
+    async with opened(scene, address, model):
+        model.play([Answer("After.")])
+        old = Button(AGAIN, 1, scene.ann.id, int((datetime.now(UTC) - timedelta(days=1)).timestamp()))
+        pressed = {"custom_id": old.to_id(), "component_type": 2}
+        expired = await (await scene.ann.presses(answer, pressed)).acked()
+        await (await scene.ann.clicks(answer, "🔄")).acked()
+        assert await scene.ann.hears(scene.ann.dm(), 2) == ["Before.", "After."]
+    assert expired.text == "These buttons have expired."
+
+
+async def test_an_id_that_names_another_persons_turn_opens_nothing(pond: Scene) -> None:
+    pond.model.play([Answer("For Ann.")])
+    await pond.ann.asks("my secret", pond.general)
+    await pond.ann.hears(pond.general)
+    turn_id = await pond.value("SELECT id FROM turns")
+
+    forged = Button(AGAIN, turn_id, pond.bob.id, int((datetime.now(UTC) + timedelta(days=1)).timestamp()))
+    pressed = {"custom_id": forged.to_id(), "component_type": 2}
+    refused = await (await pond.bob.presses(pond.ann.reads(pond.general)[0], pressed)).acked()
+
+    assert refused.text == "That answer is gone."
+    assert await pond.value("SELECT count(*) FROM inbox") == 1

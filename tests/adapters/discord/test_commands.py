@@ -1,0 +1,147 @@
+"""Slash commands and context menus: the same commands as everywhere, acknowledged in time."""
+
+from shared.database import Address
+from tests.adapters.discord.conftest import Scene, opened
+from tests.standins.openai_api import Answer, OpenAIStub
+
+
+async def test_commands_are_registered_once_per_change_and_not_per_start(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    for _ in range(2):
+        async with opened(scene, address, model):
+            await scene.discord.until(lambda: scene.discord.commands)
+        await scene.discord.gateway.until_gone()
+    assert len(scene.discord.sent("PUT", "/commands")) == 1
+
+    async with opened(scene, address, model, listens=False):
+        await scene.sql("UPDATE bots SET commands_hash = 'of another release'")
+    async with opened(scene, address, model):
+        await scene.discord.until(lambda: len(scene.discord.sent("PUT", "/commands")) == 2)
+    names = {each["name"] for each in scene.discord.commands}
+    assert names >= {"ask", "stop", "reset", "memory", "budget", "persona", "me", "help", "Ask about this"}
+    assert "quit" not in names
+
+
+async def test_a_command_is_acknowledged_and_answered_to_the_person_alone(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+
+    asked = await pond.ann.types("budget", pond.general)
+
+    assert "5,000 tokens" in await asked.answered()
+    assert asked.is_private
+    assert asked.acked_after is not None
+    assert asked.acked_after < 3
+    assert pond.ann.reads(pond.general) == []
+
+
+async def test_subcommands_and_their_arguments_reach_the_command(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
+    await pond.ann.says("I like frogs", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+
+    listed = await (await pond.ann.types("memory", pond.ann.dm(), sub="list")).answered()
+    assert "Ann likes frogs" in listed
+    memory_id = listed.splitlines()[1].partition(":")[0]
+    forgotten = await pond.ann.types("memory", pond.ann.dm(), sub="forget", id=memory_id)
+    assert await forgotten.answered() == f"I have forgotten memory {memory_id}."
+
+
+async def test_a_persona_is_set_by_admins_only(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    await pond.sql("INSERT INTO personas (name, system_prompt) VALUES ('frog', 'Croak.')")
+
+    refused = await (await pond.bob.types("persona", pond.general, set="frog")).answered()
+    await pond.sql("UPDATE users SET permission_level = 'admin'")
+    done = await (await pond.bob.types("persona", pond.general, set="frog")).answered()
+
+    assert refused == "This needs the permission admin; yours is guest."
+    assert done.startswith("frog answers in this channel")
+
+
+async def test_ask_is_a_question_whose_answer_is_the_response(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer("Green.")])
+
+    asked = await pond.ann.types("ask", pond.general, question="what colour are frogs?")
+
+    assert await asked.answered() == "Green."
+    assert not asked.is_private
+    assert [each["content"] for each in pond.bob.reads(pond.general)] == ["Green."]
+    assert await pond.value("SELECT content FROM inbox") == "what colour are frogs?"
+
+
+async def test_a_slow_answer_to_ask_grows_in_the_response(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    text = "One two three four five six seven."
+    pond.model.play([Answer(text, chunk_chars=4, chunk_delay=0.3)])
+
+    asked = await pond.ann.types("ask", pond.general, question="count")
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert asked.text == text
+    assert len(pond.ann.reads(pond.general)) == 1
+    assert len(pond.discord.sent("PATCH", "/webhooks/")) >= 2
+
+
+async def test_a_long_answer_to_ask_follows_up(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer("word " * 700)])
+
+    asked = await pond.ann.types("ask", pond.general, question="talk")
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert len(asked.messages) == 2
+    assert "".join(each["content"] for each in asked.messages).split() == ["word"] * 700
+
+
+async def test_an_answer_that_comes_after_the_response_has_expired_is_an_ordinary_message(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer("Late.", delay=0.5)])
+
+    asked = await (await pond.ann.types("ask", pond.general, question="slow")).acked()
+    asked.began -= 1000
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert [each["content"] for each in pond.ann.reads(pond.general)] == ["Late."]
+
+
+async def test_a_message_can_be_asked_about_from_its_menu(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer("Because of the algae.")])
+    said = await pond.bob.says("the pond is green", pond.general)
+
+    opened_form = await (await pond.ann.picks("Ask about this", said)).acked()
+    asked = await pond.ann.fills(opened_form, question="why?")
+
+    assert await asked.answered() == "Because of the algae."
+    assert "why?" in pond.prompt()
+    assert "Bob: the pond is green" in pond.prompt()
+
+
+async def test_a_conversation_can_be_summarised_from_a_message_on(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer("They spoke of herons.")])
+    await pond.bob.says("before", pond.general)
+    first = await pond.bob.says("a heron came", pond.general)
+    await pond.ann.says("it ate a frog", pond.general)
+
+    asked = await pond.ann.picks("Summarise from here", first)
+
+    assert await asked.answered() == "They spoke of herons."
+    assert asked.is_private
+    prompt = pond.prompt()
+    assert "Bob: a heron came" in prompt
+    assert "Ann: it ate a frog" in prompt
+    assert "before" not in prompt.replace("before this", "")
+
+
+async def test_a_command_that_is_typed_as_a_message_is_answered_too(pond: Scene) -> None:
+    await pond.ann.says("/budget", pond.ann.dm())
+    assert "5,000 tokens" in (await pond.ann.hears(pond.ann.dm()))[0]
+
+    await pond.bob.asks("/me", pond.general)
+    assert "You are Bob" in (await pond.bob.hears(pond.bob.dm()))[0]
+    assert pond.bob.reads(pond.general) == []
+    assert await pond.value("SELECT count(*) FROM inbox") == 0

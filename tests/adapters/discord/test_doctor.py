@@ -1,0 +1,43 @@
+"""`parley doctor` looks at the token, the intents, the permissions and the commands."""
+
+from pydantic import SecretStr
+
+from adapters.discord.doctor import examine
+from tests.adapters.discord.conftest import Scene
+
+
+async def found(scene: Scene) -> list[tuple[str, str]]:
+    return [(each.level, each.text) async for each in examine(scene.settings)]
+
+
+async def test_all_is_well_once_the_bot_has_started(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+
+    findings = await found(pond)
+
+    assert [level for level, _ in findings] == ["ok"] * 4
+    assert findings[0][1].startswith("the token is parley's")
+    assert findings[2][1] == "The Pond: all permissions"
+
+
+async def test_what_is_missing_is_named_with_its_remedy(scene: Scene) -> None:
+    scene.discord.world.application_flags = 0
+    scene.guild["roles"][0]["permissions"] = str(1 << 10)
+
+    _, intents, permissions, commands = await found(scene)
+
+    assert intents[0] == "fail"
+    assert "Message Content Intent" in intents[1]
+    assert permissions[0] == "fail"
+    assert "send_messages" in permissions[1]
+    assert "https://discord.com/oauth2/authorize" in permissions[1]
+    assert commands[0] == "warn"
+    assert "ask" in commands[1]
+
+
+async def test_a_token_that_is_refused_is_said_so(scene: Scene) -> None:
+    scene.settings = scene.settings.model_copy(update={"discord_token": SecretStr("old")})
+
+    assert await found(scene) == [
+        ("fail", "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN.")
+    ]

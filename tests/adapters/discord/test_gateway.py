@@ -1,0 +1,193 @@
+"""The connection: interruptions, nonsense, revoked tokens, what was missed, and who holds which shard."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from pydantic import SecretStr
+
+from adapters.discord import build
+from shared.database import Address
+from tests.adapters.discord.conftest import Scene, ended, opened
+from tests.standins.discord.world import snowflake
+from tests.standins.openai_api import Answer, OpenAIStub
+
+
+async def test_after_a_reconnect_the_session_goes_on_and_nothing_is_missed(pond: Scene) -> None:
+    pond.model.play([Answer("Still here.")])
+
+    await pond.discord.gateway.send_all({"op": 7, "d": None})
+    await pond.discord.gateway.until_gone()
+    await pond.ann.says("are you back?", pond.ann.dm())
+
+    assert await pond.ann.hears(pond.ann.dm()) == ["Still here."]
+    assert len(pond.discord.gateway.identifies) == 1
+    assert pond.discord.gateway.resumes == 1
+
+
+async def test_a_connection_that_is_cut_is_resumed(pond: Scene) -> None:
+    pond.model.play([Answer("Still here.")])
+
+    await pond.discord.gateway.drop_all()
+    await pond.ann.says("are you back?", pond.ann.dm())
+
+    assert await pond.ann.hears(pond.ann.dm()) == ["Still here."]
+    assert pond.discord.gateway.resumes >= 1
+
+
+async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(pond: Scene) -> None:
+    pond.model.play([Answer("First."), Answer("Second.")])
+    await pond.ann.asks("before", pond.general)
+    await pond.ann.hears(pond.general)
+
+    await pond.discord.gateway.send_all({"op": 9, "d": False})
+    await pond.ann.asks("meanwhile", pond.general, is_heard=False)
+
+    assert await pond.ann.hears(pond.general, 2) == ["First.", "Second."]
+    assert len(pond.discord.gateway.identifies) == 2
+
+
+async def test_a_missed_heartbeat_ends_the_connection_and_it_comes_back(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    scene.discord.gateway.heartbeat_seconds = 0.3
+    model.play([Answer("Back.")])
+    async with opened(scene, address, model, heartbeat_timeout=1.0):
+        scene.discord.gateway.acks = False
+        await scene.discord.gateway.until_gone()
+        scene.discord.gateway.acks = True
+        await scene.discord.gateway.until()
+        await scene.ann.says("hello", scene.ann.dm())
+        assert await scene.ann.hears(scene.ann.dm()) == ["Back."]
+
+
+async def test_an_event_that_makes_no_sense_ends_the_client_and_not_the_process(pond: Scene) -> None:
+    pond.model.play([Answer("First."), Answer("Second.")])
+    await pond.ann.asks("before", pond.general)
+    await pond.ann.hears(pond.general)
+
+    await pond.discord.gateway.dispatch("MESSAGE_CREATE", {"id": "nonsense"}, None)
+    await pond.discord.gateway.until_gone()
+    await pond.ann.asks("while it restarts", pond.general, is_heard=False)
+
+    assert await pond.ann.hears(pond.general, 2) == ["First.", "Second."]
+    assert len(pond.discord.gateway.identifies) == 2
+
+
+async def test_a_token_that_is_refused_keeps_the_process_up(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    scene.settings = scene.settings.model_copy(update={"discord_token": SecretStr("revoked")})
+    platform = build(scene.settings)
+    assert platform is not None
+    async with opened(scene, address, model, listens=False):
+        listening = asyncio.create_task(platform.listen(scene.house.app))
+        await scene.discord.until(lambda: [each for each in scene.discord.journal if each.status == 401])
+        done, _ = await asyncio.wait([listening], timeout=0.3)
+        assert not done
+        await ended(listening)
+    assert len(scene.discord.sent("GET", "/users/@me")) == 1
+    assert scene.discord.gateway.identifies == []
+
+
+async def test_without_the_intent_it_says_so_and_does_not_hammer(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    scene.discord.world.application_flags = 0
+    platform = build(scene.settings)
+    assert platform is not None
+    async with opened(scene, address, model, listens=False):
+        listening = asyncio.create_task(platform.listen(scene.house.app))
+        while not scene.discord.gateway.identifies:  # noqa: ASYNC110  # the stand-in tells nobody of a refusal
+            await asyncio.sleep(0.02)
+        await asyncio.wait([listening], timeout=1.5)
+        await ended(listening)
+    assert len(scene.discord.gateway.identifies) == 1
+
+
+async def test_after_downtime_it_answers_what_mentioned_it_and_nothing_twice(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    async with opened(scene, address, model):
+        model.play([Answer("Before.")])
+        await scene.ann.says("hello", scene.ann.dm())
+        await scene.ann.hears(scene.ann.dm())
+        await scene.ann.asks("hello to all", scene.general)
+        await scene.ann.hears(scene.general)
+    await scene.discord.gateway.until_gone()
+    await scene.ann.asks("while you were away", scene.general, is_heard=False)
+    await scene.ann.says("not for you", scene.general, is_heard=False)
+    await scene.ann.says("a secret", scene.ann.dm(), is_heard=False)
+
+    async with opened(scene, address, model):
+        await scene.ann.hears(scene.general, 2)
+        await scene.ann.hears(scene.ann.dm(), 2)
+        asked = [row.content for row in await scene.sql("SELECT content FROM inbox ORDER BY id")]
+    assert asked[:2] == ["hello", "hello to all"]
+    assert sorted(asked[2:]) == ["a secret", "while you were away"]
+
+
+async def test_what_is_older_than_the_cap_is_not_answered(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    scene.settings = scene.settings.model_copy(update={"catch_up_hours": 1.0})
+    async with opened(scene, address, model):
+        model.play([Answer("Hello.")])
+        await scene.ann.asks("hello", scene.general)
+        await scene.ann.hears(scene.general)
+    await scene.discord.gateway.until_gone()
+    async with opened(scene, address, model, listens=False, works=False):
+        old = snowflake((datetime.now(UTC) - timedelta(hours=3)).timestamp())
+        await scene.sql("UPDATE shards SET seen_id = :old", old=old)
+    stale = snowflake((datetime.now(UTC) - timedelta(hours=2)).timestamp())
+    await scene.ann.asks("two hours ago", scene.general, is_heard=False, id=stale)
+    await scene.ann.asks("just now", scene.general, is_heard=False)
+
+    async with opened(scene, address, model):
+        await scene.ann.hears(scene.general, 2)
+        assert await scene.sql("SELECT content FROM inbox ORDER BY id") == [("hello",), ("just now",)]
+
+
+async def test_the_first_start_ever_answers_nothing_of_the_past(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    await scene.ann.asks("years ago", scene.general, is_heard=False)
+    model.play([Answer("Now.")])
+    async with opened(scene, address, model):
+        await scene.ann.asks("today", scene.general)
+        assert await scene.ann.hears(scene.general) == ["Now."]
+        assert await scene.sql("SELECT content FROM inbox") == [("today",)]
+
+
+async def test_a_shard_has_one_holder_and_another_takes_over(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    model.play([Answer("First."), Answer("Second.")])
+    async with opened(scene, address, model):
+        second = build(scene.settings)
+        assert second is not None
+        standby = asyncio.create_task(second.listen(scene.house.app))
+        await scene.ann.says("hello", scene.ann.dm())
+        await scene.ann.hears(scene.ann.dm())
+        assert len(scene.discord.gateway.identifies) == 1
+
+        # The holder is frozen, and its lease runs out.
+        await scene.sql("UPDATE shards SET holder = 'gone', leased_until = now() - interval '1 second'")
+        await scene.until_value(True, "SELECT holder <> 'gone' FROM shards")
+        await scene.ann.says("and now?", scene.ann.dm())
+        assert await scene.ann.hears(scene.ann.dm(), 2) == ["First.", "Second."]
+        assert len(scene.discord.gateway.connected()) == 1
+        await ended(standby)
+
+
+async def test_processes_share_the_shards_by_their_ranges(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    model.play([Answer("In one."), Answer("In the other.")])
+    # The next millisecond's id belongs to the other shard.
+    other = scene.discord.world.add_guild("The Lake", scene.ann.user, str(int(scene.guild["id"]) + (1 << 22)))
+    channel = scene.discord.world.add_channel(other["id"], "other")
+    first = scene.settings.model_copy(update={"discord_shard_count": 2, "discord_shard_ids": "0"})
+    platform = build(scene.settings.model_copy(update={"discord_shard_count": 2, "discord_shard_ids": "1"}))
+    assert platform is not None
+    scene.settings = first
+    async with opened(scene, address, model):
+        listening = asyncio.create_task(platform.listen(scene.house.app))
+        await scene.discord.gateway.until(2)
+        await scene.ann.asks("here?", scene.general)
+        assert await scene.ann.hears(scene.general) == ["In one."]
+        await scene.ann.asks("and there?", channel)
+        assert await scene.ann.hears(channel) == ["In the other."]
+        await ended(listening)
+    assert sorted(each["shard"] for each in scene.discord.gateway.identifies) == [[0, 2], [1, 2]]
