@@ -1,9 +1,9 @@
 """Where it was written: one conversation per place."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import BigInteger, FromClause, bindparam, func, select, true
+from sqlalchemy import BigInteger, FromClause, Table, bindparam, func, select, true
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
@@ -26,9 +26,13 @@ PLACE = tuple(
 )
 
 
+# The table and not the class: a session reads columns of a statement on a class in its own way.
+TABLE = cast(Table, Conversation.__table__)
+
+
 def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int]:
     """Return the statement that finds or makes the conversation of a place, for this user and this persona."""
-    made = insert(Conversation).from_select(
+    made = insert(TABLE).from_select(
         COLUMNS, select(*PLACE, user.c.id, persona.c.id).select_from(user.outerjoin(persona, true()))
     )
     touched = {"last_active_at": func.now(), "persona_id": made.excluded.persona_id}
