@@ -100,7 +100,9 @@ class ModuleServer:
         scope, tool_context = await self._prepare(call, tool)
         arguments = json.dumps(params.arguments or {})
         toolbox = self._app.toolbox
-        outcome = await toolbox.call(toolbox.offered_to(scope), scope, tool.name, arguments, tool_context)
+        outcome = await toolbox.call(
+            toolbox.offered_to(scope), scope, tool.name, arguments, tool_context, can_ask=False
+        )
         return _to_result(outcome.content, is_error=outcome.is_error)
 
     def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:

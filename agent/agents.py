@@ -5,12 +5,13 @@ persona allows the module `agents`, and never one who was asked on the way here.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agent.confirmations import Question
 from agent.journal import Event, Step
 from agent.patterns import DELEGATE
-from agent.personas import prompts
+from agent.personas import get_persona, prompts
 from shared.errors import ToolError
 from shared.messages import Usage
 from shared.permissions import Permission
@@ -48,7 +49,10 @@ class ListedAgent:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an agent came to: its result, or why it has none; `iterations` and `usage` count those it asked itself."""
+    """What an agent came to: its result, or why it has none; `iterations` and `usage` count those it asked itself.
+
+    `question`: what the person has to say yes to before it does what it wants to do.
+    """
 
     agent: str
     text: str
@@ -57,6 +61,7 @@ class Told:
     iterations: int = 0
     usage: Usage = field(default_factory=Usage)
     files: tuple[dict[str, Any], ...] = ()
+    question: Question | None = None
 
 
 class Delegate(Protocol):
@@ -139,12 +144,30 @@ def is_delegation(step: Step) -> bool:
     return step.tool_name == TOOL
 
 
+async def as_agent(app: "App", turn: "RunningTurn", name: str) -> "RunningTurn":
+    """Return the turn with what an agent of this house may use; raises `ToolError` when it may not be asked."""
+    known = next((each for each in turn.scope.agents if each.name == name), None)
+    if known is None or known.persona_id is None or known.requires > turn.user.permission:
+        raise ToolError(said("switched_off", agent=name))
+    async with app.database.statement() as session:
+        persona = await get_persona(session, known.persona_id, turn.user.permission, app.settings)
+    scope = replace(turn.scope, persona=persona, trail=(*turn.scope.trail, name))
+    return replace(turn, persona=persona, scope=scope, offer=app.toolbox.offered_to(scope))
+
+
+def leaves_house(scope: "Scope", call: Step) -> bool:
+    """Return whether a call hands its task to an agent at a url; one of this house is watched at its own calls."""
+    name = call.value.get("agent")
+    return not any(each.name == name and each.persona_id is not None for each in scope.agents)
+
+
 def count_model_calls(steps: Iterable[Step]) -> int:
     """Return how many model calls the journal tells of: the turn's own, and those of the agents that it asked."""
     count = 0
     for step in steps:
         if step.role == "assistant":
-            count += 1
+            # Under a call that the person has agreed to stands no model.
+            count += step.model_used is not None
         elif step.role == "tool_result" and is_delegation(step):
             count += _model_calls(step.value)
     return count

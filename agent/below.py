@@ -14,6 +14,7 @@ from agent.agents import Told, said
 from agent.app import App
 from agent.budget import release, reserve
 from agent.closing import Answer
+from agent.confirmations import find_last_question
 from agent.context import estimate
 from agent.events import Announcer
 from agent.journal import Step, TurnKey, list_steps, record, record_and_settle, settle
@@ -237,6 +238,7 @@ async def read_told(session: AsyncSession, turn_id: int) -> Told:
         iterations=row.iterations,
         usage=to_usage(row.usage),
         files=list_files(steps),
+        question=find_last_question(steps),
     )
 
 

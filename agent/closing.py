@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import text
 
 from agent.app import App
 from agent.budget import SETTLE
+from agent.confirmations import ASK, Question, begin_asking
 from agent.journal import ANNOUNCED, FENCED_END, STEPS, TOLD, Event, PaidCall, Step, to_given, to_settlement
 from agent.opening import RunningTurn
 from agent.outbox import ENQUEUE, Reply, to_row
@@ -15,18 +16,20 @@ from agent.replies import to_calls_made
 from agent.tokens import count_tokens
 from shared.driver import Session
 from shared.errors import Superseded
-from shared.messages import AgentResponse, ReplyFile, Usage
+from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, Usage
 
 Status = Literal["answered", "refused", "failed", "cancelled"]
 # The inbox knows no refusal: a refused message has its answer.
 INBOX_STATUS = {"answered": "answered", "refused": "answered", "failed": "failed", "cancelled": "cancelled"}
 
-CLOSE = text(f"""
-WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, answered AS (
+ANSWERED = """
+answered AS (
     UPDATE inbox SET status = :inbox_status FROM fenced WHERE inbox.turn_id = fenced.id AND inbox.status = 'claimed'
-)
-SELECT replied.id, fenced.live_message_id, {ANNOUNCED} FROM fenced, replied
-""")
+)"""
+ENDED = f"SELECT replied.id, fenced.live_message_id, {ANNOUNCED} FROM fenced, replied"
+CLOSE = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED} {ENDED}")
+# A turn that ends with a question makes its row too: what was not shown can't be agreed to.
+CLOSE_ASKING = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED}, {ASK} {ENDED}")
 STORED_FILES = text("""
 SELECT id, filename, mime_type, size_bytes FROM file_records
 WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored'
@@ -51,6 +54,7 @@ class Answer:
     cause: str | None = None
     file_ids: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
+    question: Question | None = None
 
 
 async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
@@ -61,7 +65,10 @@ async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
     await turn.announcer.flush()
     message = turn.message
     reply_to = message.platform_message_id or message.event_id
-    async with app.database.statement() as session:
+    asking: dict[str, Any] = {}
+    async with app.database.transaction() if answer.question else app.database.statement() as session:
+        if answer.question is not None:
+            asking = await begin_asking(session, answer.question, turn.user.id, turn.conversation.id)
         files = await _find_files(app, session, turn, answer.file_ids)
         last = Step(
             seq=1 + max(step.seq for step in answer.steps),
@@ -70,7 +77,8 @@ async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
             token_count=count_tokens(answer.text),
             model_used=answer.model,
         )
-        events = _last_events(turn, answer, files)
+        confirmation_id: int | None = asking.get("confirmation_id")
+        events = _last_events(turn, answer, files, confirmation_id)
         given = (
             to_given(turn.key, [last], events, turn.announcer.note(is_end=True))
             | to_settlement(answer.calls)
@@ -83,11 +91,12 @@ async def close(app: App, turn: RunningTurn, answer: Answer) -> Reply:
                 "error": answer.error,
                 "cause": answer.cause,
             }
+            | asking
         )
-        row = (await session.execute(CLOSE, given)).one_or_none()
+        row = (await session.execute(CLOSE_ASKING if asking else CLOSE, given)).one_or_none()
         if row is None:
             raise Superseded
-    said = (answer.text, tuple(files), answer.choices)
+    said = (answer.text, tuple(files), answer.choices, confirmation_id)
     return Reply(row.id, turn.key.id, message.door, message.place, reply_to, row.live_message_id, *said)
 
 
@@ -103,6 +112,7 @@ def to_response(turn: RunningTurn, answer: Answer, reply: Reply) -> AgentRespons
         model=answer.model,
         usage=answer.usage,
         error=answer.error,
+        confirmation=None if reply.confirmation_id is None else AskedConfirmation(reply.confirmation_id),
     )
 
 
@@ -115,9 +125,13 @@ async def _find_files(app: App, session: Session, turn: RunningTurn, file_ids: S
     return [ReplyFile(each.file_id, each.filename, each.mime_type, each.size_bytes, each.url) for each in described]
 
 
-def _last_events(turn: RunningTurn, answer: Answer, files: Sequence[ReplyFile]) -> list[Event]:
+def _last_events(
+    turn: RunningTurn, answer: Answer, files: Sequence[ReplyFile], confirmation_id: int | None
+) -> list[Event]:
     usage = answer.usage
-    choices = {"choices": list(answer.choices)} if answer.choices else {}
+    choices: dict[str, Any] = {"choices": list(answer.choices)} if answer.choices else {}
+    if confirmation_id is not None:
+        choices["confirmation"] = {"id": confirmation_id}
     return [
         *turn.announcer.thinking(answer.thinking),
         turn.announcer.event("message", content=answer.text, files=[asdict(each) for each in files], **choices),

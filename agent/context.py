@@ -39,7 +39,7 @@ MARKS = re.compile(r"</?context>", re.IGNORECASE)
 ModelMessage = dict[str, Any]
 
 HISTORY = (
-    select(Message.turn_id, *STEP_COLUMNS)
+    select(Message.turn_id, Message.user_id, *STEP_COLUMNS)
     .where(
         Message.conversation_id == bindparam("conversation_id"),
         Message.turn_id >= bindparam("first"),
@@ -55,17 +55,22 @@ UPDATE conversations SET window_turn_id = :begins, is_summarized = false WHERE i
 
 @dataclass(frozen=True, slots=True)
 class PastStep:
-    """One entry of the history: a step with the turn it belongs to."""
+    """One entry of the history: a step with the turn it belongs to, and whose turn it was."""
 
     turn_id: int
+    user_id: int | None
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The prompt of a turn up to this message; the turn's own steps are added behind it."""
+    """The prompt of a turn up to this message; the turn's own steps are added behind it.
+
+    `shows_memories`: it holds what the person has said in private.
+    """
 
     messages: tuple[ModelMessage, ...]
+    shows_memories: bool = False
 
 
 async def load_history(
@@ -78,7 +83,7 @@ async def load_history(
     query = OWN_HISTORY if conversation.place.is_direct else HISTORY
     given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
     given |= {"user_id": user_id} if query is OWN_HISTORY else {}
-    past = [PastStep(row[0], to_step(row[1:])) for row in (await session.execute(query, given)).all()]
+    past = [PastStep(row[0], row[1], to_step(row[2:])) for row in (await session.execute(query, given)).all()]
     kept = drop_blocks(past)
     if len(kept) < len(past):
         begins = kept[0].turn_id if kept else turn_id
@@ -123,7 +128,8 @@ async def build_context(
     for _, turn in groupby(history, key=lambda each: each.turn_id):
         messages += _past_turn(list(turn), is_shared=is_shared)
     messages.append({"role": "user", "content": f"{this_message}\n\n{around}"})
-    return Context(tuple(messages))
+    # Elsewhere only what was said openly on the same server is recalled.
+    return Context(tuple(messages), shows_memories=bool(memories) and not is_shared)
 
 
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:

@@ -21,9 +21,10 @@ from agent.peers import Asker, PeerFile
 from agent.personas import prompts
 from agent.progress import Progress, add_usage, begin_progress
 from agent.stops import Stops
+from agent.taint import find_taint
 from agent.turn import CLOSING_SECONDS, answer_turn
 from shared.database import DatabaseLost
-from shared.errors import ParleyError, Superseded, ToolError, TurnTimedOut, Unavailable
+from shared.errors import ConfirmationNeeded, ParleyError, Superseded, ToolError, TurnTimedOut, Unavailable
 from shared.filenames import clean_filename
 from shared.log import get_logger
 from shared.messages import Usage
@@ -42,7 +43,8 @@ async def delegate(
 ) -> dict[str, Any]:
     """Have an agent do a task for this call of the turn, or find out what it did; return the tool's result.
 
-    Raises `ToolError` when there is no result, and `DatabaseLost` when the whole turn has to be taken up again.
+    Raises `ToolError` when there is no result, `ConfirmationNeeded` when the agent has a question that the person must
+    say yes to, and `DatabaseLost` when the whole turn has to be taken up again.
     """
     find_askable(turn.scope, agent)
     task = _checked(task)
@@ -50,17 +52,21 @@ async def delegate(
     first = progress.next_position()
     try:
         opened = await open_below(app, turn, call_id, agent, task)
-        told = await _find_out(app, opened, task, call_id, first, progress)
+        told = await _find_out(app, turn, opened, task, call_id, first, progress)
     except Superseded:
         # If it is the asker that was taken over, its own next step says so.
         raise ToolError(said("ended", agent=agent), agent=agent) from None
     progress.told[call_id] = told
     if told.usage != Usage():
         progress.usage = add_usage(progress.usage, told.usage)
+    if (question := told.question) is not None:
+        raise ConfirmationNeeded(question=question.text, asked=replace(question, agent=question.agent or agent))
     return _to_result(told, app.settings.tool_result_max_chars)
 
 
-async def _find_out(app: App, opened: Opened, task: str, call_id: str, first: int, asker: Progress) -> Told:
+async def _find_out(
+    app: App, turn: RunningTurn, opened: Opened, task: str, call_id: str, first: int, asker: Progress
+) -> Told:
     if opened.turn is None or opened.row is None:
         async with app.database.transaction() as session:
             told = await read_told(session, opened.id)
@@ -75,6 +81,9 @@ async def _find_out(app: App, opened: Opened, task: str, call_id: str, first: in
         first = _skip(asker, count_model_calls(child.steps)) or first
         progress = begin_progress(child)
         progress.positions = chain((first,), asker.positions) if asker.positions is not None else None
+        # Its task was written with all this in view.
+        taint = await find_taint(app, turn, asker)
+        progress.shows_untrusted, progress.shows_private = taint.untrusted, taint.private
         answer = _answer(app, child, progress)
     told = await _settled(app, child, progress, answer)
     return replace(told, files=tuple(received)) if received else told

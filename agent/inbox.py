@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select, text
 from shared.database import Database
 from shared.driver import Session
 from shared.errors import EventTaken
-from shared.messages import Attachment, IncomingMessage, Line, Place, Sender, Surroundings
+from shared.messages import Attachment, Decision, IncomingMessage, Line, Place, Sender, Surroundings
 from shared.models import InboxMessage
 from shared.text import clean, clean_json
 
@@ -25,9 +25,10 @@ ACCEPT = text(f"""
 WITH stored AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                        platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
-                       content, attachments, wants_stream, surroundings, sent_at)
+                       content, attachments, wants_stream, surroundings, sent_at, decision)
     VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username,
-            :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, CAST(:surroundings AS jsonb), :sent_at)
+            :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, CAST(:surroundings AS jsonb), :sent_at,
+            CAST(:decision AS jsonb))
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key
 )
@@ -170,7 +171,10 @@ def to_note(turn_id: int, inbox_ids: Sequence[int], *, is_end: bool = False) -> 
 
 
 def _to_row(message: IncomingMessage) -> dict[str, Any]:
-    sender, place = message.sender, _cleaned(message.place)
+    sender, place, content = message.sender, _cleaned(message.place), clean(message.content)
+    if message.decision is not None and not content.strip():
+        # A click says nothing; whoever reads on is told what it meant.
+        content = message.decision.word
     return {
         "door": message.door,
         "platform": place.platform,
@@ -183,11 +187,12 @@ def _to_row(message: IncomingMessage) -> dict[str, Any]:
         "user_id": clean(sender.platform_user_id),
         "username": _cleaned_or_none(sender.username),
         "message_id": _cleaned_or_none(message.platform_message_id),
-        "content": clean(message.content),
+        "content": content,
         "attachments": json.dumps(clean_json([asdict(each) for each in message.attachments])),
         "wants_stream": message.wants_stream,
         "surroundings": json.dumps(_to_surroundings_row(message.around)),
         "sent_at": message.sent_at,
+        "decision": json.dumps(asdict(message.decision)) if message.decision else None,
     }
 
 
@@ -232,6 +237,7 @@ COLUMNS = (
     InboxMessage.surroundings,
     InboxMessage.sent_at,
     InboxMessage.turn_id,
+    InboxMessage.decision,
 )
 ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
 PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
@@ -259,5 +265,6 @@ def _to_waiting(row: Any) -> Waiting:
         platform_message_id=row.platform_message_id,
         wants_stream=row.wants_stream,
         around=_to_surroundings(row.surroundings),
+        decision=Decision(**row.decision) if row.decision else None,
     )
     return Waiting(row.id, message, row.turn_id)

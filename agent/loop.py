@@ -7,12 +7,14 @@ recorded is never done again.
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agent import breaker
 from agent.app import App
 from agent.asking import Mode, NativeMode, Said, waves_left
 from agent.budget import Admission, reserve
 from agent.closing import Answer
+from agent.confirmations import Question, tell_outcome
 from agent.context import Context
 from agent.intents import tell_intents
 from agent.journal import PaidCall, Recorded, Step, record_and_settle
@@ -38,8 +40,12 @@ async def respond(app: App, turn: RunningTurn, context: Context, progress: Progr
     """
     # Calls that are open before the first answer come from the journal of an attempt that was cut off.
     is_repeated = True
+    progress.shows_private |= context.shows_memories
     while True:
         await play(app, turn, progress, progress.open_calls(), is_repeated=is_repeated)
+        if is_repeated:
+            # Should no model come to say it, the person still hears what became of their yes.
+            progress.text = tell_outcome(progress.steps)
         is_repeated = False
         breaker.check(progress.steps)
         if (ending := find_ending(turn, progress)) is not None:
@@ -175,13 +181,20 @@ def _ended(progress: Progress, ending: Ending) -> Answer:
     return Answer(
         text=ending.text,
         choices=ending.choices,
+        question=ending.question,
         steps=tuple(progress.steps),
         waves=progress.waves,
         usage=progress.usage,
-        iterations=len(progress.answers),
+        iterations=progress.model_calls,
         model=progress.model,
         file_ids=list_file_ids(progress.steps),
     )
+
+
+def ask_again(progress: Progress, question: Question) -> Answer:
+    """Put a question once more, when a yes may have been meant for something else; no model is asked."""
+    asking = Ending.asking(question)
+    return _ended(progress, replace(asking, text=f"{prompts()['confirmation.again']}\n\n{asking.text}"))
 
 
 def _answer(turn: RunningTurn, progress: Progress, said: Said) -> Answer:
@@ -197,7 +210,7 @@ def _answer(turn: RunningTurn, progress: Progress, said: Said) -> Answer:
         waves=progress.waves,
         calls=tuple(progress.unpaid),
         usage=progress.usage,
-        iterations=len(progress.answers) + 1,
+        iterations=progress.model_calls + 1,
         model=said.model,
         thinking=said.thinking,
         finished=not is_last and not is_cut,

@@ -254,6 +254,8 @@ def _to_server(row: McpServer) -> Server:
         read_only_tools=row.read_only_tools,
         timeout_seconds=row.timeout_seconds,
         tells_user=row.tells_user,
+        reads_untrusted=row.reads_untrusted,
+        reads_private=row.reads_private,
     )
 
 
@@ -265,4 +267,6 @@ def _rules(server: Server, name: str) -> dict[str, Any]:
         "read_only": is_read_only,
         "repeatable": is_read_only,
         "timeout_seconds": server.timeout_seconds,
+        "reads_untrusted": server.reads_untrusted,
+        "reads_private": server.reads_private,
     }

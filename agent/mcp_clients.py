@@ -57,6 +57,8 @@ class Server:
     read_only_tools: Sequence[str]
     timeout_seconds: float
     tells_user: bool
+    reads_untrusted: bool
+    reads_private: bool
 
     @property
     def address(self) -> tuple[object, ...]:

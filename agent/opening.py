@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import text
 
+from agent.agents import tell_call
 from agent.app import App
 from agent.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.budget import HOLD, Verdict, release, reserve, to_verdict
+from agent.confirmations import Said, Taken, note_answer, read_answer, take_answer
 from agent.context import PastStep, estimate, load_history, with_earlier
 from agent.conversations import ResolvedConversation
 from agent.events import Announcer
@@ -60,7 +62,7 @@ CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
 class RunningTurn:
     """All that is known of a turn when its work begins; `steps` is what the journal holds already.
 
-    `purpose` is what the ledger says of its model calls.
+    `purpose` is what the ledger says of its model calls, `taken` what came of the message when it answers a question.
     """
 
     key: TurnKey
@@ -83,6 +85,7 @@ class RunningTurn:
     began: float
     deadline: float
     purpose: str = "answer"
+    taken: Taken | None = None
 
     @property
     def said(self) -> str:
@@ -92,7 +95,7 @@ class RunningTurn:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    # What is known before a turn is begun or gone on with.
+    # What is known before a turn is begun or gone on with; `answer`: the message may answer a question.
     app: App
     job: Job
     inbox_ids: tuple[int, ...]
@@ -102,6 +105,7 @@ class _Opening:
     scope: Scope
     offer: Offer
     history: tuple[PastStep, ...]
+    answer: Said | None
 
     @property
     def loop_mode(self) -> LoopMode:
@@ -128,6 +132,7 @@ class _Start:
     loop_mode: LoopMode
     failures: int = 0
     is_stopped: bool = False
+    taken: Taken | None = None
 
 
 async def open_turn(app: App, job: Job) -> RunningTurn | None:
@@ -146,8 +151,8 @@ async def open_turn(app: App, job: Job) -> RunningTurn | None:
             opening = await _prepare(app, session, job, run)
             if run[0].turn_id is not None:
                 start = await _take_over(opening)
-            elif opening.message.attachments:
-                start = await _begin_with_files(opening)
+            elif opening.message.attachments or opening.answer:
+                start = await _begin_with_more(opening)
             else:
                 start = await _begin(session, opening, ())
     return _to_running(opening, start, began)
@@ -169,6 +174,7 @@ async def _prepare(app: App, session: Connection, job: Job, run: Sequence[Waitin
         scope=scope,
         offer=app.toolbox.offered_to(scope),
         history=tuple(history),
+        answer=read_answer(run),
     )
 
 
@@ -193,6 +199,7 @@ def _to_running(opening: _Opening, start: _Start, began: float) -> RunningTurn:
         is_stopped=start.is_stopped,
         began=began,
         deadline=began + opening.app.settings.turn_deadline_seconds,
+        taken=start.taken,
     )
 
 
@@ -210,17 +217,23 @@ def merge(run: Sequence[Waiting]) -> IncomingMessage:
     )
 
 
-async def _begin_with_files(opening: _Opening) -> _Start | None:
-    parties, attachments = opening.parties, opening.message.attachments
+async def _begin_with_more(opening: _Opening) -> _Start | None:
+    # The message brings files, or answers a question: what that takes belongs to the begin of its turn.
+    user, conversation, attachments = opening.parties.user, opening.parties.conversation, opening.message.attachments
     async with opening.app.database.transaction() as session:
-        files = await draw_files(session, parties.user.id, attachments)
-        start = await _begin(session, opening, files)
+        taken = await take_answer(session, opening.answer, user.id, conversation.id, opening.turn_id)
+        files = await draw_files(session, user.id, attachments) if attachments else []
+        start = await _begin(session, opening, files, taken)
         if start is not None:
-            await record_files(session, parties.user.id, parties.conversation.id, start.key.id, files)
+            await note_answer(session, taken, opening.turn_id)
+            if attachments:
+                await record_files(session, user.id, conversation.id, start.key.id, files)
     return start
 
 
-async def _begin(session: Session, opening: _Opening, files: Sequence[PendingFile]) -> _Start | None:
+async def _begin(
+    session: Session, opening: _Opening, files: Sequence[PendingFile], taken: Taken | None = None
+) -> _Start | None:
     parties, message, loop_mode = opening.parties, opening.message, opening.loop_mode
     key = TurnKey(opening.turn_id, attempt=1)
     announcer = Announcer(opening.app.database, key, opening.inbox_ids, -1, watched=message.wants_stream)
@@ -230,25 +243,30 @@ async def _begin(session: Session, opening: _Opening, files: Sequence[PendingFil
         announcer.event("user_message", content=said.content, speaker=parties.user.name),
         announcer.event("turn_started", conversation_id=parties.conversation.id, user_id=parties.user.id),
     ]
-    given = to_given(key, [said], events, announcer.note()) | {
+    steps = [said, *(taken.steps if taken else ())]
+    for step in steps:
+        events += tell_call(announcer, step) if step.role == "tool_call" else ()
+    # The first model call is shown what the call returns; a character is a token at the most.
+    room = opening.app.settings.tool_result_max_chars if len(steps) > 1 else 0
+    given = to_given(key, steps, events, announcer.note()) | {
         "job_id": opening.job.id,
         "inbox_ids": list(opening.inbox_ids),
         "conversation_id": parties.conversation.id,
         "user_id": parties.user.id,
         "persona_id": parties.persona.id,
         "loop_mode": loop_mode,
-        "tokens": opening.estimate([said], loop_mode),
+        "tokens": opening.estimate(steps, loop_mode) + room,
         "seconds": opening.app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
     }
     row = (await session.execute(BEGIN, given)).one_or_none()
     if row is None:
         return None
     verdict = to_verdict(row)
-    return _Start(key, (said,), tuple(files), announcer, verdict, loop_mode)
+    return _Start(key, tuple(steps), tuple(files), announcer, verdict, loop_mode, taken=taken)
 
 
 async def _take_over(opening: _Opening) -> _Start:
-    app, turn_id, user = opening.app, opening.turn_id, opening.parties.user
+    app, turn_id, user, conversation = opening.app, opening.turn_id, opening.parties.user, opening.parties.conversation
     async with app.database.transaction() as session:
         given = {"turn_id": turn_id, "forgiven": int(opening.job.was_lost)}
         row = (await session.execute(TAKE_OVER, given)).one_or_none()
@@ -259,14 +277,26 @@ async def _take_over(opening: _Opening) -> _Start:
         if row.user_id != user.id:
             await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
         steps = await list_steps(session, turn_id)
+        # An answer that began the turn with a call stands in its journal; any other comes to the same once more.
+        is_open = opening.answer is not None and len(steps) == 1
+        taken = await take_answer(session, opening.answer, user.id, conversation.id, turn_id) if is_open else None
         files = await list_pending(session, turn_id, opening.message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
         seconds = app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
         tokens = opening.estimate(steps, row.loop_mode)
         verdict = await reserve(session, user.id, turn_id, key.attempt, tokens, seconds)
     announcer = Announcer(app.database, key, opening.inbox_ids, last, watched=opening.message.wants_stream)
-    failures = row.attempt - 1 - row.handovers
-    return _Start(key, tuple(steps), tuple(files), announcer, verdict, row.loop_mode, failures, row.stop_requested)
+    return _Start(
+        key=key,
+        steps=tuple(steps),
+        files=tuple(files),
+        announcer=announcer,
+        verdict=verdict,
+        loop_mode=row.loop_mode,
+        failures=row.attempt - 1 - row.handovers,
+        is_stopped=row.stop_requested,
+        taken=taken,
+    )
 
 
 def _user_step(user: ResolvedUser, message: IncomingMessage, content: str) -> Step:

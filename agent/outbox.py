@@ -50,7 +50,8 @@ WHERE id IN (
     ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
 )
 RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
-          reply_to, live_message_id, content, files, choices, status
+          reply_to, live_message_id, content, files, choices, status,
+          (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = outbox.turn_id) AS confirmation_id
 """)
 
 RENEW = text("""
@@ -71,7 +72,10 @@ WHERE id = :id AND status = 'claimed'
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is to be said, and where; `turn_id` 0: no turn could begin. `nonce` is that of every attempt at it."""
+    """What is to be said, and where; `turn_id` 0: no turn could begin. `nonce` is that of every attempt at it.
+
+    With a `confirmation_id` it is a question, and a click on one of its `choices` is the `Decision` on that id.
+    """
 
     id: int
     turn_id: int
@@ -82,6 +86,7 @@ class Reply:
     content: str
     files: tuple[ReplyFile, ...]
     choices: tuple[str, ...] = ()
+    confirmation_id: int | None = None
 
     @property
     def nonce(self) -> str:
@@ -193,7 +198,7 @@ def to_reply(row: Any) -> Reply:
     """Return the reply of an outbox row."""
     place = Place(row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct)
     files = tuple(ReplyFile(**each) for each in row.files)
-    said = (row.content, files, tuple(row.choices))
+    said = (row.content, files, tuple(row.choices), row.confirmation_id)
     return Reply(row.id, row.turn_id or 0, row.door, place, row.reply_to, row.live_message_id, *said)
 
 

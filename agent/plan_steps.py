@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from agent.confirmations import is_asked
 from agent.intents import to_call_id, to_intent
 from agent.journal import Step
 from agent.opening import RunningTurn
@@ -64,7 +65,7 @@ def find_obstacle(turn: RunningTurn, progress: Progress, call: Step) -> Outcome 
         return None
     planned = plan.calls[call.seq - answer.seq - 1]
     results = find_results(turn, progress.steps, answer.seq)
-    if failed := [each for each in planned.needs if each not in results or _is_error(results[each])]:
+    if failed := [each for each in planned.needs if each not in results or _is_missing(results[each])]:
         return not_run(prompts()["planner.needs_failed"].format(ids=", ".join(failed)))
     if planned.level >= plan.waves:
         return not_run(prompts()["planner.no_steps_left"])
@@ -83,7 +84,7 @@ def find_response(progress: Progress) -> str:
         return ""
     ended = [step for step in progress.steps if step.role == "tool_result" and step.seq > answer.seq]
     results = [step.value for step in ended]
-    is_whole = len(results) == len(plan.calls) and not any(map(_is_error, results))
+    is_whole = len(results) == len(plan.calls) and not any(map(_is_missing, results))
     return plan.response if is_whole else ""
 
 
@@ -115,5 +116,6 @@ def _needed(call: PlannedCall, results: Results) -> Results:
     return {each: results[each] for each in call.needs if each in results}
 
 
-def _is_error(result: Any) -> bool:
-    return isinstance(result, dict) and result.get("error") is True
+def _is_missing(result: Any) -> bool:
+    # A call that failed, or that waits for the person's yes, has come to nothing that another could use.
+    return is_asked(result) or (isinstance(result, dict) and result.get("error") is True)

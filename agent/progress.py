@@ -40,7 +40,7 @@ class Progress:
 
     `steps` only grows. `estimate` is the upper estimate of the next model call, in tokens. `told` is what agents came
     to, by the call that asked them. `positions` numbers the model calls of a scripted conversation, those of agents
-    among them.
+    among them. `shows_untrusted` and `shows_private` say what the prompt holds beside the results of tools.
     """
 
     steps: list[Step]
@@ -52,7 +52,14 @@ class Progress:
     model: str | None = None
     text: str = ""
     told: dict[str, Told] = field(default_factory=dict)
+    shows_untrusted: bool = False
+    shows_private: bool = False
     _index: _Index = field(default_factory=_Index, repr=False)
+
+    @property
+    def model_calls(self) -> int:
+        """Return how many of the answers a model gave; a call that the person has agreed to stands under none."""
+        return sum(1 for answer in self.answers if answer.model_used is not None)
 
     @property
     def answers(self) -> list[Step]:

@@ -9,10 +9,11 @@ from agent.journal import Step
 from agent.personas import prompts
 from shared.driver import Session
 from shared.errors import Stopped
-from shared.messages import AgentResponse, ReplyFile, ToolCallMade, Usage
+from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, ToolCallMade, Usage
 
 FIND = text("""
 SELECT inbox.status, turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
+    (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
     (SELECT json_agg(json_build_object('seq', seq, 'role', role, 'content', content, 'tool_call_id', tool_call_id,
                                        'tool_name', tool_name) ORDER BY seq)
      FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
@@ -49,6 +50,7 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
         model=row.model,
         usage=to_usage(row.usage),
         error=row.error,
+        confirmation=None if row.confirmation_id is None else AskedConfirmation(row.confirmation_id),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from agent.confirmations import ASKED
 from shared.text import clean
 
 # So many characters of a result are turned into JSON, of which the limit is shown.
@@ -22,7 +23,11 @@ WRAPPING = 4
 def to_json(result: Any, limit: int) -> str:
     """Return the result as JSON of at most `limit` characters; what is longer says so, and begins as it does."""
     taker = _Taker(max(MOST_CHARS, 4 * limit))
-    text = json.dumps(taker.take(result), ensure_ascii=False)
+    plain = taker.take(result)
+    if isinstance(plain, dict):
+        # Only the house may say that it has a question: a yes to a tool's made-up one would be a yes to its call.
+        plain.pop(ASKED, None)
+    text = json.dumps(plain, ensure_ascii=False)
     if len(text) <= limit and not taker.is_cut:
         return text
     size = {"more_than_chars" if taker.is_cut else "total_chars": len(text)}

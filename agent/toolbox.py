@@ -17,13 +17,14 @@ from typing import Any
 
 from agent import agents
 from agent.agents import ListedAgent
+from agent.confirmations import hold_back
 from agent.patience import within
 from agent.patterns import DELEGATE
 from agent.personas import ResolvedPersona, prompts
 from agent.results import to_json
 from agent.tokens import count_prompt
 from shared.database import DatabaseLost
-from shared.errors import ToolError, Unavailable
+from shared.errors import ConfirmationNeeded, ToolError, Unavailable
 from shared.log import get_logger
 from shared.messages import Place
 from shared.permissions import Permission
@@ -62,10 +63,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call came to: JSON text for the model and the journal."""
+    """What a call came to: JSON text for the model and the journal; `needed`: the person's yes, nothing was done."""
 
     content: str
     is_error: bool
+    needed: ConfirmationNeeded | None = None
 
 
 @dataclass(frozen=True)
@@ -155,22 +157,45 @@ class Toolbox:
             self._offers[key] = Offer(tools, "\n\n".join(text for text in texts if text))
         return self._offers[key]
 
+    def find(self, name: str) -> Tool | None:
+        """Return the tool that has this name now, `module.tool`."""
+        return self._current.get(name)
+
     async def call(
-        self, offer: Offer, scope: Scope, name: str, arguments: str | dict[str, Any], context: ToolContext
+        self,
+        offer: Offer,
+        scope: Scope,
+        name: str,
+        arguments: str | dict[str, Any],
+        context: ToolContext,
+        *,
+        is_tainted: bool = False,
+        can_ask: bool = True,
     ) -> Outcome:
         """Run one call; every failure comes back as an error result that says what would be valid.
 
-        The arguments are as a model wrote them, or as `read_arguments` gave them.
+        The arguments are as a model wrote them, or as `read_arguments` gave them. With `is_tainted` a tool that acts is
+        run only with the person's yes. Where one is needed, the result is a question; where nobody `can_ask`, an error.
         """
         offered = offer.find(name)
         tool = self._still_there(offered)
         if tool is None or not authorize(scope, tool):
             return self._error(_missing(scope, name), available_tools=_names(offer))
+        plain = read_arguments(arguments) if isinstance(arguments, str) else arguments
         try:
-            given = parse_arguments(tool, read_arguments(arguments) if isinstance(arguments, str) else arguments)
+            given = parse_arguments(tool, plain)
         except ToolError as error:
             return self._error(str(error), **error.fields)
-        return await self._run(tool, given, context)
+        if is_tainted and tool.is_acting and context.agreed_to is None:
+            return self._hold_back(ConfirmationNeeded(), plain, can_ask=can_ask)
+        outcome = await self._run(tool, given, context)
+        return self._hold_back(outcome.needed, plain, can_ask=can_ask) if outcome.needed else outcome
+
+    def _hold_back(self, needed: ConfirmationNeeded, plain: dict[str, Any], *, can_ask: bool) -> Outcome:
+        try:
+            return Outcome(hold_back(needed, plain, can_ask=can_ask), is_error=False)
+        except ToolError as error:
+            return self._error(str(error))
 
     def _still_there(self, offered: Tool | None) -> Tool | None:
         if offered is None or offered.module == agents.MODULE:
@@ -183,8 +208,8 @@ class Toolbox:
             try:
                 result = await within(tool.timeout_seconds, tool.run(context, **given))
                 return Outcome(to_json(result, self._result_limit), is_error=False)
-            except ToolError as error:
-                return self._error(str(error), **error.fields)
+            except (ToolError, ConfirmationNeeded) as error:
+                return self._refused(error)
             except DatabaseLost as lost:
                 if not tool.read_only:
                     return _after_loss(tool, lost)
@@ -204,6 +229,11 @@ class Toolbox:
             if not left:
                 return self._error(message)
         raise AssertionError("a tool is tried at least once")
+
+    def _refused(self, error: ToolError | ConfirmationNeeded) -> Outcome:
+        if isinstance(error, ConfirmationNeeded):
+            return Outcome("", is_error=True, needed=error)
+        return self._error(str(error), **error.fields)
 
     def _error(self, message: str, **valid: Any) -> Outcome:
         told = {"error": True, "message": cut(message, self._result_limit // 2)}

@@ -18,7 +18,7 @@ from agent.events import STOPS
 from agent.inbox import Job
 from agent.journal import PaidCall, TurnKey, settle
 from agent.live import shown_live
-from agent.loop import respond
+from agent.loop import ask_again, respond
 from agent.mock import count_position
 from agent.opening import RunningTurn, open_turn
 from agent.outbox import deliver
@@ -119,6 +119,10 @@ async def hand_over(app: App, key: TurnKey, unpaid: Sequence[PaidCall] = ()) -> 
 async def _work(app: App, turn: RunningTurn, progress: Progress) -> Answer:
     if turn.is_stopped:
         raise Stopped
+    if turn.taken is not None and turn.taken.refusal is not None:
+        raise turn.taken.refusal
+    if turn.taken is not None and turn.taken.again is not None:
+        return ask_again(progress, turn.taken.again)
     if turn.verdict.admission is Admission.EXHAUSTED and not progress.answers:
         raise turn.verdict.refusal()
     await store_files(app, turn.user.id, turn.files)
@@ -157,7 +161,7 @@ def _ended(progress: Progress, said: str, status: Status, error: str, cause: str
         steps=tuple(progress.steps),
         calls=tuple(progress.unpaid),
         usage=progress.usage,
-        iterations=len(progress.answers) + (1 if progress.unpaid else 0),
+        iterations=progress.model_calls + (1 if progress.unpaid else 0),
         waves=progress.waves,
         model=progress.model,
         status=status,

@@ -6,19 +6,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from agent.agents import is_delegation, tell_result, to_asking
+from agent.agents import as_agent, is_delegation, leaves_house, tell_result, to_asking
 from agent.app import App
 from agent.breaker import Failures, failed_calls, to_key
 from agent.budget import Admission, release
+from agent.confirmations import (
+    CHOICES,
+    DOORS_OF_AGENTS,
+    Question,
+    find_question,
+    read_call_id,
+    to_denied_result,
+    use,
+)
 from agent.intents import tell_intents
 from agent.journal import Event, Recorded, Step, record
 from agent.opening import RunningTurn
 from agent.patience import LEAVE_SECONDS, insist, unbroken
 from agent.plan_steps import find_obstacle, following_calls
 from agent.progress import Progress
+from agent.taint import is_tainted
 from agent.tokens import count_tokens
-from agent.toolbox import Outcome, repeated_failure, too_many_calls, unknown_outcome
-from shared.errors import Stopped
+from agent.toolbox import Outcome, not_run, repeated_failure, too_many_calls, unknown_outcome
+from shared.errors import Stopped, ToolError
 from shared.tools import ToolContext
 
 # Results that come this close together are recorded in one transaction.
@@ -75,8 +85,10 @@ async def _start(
     if any(is_delegation(call) for call in calls):
         await _give_back(app, turn, progress)
     obstacles = [find_obstacle(turn, progress, call) for call in calls]
+    # Calls of a plan that waited are given what others came to: for them that is part of what they were written with.
+    tainted = await is_tainted(app, turn, progress, calls)
     return {
-        asyncio.create_task(_call(app, turn, progress, call, rules, obstacle), name=call.tool_call_id)
+        asyncio.create_task(_call(app, turn, progress, call, rules, obstacle, tainted), name=call.tool_call_id)
         for call, obstacle in zip(calls, obstacles, strict=True)
     }
 
@@ -90,7 +102,13 @@ async def _give_back(app: App, turn: RunningTurn, progress: Progress) -> None:
 
 
 async def _call(
-    app: App, turn: RunningTurn, progress: Progress, call: Step, rules: _Rules, obstacle: Outcome | None
+    app: App,
+    turn: RunningTurn,
+    progress: Progress,
+    call: Step,
+    rules: _Rules,
+    obstacle: Outcome | None,
+    tainted: bool,
 ) -> Finished:
     name = str(call.tool_name)
     if call.seq in rules.surplus:
@@ -100,18 +118,64 @@ async def _call(
     if rules.failures and (known := rules.failures.get(to_key(call))) is not None:
         return call, repeated_failure(known)
     tool = turn.offer.find(name)
+    answered = read_call_id(call.tool_call_id)
     # An agent goes on where its own journal ends.
     is_repeated = call.tool_call_id in rules.repeated and not is_delegation(call)
-    if is_repeated and tool is not None and not tool.read_only:
+    if answered is None and is_repeated and tool is not None and not tool.read_only:
         return call, unknown_outcome()
     async with rules.gate:
-        context = build_tool_context(app, turn, call, module=tool.module if tool else "")
-        if is_delegation(call):
-            context = to_asking(context, partial(app.delegate, app, turn, progress, str(call.tool_call_id)))
-        return call, await app.toolbox.call(turn.offer, turn.scope, name, call.value, context)
+        if answered is not None:
+            return call, await _carry_out(app, turn, progress, call, *answered)
+        return call, await _run(app, turn, progress, call, is_tainted=tainted)
 
 
-def build_tool_context(app: App, turn: RunningTurn, call: Step, module: str) -> ToolContext:
+async def _carry_out(
+    app: App, turn: RunningTurn, progress: Progress, call: Step, answer: str, confirmation_id: int
+) -> Outcome:
+    # The person has answered a question: this is the call that was held back for it.
+    if answer == "denied":
+        return Outcome(to_denied_result(), is_error=True)
+    agreed = await use(app.database, turn.key, confirmation_id)
+    if agreed is None:
+        # The yes is spent: an attempt before this one has begun the call.
+        return unknown_outcome()
+    if agreed.agent is not None:
+        try:
+            turn = await as_agent(app, turn, agreed.agent)
+        except ToolError as error:
+            return not_run(str(error))
+    return await _run(app, turn, progress, call, agreed_to=agreed.question)
+
+
+async def _run(
+    app: App,
+    turn: RunningTurn,
+    progress: Progress,
+    call: Step,
+    *,
+    is_tainted: bool = False,
+    agreed_to: str | None = None,
+) -> Outcome:
+    name = str(call.tool_name)
+    tool = turn.offer.find(name)
+    context = build_tool_context(app, turn, call, module=tool.module if tool else "", agreed_to=agreed_to)
+    if is_delegation(call):
+        context = to_asking(context, partial(app.delegate, app, turn, progress, str(call.tool_call_id)))
+        is_tainted = is_tainted and leaves_house(turn.scope, call)
+    return await app.toolbox.call(
+        turn.offer,
+        turn.scope,
+        name,
+        call.value,
+        context,
+        is_tainted=is_tainted,
+        can_ask=turn.message.door not in DOORS_OF_AGENTS,
+    )
+
+
+def build_tool_context(
+    app: App, turn: RunningTurn, call: Step, module: str, agreed_to: str | None = None
+) -> ToolContext:
     """Return what the tool is given: who, where and which conversation come from the turn, never from the model."""
     place = turn.conversation.place
     return ToolContext(
@@ -127,6 +191,7 @@ def build_tool_context(app: App, turn: RunningTurn, call: Step, module: str) -> 
         memory=app.memory.of_user(turn.user.id, place, turn.conversation.id),
         database=app.database,
         house_settings=app.settings,
+        agreed_to=agreed_to,
     )
 
 
@@ -182,17 +247,29 @@ async def _record(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a tool that ends the turn says to the person; `choices` are answers to offer."""
+    """What a tool that ends the turn says to the person; `choices` are answers to offer.
+
+    `question`: what the person has to say yes to before a call is run.
+    """
 
     text: str
     choices: tuple[str, ...] = ()
+    question: Question | None = None
+
+    @classmethod
+    def asking(cls, question: Question) -> "Ending":
+        """Return the end of a turn with this question."""
+        return cls(question.shown, CHOICES, question)
 
 
 def find_ending(turn: RunningTurn, progress: Progress) -> Ending | None:
-    """Return what ends the turn, when the last answer called a tool that does; None when the model goes on."""
+    """Return what ends the turn: a question, or a tool of the last answer that does; None when the model goes on."""
     last = max((answer.seq for answer in progress.answers), default=0)
-    results = [step for step in progress.steps if step.role == "tool_result" and step.seq > last]
-    for step in sorted(results, key=lambda step: step.seq):
+    results = [step for step in progress.sorted_steps() if step.role == "tool_result" and step.seq > last]
+    questions = [find_question(progress.find_call(str(step.tool_call_id)), step) for step in results]
+    if question := next(filter(None, questions), None):
+        return Ending.asking(question)
+    for step in results:
         tool = turn.offer.find(str(step.tool_name))
         plain = step.value if tool is not None and tool.ends_turn else None
         if not isinstance(plain, dict) or plain.get("error") or not isinstance(plain.get("message"), str):

@@ -72,6 +72,18 @@ class EventTaken(Refusal):
     code = "event_taken"
 
 
+class ConfirmationExpired(Refusal):
+    """Your answer came too late: my question was open for ten minutes. Nothing was done; ask again if you want it."""
+
+    code = "confirmation_expired"
+
+
+class ConfirmationClosed(Refusal):
+    """That question is not open any more; your answer changed nothing."""
+
+    code = "confirmation_closed"
+
+
 class Stopped(Refusal):
     """Stopped."""
 
@@ -106,6 +118,12 @@ class NotFound(ToolError):
     """There is no {what} with that id."""
 
     code = "not_found"
+
+
+class ConfirmationNeeded(ParleyError):
+    """This needs a person's yes first."""
+
+    code = "confirmation_needed"
 
 
 class Superseded(ParleyError):

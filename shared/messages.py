@@ -68,6 +68,19 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """A person's answer to one question for confirmation, given by a button or a program instead of a word."""
+
+    confirmation_id: int
+    approved: bool
+
+    @property
+    def word(self) -> str:
+        """Return what the person would have written instead."""
+        return "yes" if self.approved else "no"
+
+
+@dataclass(frozen=True, slots=True)
 class IncomingMessage:
     """One event of a platform, ready for the inbox.
 
@@ -85,6 +98,7 @@ class IncomingMessage:
     platform_message_id: str | None = None
     wants_stream: bool = False
     around: Surroundings = field(default_factory=Surroundings)
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +141,18 @@ class ToolCallMade:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedConfirmation:
+    """The question that an answer is: its id, to be given back with the decision."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class AgentResponse:
-    """The answer to one turn. `error` is a stable code, never an exception's text."""
+    """The answer to one turn. `error` is a stable code, never an exception's text.
+
+    `confirmation` is there when the answer asks for a yes or a no.
+    """
 
     turn_id: int
     content: str
@@ -139,3 +163,4 @@ class AgentResponse:
     model: str | None = None
     usage: Usage = field(default_factory=Usage)
     error: str | None = None
+    confirmation: AskedConfirmation | None = None

@@ -4,6 +4,7 @@ The signature is the schema, the docstring the description. The first parameter 
 and in which conversation come from it, never from the model.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -15,17 +16,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
-from shared.errors import ToolError
+from shared.errors import ConfirmationNeeded, ToolError
 from shared.http import GuardedClient
 from shared.memory import MemoryOfUser
 from shared.messages import Place
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.storage import FilesOfUser
+from shared.text import clean
 
 MOST_PROBLEMS = 1000
 
 ModuleSettings = TypeVar("ModuleSettings")
+MAX_QUESTION_CHARS = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class ToolContext:
     """All that a tool needs, without importing another module.
 
     `call_id` is the same when a read-only call is repeated after a crash: use it as idempotency key outward.
+    `agreed_to` is the question that the person has said yes to for this very call.
     """
 
     user: Caller
@@ -66,6 +70,7 @@ class ToolContext:
     memory: MemoryOfUser
     database: Transactions
     house_settings: Settings
+    agreed_to: str | None = None
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Open a transaction; never wait for the network inside it."""
@@ -74,6 +79,20 @@ class ToolContext:
     def settings(self, kind: type[ModuleSettings]) -> ModuleSettings:
         """Return this module's own settings, a frozen dataclass read with the module's prefix."""
         return self.house_settings.of_module(kind, self.module)
+
+    def confirm(self, question: str) -> Awaitable[None]:
+        """Go on only with the person's yes to this question: without it the call ends here and the person is asked.
+
+        Call it before anything is done. On yes the tool runs once more from its beginning with the same arguments, so
+        the question must come out the same; another question is asked anew. On no it never runs again.
+        """
+        asked = clean(question).strip()
+        if self.agreed_to is None or asked != self.agreed_to:
+            if not 0 < len(asked) <= MAX_QUESTION_CHARS:
+                raise ToolError(f"The question to the person would have {len(asked):,} characters; 1 to 1,500 may be.")
+            # Raised before it is awaited: a forgotten `await` lets nothing through.
+            raise ConfirmationNeeded(question=asked)
+        return asyncio.sleep(0)
 
 
 Run = Callable[..., Awaitable[Any]]
@@ -84,7 +103,8 @@ class Tool:
     """One function that the model may call.
 
     `read_only` tools run again after a crash; `repeatable` ones are tried a second time when they fail unexpectedly;
-    `ends_turn` ones end the loop.
+    `ends_turn` ones end the loop. `reads_untrusted` and `reads_private` say what their results may hold, `acts` whether
+    they act outward or change something: without it, all that are not `read_only`.
     """
 
     run: Run
@@ -94,6 +114,14 @@ class Tool:
     ends_turn: bool = False
     timeout_seconds: float = 60
     module: str = field(default="")
+    reads_untrusted: bool = False
+    reads_private: bool = False
+    acts: bool | None = None
+
+    @property
+    def is_acting(self) -> bool:
+        """Return whether a turn that has read both untrusted and private text needs the person's yes for it."""
+        return not self.read_only if self.acts is None else self.acts
 
     @property
     def name(self) -> str:
@@ -155,6 +183,9 @@ def tool(
     repeatable: bool = False,
     ends_turn: bool = False,
     timeout_seconds: float = 60,
+    reads_untrusted: bool = False,
+    reads_private: bool = False,
+    acts: bool | None = None,
 ) -> Callable[[Run], Tool]:
     """Mark an async function of a module's `__init__.py` as a tool; the toolbox finds it by walking the folders."""
 
@@ -162,7 +193,8 @@ def tool(
         if not inspect.iscoroutinefunction(run):
             raise TypeError(f"{run.__name__}: a tool is an async function")
         module = run.__module__.rpartition(".")[2]
-        return Tool(run, requires, read_only, repeatable, ends_turn, timeout_seconds, module)
+        rules = (requires, read_only, repeatable, ends_turn, timeout_seconds)
+        return Tool(run, *rules, module, reads_untrusted, reads_private, acts)
 
     return mark
 

@@ -68,6 +68,7 @@ def message(content: str, **given: Any) -> IncomingMessage:
         sent_at=given.get("sent_at") or datetime.now(UTC),
         attachments=tuple(given.get("attachments", ())),
         wants_stream=given.get("wants_stream", False),
+        decision=given.get("decision"),
     )
 
 

@@ -50,6 +50,9 @@ PARTS = {
         SELECT created_at AS at, purpose, model, input_tokens AS input, cached_tokens AS cached,
                output_tokens AS output, coalesce(cost_estimate::text, 'unknown') AS "cost $"
         FROM token_logs WHERE turn_id = :id ORDER BY id""",
+    "confirmations": """
+        SELECT id, tool, reason, status, turn_id AS asked, answered_turn_id AS answered, expires_at AS until, question
+        FROM confirmations WHERE turn_id = :id OR answered_turn_id = :id ORDER BY id""",
     "held budget": "SELECT tokens, expires_at FROM budget_reservations WHERE turn_id = :id",
     "files": """
         SELECT id, filename, mime_type, size_bytes AS bytes, status

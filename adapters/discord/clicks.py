@@ -12,7 +12,7 @@ from adapters.discord.incoming import PLATFORM, to_place, to_sender, to_surround
 from adapters.discord.respond import Reception
 from agent.inbox import accept
 from agent.turn import request_stop
-from shared.messages import Attachment, IncomingMessage
+from shared.messages import Attachment, Decision, IncomingMessage
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 NOT_YOURS = "These buttons are for <@{asker}>."
 OVER = "These buttons have expired."
 GONE = "That answer is gone."
+YES = "yes"
 
 TURN = text("""
 SELECT outbox.choices, outbox.reply_to,
+       (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
        (SELECT json_agg(json_build_object('content', content, 'attachments', attachments, 'user', platform_user_id)
                         ORDER BY sent_at, id) FROM inbox WHERE inbox.turn_id = turns.id) AS asked
 FROM turns JOIN outbox ON outbox.turn_id = turns.id WHERE turns.id = :turn_id
@@ -89,7 +91,10 @@ class Clicks:
             await self._reception.whisper(interaction, GONE)
             return
         reply_to = str(interaction.message.id) if interaction.message is not None else None
-        await self._accept(interaction, str(row.choices[button.index]), reply_to)
+        choice = str(row.choices[button.index])
+        # A question that needs a yes is answered by its id, whatever was said since.
+        decision = None if row.confirmation_id is None else Decision(row.confirmation_id, approved=choice == YES)
+        await self._accept(interaction, choice, reply_to, decision=decision)
         await self._reception.update(interaction, buttons.chosen_rows(row.choices, button.index))
 
     async def _vote(self, interaction: discord.Interaction, button: Button) -> None:
@@ -113,6 +118,7 @@ class Clicks:
         content: str,
         reply_to: str | None,
         files: tuple[Attachment, ...] = (),
+        decision: Decision | None = None,
     ) -> None:
         message = IncomingMessage(
             door=PLATFORM,
@@ -122,6 +128,7 @@ class Clicks:
             content=content,
             sent_at=interaction.created_at,
             attachments=files,
+            decision=decision,
             # The answer to a command can't be followed up for long: then it refers to nothing.
             platform_message_id=reply_to if reply_to and reply_to.isdecimal() else "0",
             around=to_surroundings(interaction.user, interaction.channel, interaction.guild),

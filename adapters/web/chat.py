@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 from sqlalchemy import select
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -17,8 +17,9 @@ from adapters.web.messages import accept_once, command_events
 from adapters.web.schemas import MAX_ATTACHMENTS, Closed, Text
 from adapters.web.uploads import store_uploads
 from agent import commands
+from agent.confirmations import read_word
 from agent.turn import request_stop
-from shared.messages import IncomingMessage, Place, Sender
+from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
 
 PLATFORM = "web"
@@ -33,6 +34,13 @@ class Typed(Closed):
     chat: Key
     event_id: Key
     content: Text = ""
+    confirmation: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+
+    @property
+    def decision(self) -> Decision | None:
+        """Return the click on a button below a question: its word is the text, its id stands beside it."""
+        approved = read_word(self.content)
+        return Decision(self.confirmation, approved) if self.confirmation and approved is not None else None
 
 
 class Stop(Closed):
@@ -65,6 +73,7 @@ async def post_chat_message(request: Request) -> Response:
             sent_at=app.clock.now(),
             attachments=await store_uploads(app, uploads),
             wants_stream=True,
+            decision=typed.decision,
         )
         accepted = await accept_once(app, message)
     finally:

@@ -38,7 +38,8 @@ async def post_message(request: Request) -> Response:
     app = app_of(request)
     sent = await read_json(request, SentMessage, max_body(app))
     watched = wants_events(request)
-    said = await commands.answer(app, sent.sender, sent.place, sent.content)
+    # What comes with an answer to a question is no command: the answer would be lost.
+    said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, sent.content)
     if said is not None:
         return sse.stream(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
     files = await store_sent(app, sent.attachments)
@@ -78,8 +79,12 @@ async def _answer(app: App, accepted: Accepted) -> AgentResponse:
 
 
 def to_json(response: AgentResponse) -> Response:
-    """Return the answer of a turn; `turn_id` 0 means that a command was answered and no turn ran."""
-    return Response(RESPONSE.dump_json(response), media_type="application/json")
+    """Return the answer of a turn; `turn_id` 0 means that a command was answered and no turn ran.
+
+    `confirmation` is only there where the answer is a question.
+    """
+    left_out = {"confirmation"} if response.confirmation is None else None
+    return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
 
 
 async def command_events(text: str) -> AsyncGenerator[Event]:

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from shared.clock import Clock
-from shared.messages import Attachment, IncomingMessage, Place, Sender
+from shared.messages import Attachment, Decision, IncomingMessage, Place, Sender
 from shared.text import clean
 
 MAX_CONTENT = 100_000
@@ -76,6 +76,13 @@ class SentFile(Closed):
         return self
 
 
+class SentDecision(Closed):
+    """The answer to a question for confirmation, by the id that came with it."""
+
+    id: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
+    approved: Flag
+
+
 class SentMessage(Closed):
     """The body of `POST /v1/messages`."""
 
@@ -88,15 +95,20 @@ class SentMessage(Closed):
     is_direct: Flag | None = None
     platform_event_id: Name | None = None
     sent_at: Moment | None = None
-    content: Text
+    content: Text = ""
     attachments: Annotated[list[SentFile], Field(max_length=MAX_ATTACHMENTS)] = Field(default_factory=list)
-    confirmation: None = None
+    confirmation: SentDecision | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "SentMessage":
-        if not self.content.strip() and not self.attachments:
-            raise ValueError("content: it may be empty only when there are attachments")
+        if not self.content.strip() and not self.attachments and self.confirmation is None:
+            raise ValueError("content: it may be empty only when there are attachments or a confirmation")
         return self
+
+    @property
+    def decision(self) -> Decision | None:
+        """Return the answer to a question for confirmation."""
+        return Decision(self.confirmation.id, self.confirmation.approved) if self.confirmation else None
 
     @property
     def sender(self) -> Sender:
@@ -122,6 +134,7 @@ class SentMessage(Closed):
             sent_at=self.sent_at or clock.now(),
             attachments=files,
             wants_stream=wants_stream,
+            decision=self.decision,
         )
 
 

@@ -3,6 +3,7 @@
 from sqlalchemy import func, select, update
 
 from agent.commands.base import Request, command
+from agent.confirmations import close_questions
 from agent.turn import request_stop
 from shared.models import Conversation, Turn
 from shared.permissions import Permission
@@ -38,6 +39,8 @@ async def reset(request: Request) -> str:
     )
     async with request.app.database.transaction() as session:
         found = (await session.execute(query)).first()
+        if found is not None:
+            await close_questions(session, found.id)
     if found is None:
         return "Nothing has been said here yet."
     return "I begin afresh: earlier messages are kept, but I no longer look at them here."

@@ -17,7 +17,8 @@ MIME_TYPES = {
 }
 
 
-@tool(requires=Permission.GUEST)
+# A new file comes back to the person alone, as an answer does: no question before it.
+@tool(requires=Permission.GUEST, acts=False)
 async def create_document(
     context: ToolContext,
     title: str,
@@ -30,7 +31,7 @@ async def create_document(
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
 async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> dict[str, Any]:
     """Read a file's text."""
     file, content = await context.storage.read(file_id)
@@ -44,7 +45,7 @@ async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> 
     return result
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
 async def list_files(context: ToolContext) -> list[dict[str, Any]]:
     """List the user's files."""
     return [
@@ -53,7 +54,7 @@ async def list_files(context: ToolContext) -> list[dict[str, Any]]:
     ]
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
 async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
     """Get a download link."""
     file = await context.storage.link(file_id)

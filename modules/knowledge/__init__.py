@@ -22,14 +22,14 @@ async def remember(context: ToolContext, content: str) -> dict[str, Any]:
     return {"memory_id": memory.id, "content": memory.content}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
 async def recall(context: ToolContext, query: str, k: int = 5) -> dict[str, Any]:
     """Search the user's memories."""
     found = await context.memory.recall(query, min(max(k, 1), MAX_RECALLED))
     return {"memories": list(_fitting(context, found))}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
 async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
     """List the user's memories."""
     skip = min(max(skip, 0), MAX_SKIPPED)

@@ -5,6 +5,7 @@ from shared.models.base import Base
 from shared.models.bot import Bot, Shard
 from shared.models.budget import BudgetReservation, TokenLog
 from shared.models.channel import ChannelMode
+from shared.models.confirmation import Confirmation
 from shared.models.conversation import Conversation
 from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
@@ -23,6 +24,7 @@ __all__ = [
     "Bot",
     "BudgetReservation",
     "ChannelMode",
+    "Confirmation",
     "Conversation",
     "Feedback",
     "FileRecord",

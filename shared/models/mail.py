@@ -59,6 +59,9 @@ class InboxMessage(Row, Base):
     status: Mapped[str] = mapped_column(
         Text, server_default="waiting", comment="waiting, claimed, answered, failed or cancelled."
     )
+    decision: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True), comment="Its answer to one confirmation: {confirmation_id, approved}."
+    )
     turn_id: Mapped[int | None] = mapped_column(
         ForeignKey("turns.id", ondelete="SET NULL"), comment="The turn that took it."
     )

@@ -67,6 +67,13 @@ class McpServer(Row, Base):
         server_default=text("'[]'"),
         comment='Tools without effects, which may run again after a failure; ["*"]: all of them.',
     )
+    reads_untrusted: Mapped[bool] = mapped_column(
+        server_default=text("true"),
+        comment="May its results hold what strangers have written? Off only where nobody else can put words into them.",
+    )
+    reads_private: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="Do its results hold what not everybody may know, such as mail?"
+    )
     timeout_seconds: Mapped[float] = mapped_column(
         Float, server_default=text("60"), comment="How long one call may take."
     )

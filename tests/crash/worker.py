@@ -221,7 +221,7 @@ class TablePlatform:
 
 
 def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
-    """Return a toolbox with one tool that reads and one that has an effect."""
+    """Return a toolbox with one tool that reads, one that has an effect, and one that has it with a person's yes."""
 
     async def run(kind: str, context: ToolContext) -> str:
         await points.reach(f"{kind} before")
@@ -239,9 +239,15 @@ def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
         """Change something outside."""
         return await run("effect", context)
 
+    async def careful(context: ToolContext) -> str:
+        """Change something outside, when the person wants it."""
+        await context.confirm("Shall I?")
+        return await run("effect", context)
+
     tools = [
         Tool(read, Permission.GUEST, read_only=True, module="stage"),
         Tool(effect, Permission.GUEST, module="stage"),
+        Tool(careful, Permission.GUEST, module="stage"),
     ]
     return Toolbox(tools, {}, 8000)
 

@@ -44,16 +44,22 @@ async function load(chat) {
   page.chats = said.chats;
   for (const event of said.events) show(event);
   for (const message of said.open) {
-    if (message.turn_id === null) $("log").append(personMessage(message.content, message.files));
+    if (message.turn_id === null) append(personMessage(message.content, message.files));
     follow(chat, message.event_id, null, page.turns.get(message.turn_id));
   }
   refresh();
   toEnd(true);
 }
 
+// What the person says next answers the question before it, or leaves it: its buttons go.
+function append(message) {
+  for (const choices of $("log").querySelectorAll(".choices")) choices.remove();
+  $("log").append(message);
+}
+
 function show(event) {
   if (event.name === "user_message") {
-    $("log").append(personMessage(event.content));
+    append(personMessage(event.content));
     return;
   }
   turnOf(event).take(event);
@@ -147,18 +153,21 @@ async function send() {
   const content = $("text").value.trim();
   const files = page.picked;
   if (!content && !files.length) return;
-  const chat = page.chat;
-  const eventId = newId();
   $("text").value = "";
   page.picked = [];
-  const shown = personMessage(content, files.map((file) => ({ filename: file.name, size_bytes: file.size })));
-  $("log").append(shown);
+  say(content, files);
+}
+
+function say(content, files, confirmation) {
+  const chat = page.chat;
+  const eventId = newId();
+  append(personMessage(content, files.map((file) => ({ filename: file.name, size_bytes: file.size }))));
   if (!page.chats.some((each) => each.chat === chat)) page.chats.unshift({ chat, title: content || files[0].name });
   const view = new TurnView();
   $("log").append(view.node);
   fit();
   toEnd(true);
-  const post = () => fetch("/chat/messages", { method: "POST", body: form(chat, eventId, content, files) });
+  const post = () => fetch("/chat/messages", { method: "POST", body: form(chat, eventId, content, files, confirmation) });
   deliver(chat, eventId, view, post);
 }
 
@@ -175,11 +184,12 @@ async function deliver(chat, eventId, view, post) {
   await follow(chat, eventId, response, view, post);
 }
 
-function form(chat, eventId, content, files) {
+function form(chat, eventId, content, files, confirmation) {
   const fields = new FormData();
   fields.set("chat", chat);
   fields.set("event_id", eventId);
   fields.set("content", content);
+  if (confirmation) fields.set("confirmation", String(confirmation));
   for (const file of files) fields.append("files", file, file.name);
   return fields;
 }
@@ -295,6 +305,7 @@ $("text").addEventListener("paste", (event) => {
   pick(event.clipboardData.files);
 });
 $("stop").addEventListener("click", stop);
+$("log").addEventListener("choice", (event) => say(event.detail.text, [], event.detail.confirmation));
 $("attach").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => { pick($("files").files); $("files").value = ""; });
 $("menu").addEventListener("click", () => openSidebar(!document.body.classList.contains("menu-open")));

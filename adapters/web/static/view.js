@@ -83,7 +83,8 @@ export class ToolCard {
   }
 
   finish(event) {
-    this.mark(event.error ? "fault" : "check", event.error ? "failed" : "done");
+    if (event.result?.confirmation_asked) this.mark("fault", "waiting");
+    else this.mark(event.error ? "fault" : "check", event.error ? "failed" : "done");
     this.node.append(node("h4", "", "Result"), codeBlock(pretty(event.result)));
   }
 
@@ -96,6 +97,16 @@ export class ToolCard {
   leave() {
     if (this.state.classList.contains("running")) this.mark("fault", "unknown");
   }
+}
+
+// A click says it as if it had been typed; a question for confirmation is answered by its id, whatever was said since.
+function choiceButton(text, confirmation) {
+  const button = node("button", "choice", text);
+  button.type = "button";
+  button.addEventListener("click", () => {
+    button.dispatchEvent(new CustomEvent("choice", { bubbles: true, detail: { text, confirmation } }));
+  });
+  return button;
 }
 
 function pretty(value) {
@@ -155,6 +166,13 @@ export class TurnView {
     this.text = event.content;
     this.draw();
     if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
+    if (event.choices?.length) {
+      const buttons = event.choices.map((text) => choiceButton(text, event.confirmation?.id));
+      const choices = node("div", "choices", ...buttons);
+      choices.setAttribute("role", "group");
+      choices.setAttribute("aria-label", "Answers");
+      this.body.append(choices);
+    }
   }
 
   turn_complete(event) {

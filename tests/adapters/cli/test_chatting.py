@@ -85,6 +85,27 @@ def test_a_file_that_is_not_there_is_told_and_the_talk_goes_on(shell: Shell, tmp
     assert "84" in done.out
 
 
+def test_what_needs_a_yes_is_asked_and_answered_in_words(fresh: Shell, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.txt"
+    plan.write_text("First we eat.")
+
+    said = talk(
+        fresh,
+        f"/attach {plan}",
+        "keep this",
+        "read file 1",
+        *("remember that we eat first", "no", "what do you know about food?"),
+        *("remember that we eat first", "Yes.", "what do you remember about me?"),
+    )
+
+    question = """Shall I use `knowledge.remember` with exactly this?"""
+    after = said[said.index(question) :]
+    assert said.count(question) == 2
+    assert after.index("That did not work: The person said no.") < after.rindex(question)
+    assert after.rindex(question) < after.index("I will remember that: we eat first")
+    assert after.endswith("- we eat first\n")
+
+
 def test_help_names_what_only_a_terminal_has(shell: Shell) -> None:
     said = talk(shell, "/help")
 

@@ -184,7 +184,9 @@ WRONG = [
         "attachments.0.size_bytes: the content has 1",
     ),
     ({"attachments": "a"}, "attachments: input should be a valid array"),
-    ({"confirmation": {"id": 1}}, "confirmation: input should be null"),
+    ({"confirmation": {"id": 1}}, "confirmation.approved: field required"),
+    ({"confirmation": {"id": 0, "approved": True}}, "confirmation.id: input should be greater than or equal to 1"),
+    ({"confirmation": {"id": 1, "approved": "yes"}}, "confirmation.approved: input should be a valid boolean"),
 ]
 
 

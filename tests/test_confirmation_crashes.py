@@ -1,0 +1,118 @@
+"""A worker that is killed or frozen while a person is asked, or while their yes is carried out."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import URL
+
+from shared.messages import AgentResponse, Decision
+from tests.crash.stage import Stage, open_stage
+
+AT_ONCE = 4
+ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
+GOES_ON: list[Any] = ["It is done."]
+QUESTION = "Shall I?\n\n(Answer yes or no within ten minutes.)"
+# The yes is spent in this commit, just before the call begins.
+RUNS = "effect before 1"
+
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
+
+
+async def ask(stage: Stage) -> Decision:
+    """Let a worker ask, and end it; return the yes."""
+    worker = await stage.worker("asker", ASKS)
+    asked = await stage.response(await stage.accepts("room: do it"))
+    await stage.until_delivered(1)
+    await worker.stop()
+    assert asked.confirmation is not None
+    return Decision(asked.confirmation.id, approved=True)
+
+
+async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool) -> list[str]:
+    """Play the turn that asks, or the one that carries out, undisturbed; return every point that it comes to."""
+    async with open_stage(server, home) as stage:
+        decision = None if asks else await ask(stage)
+        worker = await stage.worker("first", answers)
+        await stage.accepts("room: do it", decision=decision)
+        await stage.until_delivered(1 if asks else 2)
+        await worker.stop()
+        return [said for said in worker.said if said != "ready"]
+
+
+async def disturb(
+    stage: Stage, answers: list[Any], point: str, action: str, decision: Decision | None = None
+) -> AgentResponse:
+    """Let a worker be killed or frozen at a point of a turn, and a second one go on; return the answer."""
+    first = await stage.worker("first", answers, at=point, action=action)
+    inbox_id = await stage.accepts("room: do it", decision=decision)
+    await (first.until_gone() if action == "kill" else first.until(point))
+    await stage.age_the_dead()
+    second = await stage.worker("second", answers)
+    response = await stage.response(inbox_id)
+    await stage.until_delivered(1 if decision is None else 2)
+    if action == "freeze":
+        first.signal(signal.SIGCONT)
+        await first.stop()
+    await second.stop()
+    return response
+
+
+@pytest.mark.parametrize("action", ["kill", "freeze"])
+async def test_a_yes_is_carried_out_at_most_once_and_an_unknown_outcome_is_told(
+    postgres: URL, tmp_path: Path, action: str
+) -> None:
+    points = await list_points(postgres, tmp_path, GOES_ON, asks=False)
+    spent = points.index(RUNS) - 1
+    # Before the call begins its yes is spent, after its end the result is recorded.
+    recorded = points.index("effect after 1") + 2
+    assert (points[spent][:12], points[recorded][:12]) == ("commit after", "commit after")
+    # What comes after is as in every turn; one that is frozen before wakes up to a yes that is spent.
+    numbers = range(0 if action == "kill" else spent - 1, recorded + 1)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> list[str]:
+        async with gate, open_stage(postgres, tmp_path) as stage:
+            response = await disturb(stage, GOES_ON, points[number], action, await ask(stage))
+            effects = await stage.value("SELECT count(*) FROM stage_effects")
+            result = str(response.tool_calls_made[0].result)
+            checks = {
+                "done twice": effects <= 1,
+                "not done": effects == 1 or number >= spent,
+                "done and not told": result == "effect done" or spent <= number < recorded,
+                "invented": effects == 1 or "The outcome is unknown" in result,
+                "yes not spent": await stage.value("SELECT status FROM confirmations") == "used",
+                "answer": response.content == "It is done.",
+                "calls": len(response.tool_calls_made) == 1,
+            }
+            return [
+                f"{action} at {points[number]}: {name} ({result})" for name, is_right in checks.items() if not is_right
+            ]
+
+    faults = [fault for found in await asyncio.gather(*map(one, numbers)) for fault in found]
+
+    assert faults == []
+
+
+async def test_what_was_not_shown_cannot_be_agreed_to(postgres: URL, tmp_path: Path) -> None:
+    points = await list_points(postgres, tmp_path, ASKS, asks=True)
+    points = points[: points.index("send before 1") + 1]
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(point: str) -> list[str]:
+        async with gate, open_stage(postgres, tmp_path) as stage:
+            response = await disturb(stage, ASKS, point, "kill")
+            rows = await stage.rows("SELECT id, status FROM confirmations")
+            shown = response.confirmation is not None
+            checks = {
+                "effects": await stage.value("SELECT count(*) FROM stage_effects") == 0,
+                "questions": rows == ([(response.confirmation.id, "pending")] if response.confirmation else []),
+                "answer": response.content == (QUESTION if shown else "It is done."),
+            }
+            return [f"{point}: {name} ({rows})" for name, is_right in checks.items() if not is_right]
+
+    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
+
+    assert faults == []
