@@ -52,7 +52,8 @@ WHERE turns.id = :id AND turns.status = 'running'
 RETURNING turns.attempt
 """)
 END = text("""
-UPDATE turns SET status = :status, finished = :finished, error = :error, cause = :cause, finished_at = now()
+UPDATE turns SET status = :status, finished = :finished, error = :error, cause = :cause, waves = :waves,
+    finished_at = now()
 WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
 """)
 END_STOPPED = text("""
@@ -211,7 +212,7 @@ async def close_below(app: App, child: RunningTurn, answer: Answer) -> Told:
     async with app.database.transaction() as session:
         await record_and_settle(session, child.key, [last], events, answer.calls)
         ended = {"turn_id": child.key.id, "attempt": child.key.attempt, "status": answer.status, "cause": answer.cause}
-        await session.execute(END, ended | facts)
+        await session.execute(END, ended | facts | {"waves": answer.waves})
         return await read_told(session, child.key.id)
 
 

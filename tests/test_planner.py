@@ -9,6 +9,7 @@ import pytest
 
 from shared.database import Address
 from shared.settings import Settings
+from tests.delegating import add_agent, play
 from tests.documents import document
 from tests.house import House, open_house
 from tests.planning import call, plan, results_in
@@ -344,3 +345,24 @@ async def test_what_is_refused_in_every_form_is_told_once(house: House, model: O
 
     assert reply.error == "models_unavailable"
     assert len(model.requests) == 4
+
+
+async def test_a_plan_hands_a_task_to_an_agent_that_plans_too_and_goes_on_with_its_result(
+    house: House, model: OpenAIStub
+) -> None:
+    await add_agent(house, "scout")
+    await house.sql("UPDATE personas SET loop_mode = 'planner'")
+    asks = call("agents.delegate", "s", agent="scout", task="Find the key.")
+    notes = call("knowledge.remember", "n", "s", content="Where the key is: $s.result")
+    play(
+        model,
+        asker=[plan(asks, notes, status="done", response="Found and noted.")],
+        scout=[plan(LIST), plan(response="Under the mat.")],
+    )
+
+    reply = await house.hears("where is the key?")
+
+    assert (reply.content, reply.iterations) == ("Found and noted.", 1)
+    assert reply.tool_calls_made[1].args == {"content": "Where the key is: Under the mat."}
+    rows = await house.sql("SELECT agent, loop_mode, waves, iterations FROM turns ORDER BY id")
+    assert [tuple(row) for row in rows] == [(None, "planner", 2, 1), ("scout", "planner", 1, 2)]
