@@ -58,8 +58,8 @@ def following_calls(turn: RunningTurn, progress: Progress, new: Sequence[Step]) 
 
 
 def find_obstacle(turn: RunningTurn, progress: Progress, call: Step) -> Outcome | None:
-    """Return the result of a planned call that can't be run; None for all others."""
-    answer = progress.answer_before(call.seq)
+    """Return the result of a call of the last answer that can't be run, which only a planned one may be; else None."""
+    answer = progress.last_answer
     plan = _plan_of(answer)
     if answer is None or plan is None:
         return None

@@ -75,20 +75,18 @@ class Progress:
     def waves(self) -> int:
         """Return how many waves of tools there were: one per answer that called some, in a plan one after the other."""
         planned = sum(int(answer.plan.get("waves", 0)) for answer in self.answers if answer.plan is not None)
-        return planned + sum(1 for answer in self.answers if answer.plan is None and self.width(answer))
+        return planned + sum(1 for each in self.answers if each.plan is None and self.call_at(each.seq + 1) is not None)
 
-    def width(self, answer: Step) -> int:
+    def width(self, answer: Step | None) -> int:
         """Return how many calls an answer makes, those that wait for others included."""
+        if answer is None:
+            return 0
         if answer.plan is not None:
             return len(answer.plan.get("tools", ()))
         count = 0
         while self.call_at(answer.seq + 1 + count) is not None:
             count += 1
         return count
-
-    def answer_before(self, seq: int) -> Step | None:
-        """Return the answer that a call at this position belongs to."""
-        return max((step for step in self.answers if step.seq < seq), key=lambda step: step.seq, default=None)
 
     def open_calls(self) -> list[Step]:
         """Return the recorded calls that have no result yet."""

@@ -52,9 +52,9 @@ class _Rules:
 async def play(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[Step], *, is_repeated: bool) -> None:
     """Run the calls, at most `WAVE_WIDTH` at once, and record their results; `progress` has them in the model's order.
 
-    Calls of a plan that wait for one of them follow as soon as they may.
-    With `is_repeated` the calls come from the journal of an attempt that was cut off: those with effects are not run
-    again, the model is told that their outcome is unknown.
+    They are calls of the last answer; those of a plan that wait for one of them follow as soon as they may. With
+    `is_repeated` they come from the journal of an attempt that was cut off: those with effects are not run again, the
+    model is told that their outcome is unknown.
     """
     rules = _Rules(
         gate=asyncio.Semaphore(app.settings.wave_width),
@@ -62,12 +62,14 @@ async def play(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[
         surplus=frozenset(answer.seq + 1 + MAX_CALLS for answer in progress.answers),
         repeated=frozenset(call.tool_call_id for call in calls) if is_repeated else frozenset(),
     )
+    # The result of the n-th call of an answer stands n places behind its last call, whatever finishes first.
+    width = progress.width(progress.last_answer)
     running = await _start(app, turn, progress, calls, rules)
     try:
         while running:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             done, running = await asyncio.wait(running, timeout=GROUPING_SECONDS)
-            results = [_to_result(each.result(), progress) for each in done]
+            results = [_to_result(each.result(), width) for each in done]
             following = following_calls(turn, progress, [step for step, _ in results])
             await _record(app, turn, progress, results, following)
             running |= await _start(app, turn, progress, following, rules)
@@ -195,12 +197,10 @@ def build_tool_context(
     )
 
 
-def _to_result(finished: Finished, progress: Progress) -> tuple[Step, bool]:
+def _to_result(finished: Finished, width: int) -> tuple[Step, bool]:
     call, outcome = finished
-    answer = progress.answer_before(call.seq)
-    # The result of the n-th call of an answer stands n places behind its last call, whatever finishes first.
     step = Step(
-        seq=call.seq + (progress.width(answer) if answer is not None else 1),
+        seq=call.seq + width,
         role="tool_result",
         content=outcome.content,
         token_count=count_tokens(outcome.content),
