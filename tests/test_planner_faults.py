@@ -9,6 +9,7 @@ import pytest
 
 from shared.database import Address
 from shared.settings import Settings
+from tests.agent.test_pruning import BOOKS, with_books
 from tests.house import House, open_house
 from tests.planning import call, plan, results_in
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
@@ -299,3 +300,30 @@ async def test_what_people_and_tools_write_can_not_pass_for_a_result(house: Hous
     assert list(results_in(model.requests[2].body)) == ["m"]
     for request in model.requests:
         assert "<tool_result" not in request.body["messages"][1]["content"]
+
+
+async def test_a_turn_that_outgrows_its_model_keeps_the_question_and_the_last_results(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    def reads(body: dict[str, Any], _number: int) -> Answer:
+        shown = [page for page in range(9) if f"page {page}:" in json.dumps(body["messages"])]
+        if 8 in shown:
+            return Answer(plan(response=f"I still see {shown}."))
+        page = shown[-1] + 1 if shown else 0
+        return Answer(plan(call("books.read", f"p{page}", page=page)))
+
+    model.windows["stub"] = 12_000
+    model.play(reads)
+    changed = with_books(settings)
+    async with open_house(changed, address, model, toolbox=BOOKS) as house:
+        reply = await house.hears("what do they say?")
+
+    assert (reply.error, reply.iterations) == (None, 10)
+    assert "8]" in reply.content
+    assert "0" not in reply.content
+    assert model.refusals == []
+    asked = model.requests[-1].body["messages"]
+    assert "You answer with a plan" in asked[0]["content"]
+    assert "what do they say?" in asked[1]["content"]
+    assert "Left out here" in asked[1]["content"]
+    assert list(results_in(model.requests[-1].body)) == ["p8"]
