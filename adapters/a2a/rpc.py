@@ -5,7 +5,7 @@ The SDK would tell a caller whatever an exception says, and log what callers sen
 
 import logging
 import sys
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing
 from secrets import token_hex
 from typing import Any
@@ -73,7 +73,7 @@ class Dispatcher(JsonRpcDispatcher):
         return super()._create_response(context, handler_result)
 
 
-async def _frames(answers: AsyncGenerator[dict[str, Any]]) -> AsyncIterator[bytes]:
+async def _frames(answers: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[bytes]:
     async with aclosing(answers):
         async for answer in answers:
             yield sse.frame("error" if "error" in answer else None, answer)
@@ -90,7 +90,7 @@ class _Before(JSONRPC03Adapter):
         follow = self.handler.on_message_send_stream if is_new else self.handler.on_subscribe_to_task
         return sse.stream(self._frames(request_id, follow(request_obj, context)))
 
-    async def _frames(self, request_id: Id, answers: AsyncIterable[Any]) -> AsyncIterator[bytes]:
+    async def _frames(self, request_id: Id, answers: AsyncIterable[Any]) -> AsyncGenerator[bytes]:
         try:
             async for answer in answers:
                 yield sse.frame(None, answer.model_dump(mode="json", by_alias=True, exclude_none=True))

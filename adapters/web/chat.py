@@ -63,7 +63,7 @@ async def post_chat_message(request: Request) -> Response:
         typed, uploads = _split(form)
         sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
         if (said := await commands.answer(app, sender, place, typed.content)) is not None:
-            return sse.stream(command_events(said.text))
+            return sse.follow(command_events(said.text))
         message = IncomingMessage(
             door="web",
             sender=sender,
@@ -78,7 +78,7 @@ async def post_chat_message(request: Request) -> Response:
         accepted = await accept_once(app, message)
     finally:
         await form.close()
-    return sse.stream(app.events.follow(accepted.inbox_id))
+    return sse.follow(app.events.follow(accepted.inbox_id))
 
 
 @with_session
@@ -91,7 +91,7 @@ async def get_chat_events(request: Request) -> Response:
         inbox_id = await session.scalar(query)
     if inbox_id is None:
         raise Fault(404, "not_found", "This message did not arrive; please send it again.")
-    return sse.stream(app.events.follow(inbox_id))
+    return sse.follow(app.events.follow(inbox_id))
 
 
 @with_session

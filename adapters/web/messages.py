@@ -41,12 +41,12 @@ async def post_message(request: Request) -> Response:
     # What comes with an answer to a question is no command: the answer would be lost.
     said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, sent.content)
     if said is not None:
-        return sse.stream(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
+        return sse.follow(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
     files = await store_sent(app, sent.attachments)
     message = sent.to_incoming(app.clock, files, wants_stream=watched)
     accepted = await accept_once(app, message)
     if watched:
-        return sse.stream(app.events.follow(accepted.inbox_id), lambda: take_leave(app, accepted, message))
+        return sse.follow(app.events.follow(accepted.inbox_id), lambda: take_leave(app, accepted, message))
     return to_json(await answer_to(request, accepted, message))
 
 

@@ -56,11 +56,9 @@ async def post_completion(request: Request) -> Response:
     head = Head(f"chatcmpl-{accepted.inbox_id}", int(message.sent_at.timestamp()))
     if asked.stream:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
-        return sse.stream(
-            app.events.follow(accepted.inbox_id),
-            lambda: take_leave(app, accepted, message),
-            lambda events: chunks(head, events, with_usage=with_usage),
-        )
+        events = app.events.follow(accepted.inbox_id)
+        told = chunks(head, events, with_usage=with_usage)
+        return sse.stream(told, events, lambda: take_leave(app, accepted, message))
     answer = await answer_to(request, accepted, message)
     files = [{"filename": file.filename, "url": file.url} for file in answer.files]
     choice = {

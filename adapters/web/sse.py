@@ -38,16 +38,18 @@ async def frames(events: AsyncIterator[Event]) -> AsyncGenerator[bytes]:
         yield frame("error", {"code": error.code, "message": str(error)})
 
 
-Render = Callable[[AsyncIterator[Event]], AsyncGenerator[bytes]]
 OnLeft = Callable[[], Awaitable[None]]
 
 
 class KeptAlive:
-    """The events as chunks, and a comment whenever there was none for a while. `aclose` ends the reading at once."""
+    """The chunks, and a comment whenever there was none for a while; `source` is what they are made of.
 
-    def __init__(self, render: Render, events: AsyncGenerator[Event]) -> None:
-        self._events = events
-        self._chunks = render(events)
+    `aclose` ends the reading at once, not whenever the garbage collector comes: who reads counts as waiting.
+    """
+
+    def __init__(self, chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None) -> None:
+        self._chunks = chunks
+        self._source = source
         self._waiting: asyncio.Future[bytes | None] | None = None
 
     def __aiter__(self) -> "KeptAlive":
@@ -67,12 +69,13 @@ class KeptAlive:
         return chunk
 
     async def aclose(self) -> None:
-        """Stop reading, not whenever the garbage collector comes: who reads counts as waiting for an answer."""
+        """Stop reading."""
         if self._waiting is not None:
             self._waiting.cancel()
             await asyncio.gather(self._waiting, return_exceptions=True)
         await self._chunks.aclose()
-        await self._events.aclose()
+        if self._source is not None:
+            await self._source.aclose()
 
 
 class EventStream(StreamingResponse):
@@ -105,6 +108,13 @@ class EventStream(StreamingResponse):
             await self._on_left()
 
 
-def stream(events: AsyncGenerator[Event], on_left: OnLeft | None = None, render: Render = frames) -> EventStream:
+def stream(
+    chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None = None, on_left: OnLeft | None = None
+) -> EventStream:
+    """Return the response that sends these frames as they come; `source` is closed with them."""
+    return EventStream(KeptAlive(chunks, source), on_left)
+
+
+def follow(events: AsyncGenerator[Event], on_left: OnLeft | None = None) -> EventStream:
     """Return the response that sends these events as they come."""
-    return EventStream(KeptAlive(render, events), on_left)
+    return stream(frames(events), events, on_left)
