@@ -1,10 +1,10 @@
 """Taint: what the model is shown in a turn may have been written to turn it against the person.
 
 A turn that shows the model both untrusted text (what somebody else wrote) and private data acts outward, or changes
-something, only with the person's yes. Untrusted are the results of tools that are marked so, and in a shared channel
-what others have said; private are the results of tools that are marked so, and in a direct message the recalled
-memories. All that is shown counts, earlier turns too; what the person has typed is neither. An agent is told by one who
-has seen all this, and tells it what it has seen itself.
+something, only with the person's yes. Untrusted are the results of tools that are marked so, in a shared channel what
+others have said, and whatever an agent of another house writes; private are the results of tools that are marked so,
+and in a direct message the recalled memories. All that is shown counts, earlier turns too; what the person has typed is
+neither. An agent is told by one who has seen all this, and tells it what it has seen itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from sqlalchemy import text
 
 from agent import agents
 from agent.app import App
+from agent.confirmations import DOORS_OF_AGENTS
 from agent.journal import Step
 from agent.opening import RunningTurn
 from agent.personas import prompts
@@ -92,6 +93,9 @@ def _of_tool(tool: Tool | None) -> Taint:
 
 
 def _shows_others(turn: RunningTurn) -> bool:
+    # What comes by such a door was written by another house's model, for whomever it names.
+    if turn.message.door in DOORS_OF_AGENTS:
+        return True
     # What others said before a message stands in it, below a heading.
     around, heading = turn.message.around, prompts()["turn.earlier_heading"]
     said = [each for each in turn.history if each.step.role == "user"]

@@ -64,6 +64,15 @@ async def test_one_of_the_two_alone_asks_nothing(house: House, office: Office, r
     assert (reply.content, len(office.posted)) == ("Done.", 1)
 
 
+async def test_what_another_houses_agent_writes_is_untrusted_and_no_yes_can_be_had_of_it(
+    house: House, office: Office
+) -> None:
+    reply = await plays(house, (LOOK_UP,), (POST,), door="a2a")
+
+    assert (reply.content, office.posted) == ("Done.", [])
+    assert await house.value("SELECT count(*) FROM confirmations") == 0
+
+
 async def test_private_memories_in_the_prompt_are_private_data(house: House, office: Office) -> None:
     await remembers(house)
 
