@@ -20,6 +20,8 @@ from agent.toolbox import depth
 from shared.text import MAX_DEPTH, clean, clean_json, cut
 
 MAX_CHARS = 1_000_000
+# What a result in an argument counts for, however short it is: a million of them would take seconds.
+LEAST_CHARS = 100
 # The arguments of a call lie that deep in a plan, and may be as deep as any other's.
 WRAPPING = 4
 MAX_REASONING = 20_000
@@ -202,9 +204,9 @@ def fill_in(args: Any, results: Mapping[str, Any]) -> Any:
     def found(reference: re.Match[str]) -> Any:
         nonlocal room
         result = _look_up(results[reference["id"]], reference)
-        room -= len(_to_text(result))
+        room -= max(LEAST_CHARS, len(_to_text(result)))
         if room < 0:
-            raise PlanBroken(f"With the results in them the arguments are larger than {MAX_CHARS:,} characters.")
+            raise PlanBroken(f"With so many results in them the arguments are larger than {MAX_CHARS:,} characters.")
         return result
 
     def filled(value: Any) -> Any:

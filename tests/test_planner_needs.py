@@ -208,13 +208,15 @@ async def test_a_field_that_is_not_there_is_an_error_the_model_can_read(
     assert reply.tool_calls_made[1].result == {"error": True, "message": told}
 
 
-async def test_results_can_not_blow_up_the_arguments(house: House, model: OpenAIStub, kitchen: Kitchen) -> None:
-    big = echo("b", value="x" * 7000)
-    model.play([plan(big, echo("e", "b", value=["$b"] * 500)), plan(response="Too much.")])
+@pytest.mark.parametrize(("text", "written"), [("x" * 7000, ["$b"] * 500), ("x", "$b.value " * 50_000)])
+async def test_results_can_not_blow_up_the_arguments(
+    house: House, model: OpenAIStub, kitchen: Kitchen, text: str, written: Any
+) -> None:
+    model.play([plan(echo("b", value=text), echo("e", "b", value=written)), plan(response="Too much.")])
 
     reply = await house.hears("go")
 
-    assert kitchen.begun == ["x" * 7000]
+    assert kitchen.begun == [text]
     assert "larger than 1,000,000 characters" in reply.tool_calls_made[1].result["message"]
 
 
