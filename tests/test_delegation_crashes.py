@@ -13,8 +13,10 @@ import pytest
 from sqlalchemy import URL
 
 from tests.crash.stage import Stage, open_stage
-from tests.test_crashes import AT_ONCE, Check, decided
+from tests.test_crashes import Check, decided
 
+# Two workers each with ten connections and more: four at once come too near to the hundred that the server gives.
+AT_ONCE = 3
 ANSWERS: list[Any] = [
     '```delegate\n{"agent": "scout", "task": "below: look around"}\n```',
     {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
@@ -129,6 +131,9 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_an_agents_work
 ) -> None:
     points = await list_points(postgres, tmp_path)
     assert len(points) > 20
+    if action == "freeze":
+        # That every write is fenced is tried at every point of a plain turn; here it is the two turns in each other.
+        points = points[::2]
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(point: str) -> list[str]:
@@ -157,9 +162,7 @@ async def test_a_stopping_worker_hands_over_the_agent_with_its_asker(postgres: U
         await stage.until_delivered(1)
         await second.stop()
         assert await stage.rows("SELECT attempt, error FROM turns ORDER BY id") == [(2, None), (2, None)]
-        assert [row for row in await find_faults(stage, replies=1) if not row.startswith("answers not paid")] == []
-        # The call that was cut off is paid beside those that were answered.
-        assert await stage.rows("SELECT count(*) FROM token_logs") == [(5,)]
+        assert await find_faults(stage, replies=1) == []
 
 
 async def test_agents_end_with_an_asker_that_is_parked(postgres: URL, tmp_path: Path) -> None:
