@@ -160,6 +160,43 @@ async def test_a_model_without_tool_calling_asks_with_a_delegate_block(
         assert model.refusals == []
 
 
+def plan(*tools: tuple[str, str, str, list[str]], response: str = "") -> str:
+    """Return a plan that hands tasks to agents: id, agent, task, needs."""
+    planned = [
+        {"id": name, "tool": "agents.delegate", "args": {"agent": agent, "task": task}, "needs": needs}
+        for name, agent, task, needs in tools
+    ]
+    return json.dumps({"status": "continue" if tools else "done", "tools": planned, "response": response})
+
+
+async def test_plans_hand_tasks_to_agents_and_agents_answer_with_plans(house: House) -> None:
+    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
+    await add_agent(house, "scout")
+    await add_agent(house, "writer")
+    await house.sql("UPDATE personas SET loop_mode = 'planner' WHERE name IN ('p', 'scout')")
+    asked = plan(("a", "scout", "Find the key.", []), ("b", "writer", "Note: ${a.result}", ["a"]))
+    play(
+        house.model,
+        asker=[asked, plan(response="Noted.")],
+        scout=[plan(("c", "writer", "A riddle, please.", [])), plan(response="Under the mat.")],
+        writer=["What has a bed and never sleeps?", "Written."],
+    )
+
+    reply = await house.hears("where is the key? write it down")
+
+    assert (reply.content, reply.error) == ("Noted.", None)
+    assert [(call.args["task"], call.result["result"]) for call in reply.tool_calls_made] == [
+        ("Find the key.", "Under the mat."), ("Note: Under the mat.", "Written."),
+    ]  # fmt: skip
+    rows = await house.sql("SELECT agent, loop_mode, waves, iterations FROM turns ORDER BY id")
+    assert [tuple(row) for row in rows] == [
+        (None, "planner", 2, 2), ("scout", "planner", 1, 2), ("writer", "native", 0, 1), ("writer", "native", 0, 1),
+    ]  # fmt: skip
+    names = [name for name, _ in await events_of(house, 1) if name.startswith("delegation")]
+    assert names == ["delegation_request", "delegation_response"] * 2
+    assert await house.value("SELECT tokens_reserved FROM users") == 0
+
+
 async def test_scripted_answers_are_played_in_order_through_asker_and_agents(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
