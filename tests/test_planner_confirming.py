@@ -1,0 +1,63 @@
+"""Plans with calls that wait for a person's yes: nothing that needs them runs before, and no response is sent."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shared.database import Address
+from shared.settings import Settings
+from tests.house import House
+from tests.office import MAIL, Office, open_office, statuses
+from tests.planning import call, plan, results_in
+from tests.standins.openai_api import OpenAIStub
+
+SEND = call("office.send", "s", **MAIL[1])
+
+
+@pytest.fixture
+def office() -> Office:
+    """What the tools of this test do."""
+    return Office()
+
+
+@pytest.fixture
+async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
+    """A house in planner mode with tools that need a person's word."""
+    changed = settings.model_copy(update={"planner_percent": 100})
+    async with open_office(changed, address, model, office) as house:
+        yield house
+        assert model.refusals == []
+
+
+async def test_a_plan_waits_for_a_yes_and_goes_on_with_what_came_of_it(
+    house: House, model: OpenAIStub, office: Office
+) -> None:
+    notes = call("office.post", "p", "s", text="Bob knows.")
+    first = plan(SEND, notes, status="done", response="Bob knows now.")
+    model.play([first, plan(notes | {"needs": []}), plan(response="Done.")])
+
+    asked = await house.hears("mail Bob, then post that he knows")
+    before = (list(office.sent), list(office.posted))
+    reply = await house.hears("yes")
+
+    assert asked.content.startswith("Send “See you at eight.” to bob?")
+    assert before == ([], [])
+    assert (reply.content, office.sent, office.posted) == ("Done.", [("bob", "See you at eight.")], ["Bob knows."])
+    assert await statuses(house) == ["used"]
+    # The call that was agreed to stands in no plan of this turn; its result is shown all the same.
+    assert list(results_in(model.requests[1].body).values()) == [{"sent_to": "bob"}]
+
+
+async def test_what_a_plan_does_with_a_strangers_words_and_private_facts_needs_a_yes(
+    house: House, model: OpenAIStub, office: Office
+) -> None:
+    reads = (call("office.browse", "b"), call("office.look_up", "l"))
+    post = call("office.post", "p", "b", "l", text="$l, says $b")
+    model.play([plan(*reads, post, status="done", response="Posted.")])
+
+    reply = await house.hears("read the page and my contract")
+
+    assert office.posted == []
+    assert "Ann earns 4,200." in reply.content
+    assert reply.confirmation is not None
+    assert len(model.requests) == 1
