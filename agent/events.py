@@ -282,6 +282,7 @@ class Announcer:
         self._waiting: list[str] = []
         self._is_reset = key.attempt > 1
         self._sender: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self._observer: Observer | None = None
         self.is_watched = watched
 
@@ -330,13 +331,16 @@ class Announcer:
         self.add_text("")
 
     async def flush(self) -> None:
-        """Wait until what was taken is sent, before a stored event that comes after it."""
-        if self._sender is not None:
+        """Send at once what was taken, before a stored event that comes after it."""
+        if self._sender is not None and not self._sender.done():
+            self._hurry.set()
             # Not awaited itself: who is stopped while waiting would take the sender along, and the next flush with it.
             await asyncio.wait({self._sender})
 
     async def _send_batches(self) -> None:
-        await asyncio.sleep(BATCH_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), BATCH_SECONDS)
+        self._hurry.clear()
         while self._waiting or self._is_reset:
             whole = clean("".join(self._waiting))
             self._waiting.clear()
