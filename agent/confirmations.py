@@ -46,6 +46,7 @@ SELECT asked.id, asked.call_id, asked.tool, asked.arguments, asked.question, ask
     asked.turn_id = (
         SELECT max(turns.id) FROM turns
         WHERE turns.conversation_id = :conversation_id AND turns.user_id = :user_id AND turns.id < :turn_id
+          AND turns.parent_turn_id IS NULL
     ) AS is_last
 FROM confirmations AS asked JOIN inbox AS message ON message.id = :inbox_id
 WHERE asked.conversation_id = :conversation_id AND asked.user_id = :user_id

@@ -18,7 +18,7 @@ from agent.outbox import Reply
 from agent.toolbox import Toolbox
 from agent.worker import Worker
 from shared.database import Address
-from shared.messages import AgentResponse, Attachment, IncomingMessage, Place
+from shared.messages import AgentResponse, Attachment, IncomingMessage, Place, Surroundings
 from shared.messages import Sender as Writer
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -69,6 +69,7 @@ def message(content: str, **given: Any) -> IncomingMessage:
         attachments=tuple(given.get("attachments", ())),
         wants_stream=given.get("wants_stream", False),
         decision=given.get("decision"),
+        around=given.get("around", Surroundings()),
     )
 
 

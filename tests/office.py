@@ -66,10 +66,15 @@ class Office:
 
 @asynccontextmanager
 async def open_office(
-    settings: Settings, address: Address, model: OpenAIStub, office: Office, **given: Any
+    settings: Settings,
+    address: Address,
+    model: OpenAIStub,
+    office: Office,
+    modules: tuple[str, ...] = MODULES,
+    **given: Any,
 ) -> AsyncIterator[House]:
     """Open a house whose guests may use these tools."""
-    allowed = {"default_guest_modules": MODULES, "default_guest_token_budget": 1_000_000}
+    allowed = {"default_guest_modules": modules, "default_guest_token_budget": 1_000_000}
     given = {"toolbox": office.toolbox(), **given}
     async with open_house(settings.model_copy(update=allowed), address, model, **given) as house:
         yield house

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from adapters.discord.buttons import AGAIN, Button
 from shared.database import Address
 from tests.adapters.discord.conftest import Scene, opened
+from tests.office import MAIL, Office, calls
 from tests.standins.openai_api import Answer, OpenAIStub
 
 CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
@@ -55,6 +56,26 @@ async def test_choices_are_buttons_and_a_choice_is_the_next_message(pond: Scene)
     assert await pond.value("SELECT content FROM inbox ORDER BY id DESC LIMIT 1") == "Toad"
     shown = [(each["label"], each["disabled"]) for row in question["components"] for each in row["components"]]
     assert shown == [("Frog", True), ("Toad", True)]
+
+
+async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_said_since(pond: Scene) -> None:
+    office = Office()
+    pond.house.app.toolbox.set_remote(office.tools())
+    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
+    pond.model.play([calls(MAIL), Answer("A friend."), Answer("Sent.")])
+    await pond.ann.asks("mail Bob", pond.general)
+    await pond.ann.hears(pond.general)
+    question = pond.ann.reads(pond.general)[0]
+    await pond.ann.asks("who is Bob?", pond.general)
+    await pond.ann.hears(pond.general, 2)
+
+    stranger = await (await pond.bob.clicks(question, "yes")).acked()
+    assert ("are for" in stranger.text, office.sent) == (True, [])
+    await (await pond.ann.clicks(question, "yes")).acked()
+
+    assert (await pond.ann.hears(pond.general, 3))[2] == "Sent."
+    assert office.sent == [("bob", "See you at eight.")]
+    assert await pond.value("SELECT status FROM confirmations") == "used"
 
 
 async def test_a_running_answer_can_be_stopped_by_who_asked(pond: Scene) -> None:
