@@ -11,7 +11,7 @@ from sqlalchemy import URL
 from shared.messages import AgentResponse, Decision
 from tests.crash.stage import Stage, open_stage
 
-AT_ONCE = 4
+AT_ONCE = 3
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
 GOES_ON: list[Any] = ["It is done."]
 QUESTION = "Shall I?\n\n(Answer yes or no within ten minutes.)"

@@ -17,7 +17,7 @@ from shared.clock import SystemClock
 from tests.crash.stage import WAVE, Stage, WorkerAtWork, open_stage
 
 # A worker holds about ten connections, and the embedded server gives 100.
-AT_ONCE = 4
+AT_ONCE = 3
 TRANSCRIPT = [
     (0, "user", None),
     (1, "assistant", None),
