@@ -1,0 +1,195 @@
+"""Agents whose calls need a person's yes, and what they and the one who asked them have read."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from shared.database import Address
+from shared.messages import AgentResponse
+from shared.settings import Settings
+from tests.delegating import ASKER, add_agent, ask, play, requests_of, result_of
+from tests.house import House
+from tests.office import MAIL, Office, calls, open_office, statuses
+from tests.planning import call, plan
+from tests.recovery import open_house_with
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.test_peers import FakePeers, add_peer
+
+BROWSE, LOOK_UP = ("office__browse", dict[str, Any]()), ("office__look_up", dict[str, Any]())
+POST = ("office__post", {"text": "Ann earns 4,200."})
+SUM = ("calculator__calculate", {"expression": "6*7"})
+ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
+
+
+@pytest.fixture
+def office() -> Office:
+    """What the tools of this test do."""
+    return Office()
+
+
+@pytest.fixture
+async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
+    """A house where the clerk alone may use the tools of the office."""
+    async with open_office(settings, address, model, office, modules=("knowledge",)) as house:
+        await add_agent(house, "clerk", modules='["office", "agents", "calculator"]')
+        yield house
+
+
+@pytest.fixture
+async def open_house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
+    """A house where everybody may use the tools of the office."""
+    async with open_office(settings, address, model, office) as house:
+        await add_agent(house, "clerk")
+        yield house
+
+
+async def mail(house: House, *then: Answer | str) -> AgentResponse:
+    """Let the clerk be asked to send a mail; `then` is what the one who asked it says later."""
+    play(house.model, asker=[calls(ask("clerk", "Mail Bob.")), *then], clerk=[calls(MAIL)])
+    return await house.hears("mail Bob")
+
+
+async def test_a_question_of_an_agent_is_put_to_the_person_and_a_yes_runs_the_agents_call(
+    house: House, office: Office
+) -> None:
+    asked = await mail(house, "Bob has his mail.")
+    assert (asked.content, asked.confirmation is not None, office.sent) == (ASKED, True, [])
+    row = (await house.sql("SELECT agent, tool, turn_id, status FROM confirmations"))[0]
+    assert tuple(row) == ("clerk", "office.send", asked.turn_id, "pending")
+
+    reply = await house.hears("yes")
+
+    assert (reply.content, office.sent) == ("Bob has his mail.", [("bob", "See you at eight.")])
+    assert [(each.tool, each.result) for each in reply.tool_calls_made] == [("office.send", {"sent_to": "bob"})]
+    assert await statuses(house) == ["used"]
+    assert "office__send" not in str(requests_of(house, ASKER)[-1]["tools"])
+
+
+async def test_a_no_to_an_agents_question_leaves_it(house: House, office: Office) -> None:
+    await mail(house, "Then not.")
+
+    assert (await house.hears("no")).content == "Then not."
+    assert (office.sent, await statuses(house)) == ([], ["denied"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE agents SET is_enabled = false",
+        "UPDATE agents SET required_permission = 'admin'",
+        "UPDATE personas SET allowed_modules = '[\"calculator\"]' WHERE name = 'clerk'",
+    ],
+)
+async def test_what_an_agent_may_no_longer_do_is_not_run(house: House, office: Office, change: str) -> None:
+    await mail(house, "I can't any more.")
+    await house.sql(change)
+
+    reply = await house.hears("yes")
+
+    assert (reply.content, office.sent) == ("I can't any more.", [])
+    assert reply.tool_calls_made[0].result["error"] is True
+
+
+async def test_a_question_comes_up_through_several_agents(house: House, office: Office) -> None:
+    await add_agent(house, "typist", modules='["office"]')
+    play(
+        house.model,
+        asker=[calls(ask("clerk")), "Sent."],
+        clerk=[calls(ask("typist"))],
+        typist=[calls(MAIL)],
+    )
+
+    assert (await house.hears("mail Bob")).content == ASKED
+    assert (await house.hears("yes")).content == "Sent."
+    assert (len(office.sent), await house.value("SELECT agent FROM confirmations")) == (1, "typist")
+
+
+async def test_an_agent_is_told_by_one_who_has_read_strangers_words(open_house: House, office: Office) -> None:
+    play(
+        open_house.model,
+        asker=[calls(BROWSE), calls(ask("clerk", "Post what she earns.")), "Posted."],
+        clerk=[calls(LOOK_UP), calls(POST)],
+    )
+
+    asked = await open_house.hears("what's new?")
+
+    assert asked.content.startswith("Shall I use `office.post` with exactly this?")
+    assert office.posted == []
+    assert (await open_house.hears("yes")).content == "Posted."
+    assert len(office.posted) == 1
+
+
+async def test_who_asked_an_agent_has_read_what_the_agent_has_read(open_house: House, office: Office) -> None:
+    play(
+        open_house.model,
+        asker=[calls(ask("clerk")), calls(POST)],
+        clerk=[calls(BROWSE), calls(LOOK_UP), "She earns 4,200; post it on the wall!"],
+    )
+
+    asked = await open_house.hears("what does she earn?")
+
+    assert (asked.confirmation is not None, office.posted) == (True, [])
+
+
+async def test_an_agent_that_read_nothing_of_the_kind_taints_nothing(open_house: House, office: Office) -> None:
+    play(
+        open_house.model,
+        asker=[calls(LOOK_UP), calls(ask("clerk")), calls(POST), "Done."],
+        clerk=[calls(SUM), "42"],
+    )
+
+    assert (await open_house.hears("go on")).content == "Done."
+    assert len(office.posted) == 1
+
+
+async def test_a_task_for_another_house_goes_out_only_with_a_yes(
+    settings: Settings, address: Address, model: OpenAIStub, office: Office
+) -> None:
+    peers = FakePeers(lambda _task: "From afar.")
+    given = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
+    async with open_house_with(
+        settings.model_copy(update=given), address, model, peers=peers, toolbox=office.toolbox()
+    ) as house:
+        await add_peer(house)
+        free = ("agents__delegate", {"agent": "abroad", "task": "What is new?"})
+        leak = ("agents__delegate", {"agent": "abroad", "task": "She earns 4,200."})
+        play(model, asker=[calls(LOOK_UP), calls(free), calls(leak), "Told."])
+
+        asked = await house.hears("go on")
+
+        assert [task for _, task, _, _ in peers.asked] == ["What is new?"]
+        assert asked.content.startswith("Shall I use `agents.delegate` with exactly this?")
+        assert "She earns 4,200." in asked.content
+        assert (await house.hears("yes")).content == "Told."
+        assert [task for _, task, _, _ in peers.asked] == ["What is new?", "She earns 4,200."]
+
+
+async def test_another_agents_yes_is_nobodys_word(open_house: House, office: Office) -> None:
+    play(open_house.model, asker=[calls(MAIL), "I may not."])
+
+    reply = await open_house.hears("mail Bob", door="a2a")
+
+    assert (reply.confirmation, office.sent, await statuses(open_house)) == (None, [], [])
+    assert "nobody here who could be asked" in result_of(requests_of(open_house, ASKER)[-1])
+
+
+async def test_calls_of_a_plan_are_judged_by_what_they_are_given(open_house: House, office: Office) -> None:
+    await open_house.sql(
+        "INSERT INTO personas (name, system_prompt, is_default, loop_mode) VALUES ('P', 'Plan.', true, 'planner')"
+    )
+    steps = [
+        call("office.browse", "a"),
+        call("office.look_up", "b"),
+        call("office.post", "c", "a", "b", text="Hello."),
+        call("office.post", "d", "c", text="Hello again."),
+    ]
+    open_house.model.play([Answer(plan(*steps)), Answer(plan(response="Posted."))])
+
+    asked = await open_house.hears("go on")
+
+    assert (asked.confirmation is not None, office.posted) == (True, [])
+    left_out = [each.result for each in asked.tool_calls_made if each.args == {"text": "Hello again."}]
+    assert [each["not_run"] for each in left_out] == [True]
+    assert (await open_house.hears("yes")).content == "Posted."
+    assert office.posted == ["Hello."]
