@@ -168,6 +168,8 @@ async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
         args='["-m", "adapters.cli", "mcp"]',
         env=json.dumps(environment(address, tmp_path)),
     )
+    # An admin says of the other process what our own tools say of themselves; else the person would be asked first.
+    await house.sql("UPDATE mcp_servers SET reads_untrusted = false, read_only_tools = '[\"*\"]'")
     async with asyncio.timeout(60):
         while True:
             if {each.module for each in house.app.toolbox.tools} >= {"web", "pipes"}:
