@@ -24,6 +24,15 @@ from tests.standins.openai_api import Answer
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOKEN = "a-token-of-the-test"
 ANN = {"platform": "test", "platform_user_id": "ann"}
+# An admin says of the other process what our own tools say of themselves; else the person would be asked first.
+SERVERS = """
+INSERT INTO mcp_servers (
+    name, transport, url, headers, command, args, env,
+    required_permission, tells_user, reads_untrusted, read_only_tools
+) VALUES
+    ('web', 'http', :url, CAST(:headers AS jsonb), NULL, '[]', '{}', 'guest', true, false, '["*"]'),
+    ('pipes', 'stdio', NULL, '{}', :command, CAST(:args AS jsonb), CAST(:env AS jsonb), 'guest', true, false, '["*"]')
+"""
 Call = Callable[..., Awaitable[Any]]
 
 
@@ -157,19 +166,13 @@ async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
         name=terminal_sender().platform_user_id,
     )
     await house.sql(
-        "INSERT INTO mcp_servers (name, transport, url, headers, required_permission, tells_user)"
-        " VALUES ('web', 'http', :url, '{\"Authorization\": \"Bearer ${MCP_TEST_PARLEY}\"}', 'guest', true)",
+        SERVERS,
         url=url,
-    )
-    await house.sql(
-        "INSERT INTO mcp_servers (name, transport, command, args, env, required_permission, tells_user)"
-        " VALUES ('pipes', 'stdio', :command, CAST(:args AS jsonb), CAST(:env AS jsonb), 'guest', true)",
+        headers=json.dumps({"Authorization": "Bearer ${MCP_TEST_PARLEY}"}),
         command=sys.executable,
         args='["-m", "adapters.cli", "mcp"]',
         env=json.dumps(environment(address, tmp_path)),
     )
-    # An admin says of the other process what our own tools say of themselves; else the person would be asked first.
-    await house.sql("UPDATE mcp_servers SET reads_untrusted = false, read_only_tools = '[\"*\"]'")
     async with asyncio.timeout(60):
         while True:
             if {each.module for each in house.app.toolbox.tools} >= {"web", "pipes"}:
