@@ -1,13 +1,11 @@
 """The text of a file. Formats that need a parser are read in a process of their own, which can be ended."""
 
-import asyncio
 import codecs
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 from shared.errors import ToolError
 from shared.file_types import WORD
+from shared.isolated import run_isolated
 from shared.storage import StoredFile
 from shared.text import clean
 
@@ -33,28 +31,12 @@ async def read_text(file: StoredFile, content: bytes, seconds: float = PARSE_SEC
 
 
 async def _parse(file: StoredFile, kind: str, content: bytes, seconds: float) -> str:
-    # Isolated and without environment: a parser that a file has tricked finds no keys.
-    parser = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        str(PARSER),
-        kind,
-        env={},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
     try:
-        async with asyncio.timeout(seconds):
-            text, reason = await parser.communicate(content)
+        parser = await run_isolated(PARSER, kind, content=content, seconds=seconds)
     except TimeoutError as error:
         raise ToolError(f"{file.filename} takes too long to read.") from error
-    finally:
-        with suppress(ProcessLookupError):
-            parser.kill()
-        await parser.wait()
-    if parser.returncode == UNREADABLE:
-        raise ToolError(f"{file.filename} can't be read: {reason.decode('utf-8', 'replace').strip()}")
-    if parser.returncode != 0:
+    if parser.status == UNREADABLE:
+        raise ToolError(f"{file.filename} can't be read: {parser.reason}")
+    if parser.status != 0:
         raise ToolError(f"{file.filename} can't be read: it is damaged, or too large to unpack.")
-    return text.decode("utf-8", "replace")
+    return parser.output.decode("utf-8", "replace")
