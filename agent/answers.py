@@ -28,6 +28,15 @@ TOO_LONG = re.compile(
     r"|max(?:imum)? number of tokens|reduce the length|inputs` tokens|longer than the model",
     re.IGNORECASE,
 )
+# How servers say that a model sees nothing; some call it a fault of their own, or know no endpoint for it.
+IMAGES_REFUSED_STATUS = (400, 404, 415, 422, 500, 501)
+IMAGES_REFUSED = re.compile(
+    r"(?:images?|image[ _-]?url|image[ _-]?input|multi-?modal|vision)\b.{0,60}"
+    r"(?:not (?:\w+ )?support|unsupported|not (?:\w+ )?allowed|not (?:\w+ )?enabled|expected `?text)"
+    r"|(?:not support|no endpoints found that support|unsupported|not a|cannot|can't).{0,60}"
+    r"(?:images?|image[ _-]?url|multi-?modal|vision)\b|mmproj",
+    re.IGNORECASE | re.DOTALL,
+)
 TOO_LARGE = re.compile(r"request too large|input or output tokens must be reduced", re.IGNORECASE)
 N = r"\D{0,4}(\d[\d,]*)"
 WINDOW = re.compile(
@@ -52,6 +61,8 @@ def to_failure(error: Exception, clock: Clock) -> RouteFailed:
         return RouteFailed(Cause.TOO_LONG, status=status, window=_number(WINDOW, told), counted=_number(COUNTED, told))
     if status == 429 and "insufficient_quota" in str(error):
         return RouteFailed(Cause.OUT_OF_CREDIT, status=status)
+    if status in IMAGES_REFUSED_STATUS and IMAGES_REFUSED.search(told):
+        return RouteFailed(Cause.IMAGES_REFUSED, status=status)
     cause = CAUSES.get(status, Cause.UNREACHABLE if status >= 500 else Cause.REQUEST_REFUSED)
     headers = getattr(error, "litellm_response_headers", None)
     return RouteFailed(cause, status=status, retry_after=_retry_after(headers or {}, clock))

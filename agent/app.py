@@ -8,6 +8,7 @@ from agent.peers import NoPeers, Peers
 from shared.clock import Clock
 from shared.database import Database
 from shared.http import GuardedClient
+from shared.images import Images
 from shared.memory import Memories
 from shared.settings import Secrets, Settings
 from shared.storage import Storage
@@ -52,6 +53,7 @@ class App:
     database: Database
     http: GuardedClient
     storage: Storage
+    images: Images
     memory: Memories
     router: "Router"
     toolbox: "Toolbox"

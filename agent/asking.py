@@ -77,6 +77,7 @@ class NativeMode:
             models=(turn.persona.model,) if turn.persona.model else (),
             position=progress.next_position(),
             tokens=progress.estimate,
+            images=context.images,
         )
 
     def listen(self) -> Listener | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent.completions import Cause, Completion, Flight, Model, ModelRequest, OnText, RejectedCall, RouteFailed
+from agent.images import Sight, without_images
 from agent.protocols import Protocols
 from agent.pruning import Windows
 from agent.routes import PASSING, REMEDIES, Cooldowns
@@ -19,6 +20,8 @@ TRIES = 2
 # A wait on the same route is worth it up to here; beyond, the next route is asked.
 SHORT_WAIT = 3.0
 FIRST_WAIT = 0.4
+# How servers refuse a request with images, perhaps because of them.
+UNSEEN = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 
 @dataclass(slots=True)
@@ -31,6 +34,7 @@ class Attempts:
     cooldowns: Cooldowns
     windows: Windows
     protocols: Protocols
+    sight: Sight
     jitter: Callable[[], float]
     on_text: OnText | None
     on_reset: Callable[[], None] | None
@@ -40,6 +44,7 @@ class Attempts:
     _tries: Counter[str] = field(default_factory=Counter)
     _pruned: set[str] = field(default_factory=set)
     _too_small: dict[str, int] = field(default_factory=dict)
+    _unseeing: dict[str, Cause] = field(default_factory=dict)
 
     @property
     def seconds_left(self) -> float:
@@ -53,7 +58,7 @@ class Attempts:
             tries += 1
             # A route that hangs leaves the next one half of the time.
             limit = self.seconds_left * (1.0 if is_last else 0.5)
-            request = self.windows.fit(name, self.request)
+            request = self._fit(name)
             try:
                 completion = await self._ask(name, model, request, limit)
             except RouteFailed as failure:
@@ -63,6 +68,8 @@ class Attempts:
                 await asyncio.sleep(wait)
             else:
                 self.cooldowns.clear(name)
+                if self._unseeing.get(name) is Cause.IMAGES_REFUSED:
+                    self.sight.learn(name)
                 return completion
         return None
 
@@ -77,6 +84,10 @@ class Attempts:
             return PromptTooLong()
         log.error("models_unavailable", causes=self._causes, rejected=len(self.rejected))
         return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.rejected))
+
+    def _fit(self, name: str) -> ModelRequest:
+        request = without_images(self.request) if name in self._unseeing else self.sight.fit(name, self.request)
+        return self.windows.fit(name, request)
 
     async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:
         self._tries[name] += 1
@@ -101,7 +112,7 @@ class Attempts:
         self.windows.learn(name, request, failure)
         is_first = name not in self._pruned
         self._pruned.add(name)
-        if is_first and self.windows.fit(name, self.request) != request:
+        if is_first and self._fit(name) != request:
             return 0.0
         _log_failure(name, failure, 1 if is_first else 2)
         self._too_small[name] = self.windows.get(name) or 0
@@ -126,6 +137,9 @@ class Attempts:
         self._take_back()
         self._causes[name] = failure.cause.value
         self._note(name, failure.usage)
+        if request.images and failure.cause in UNSEEN:
+            self._unseeing[name] = failure.cause
+            return 0.0
         if failure.cause is Cause.TOO_LONG:
             return self._wait_to_prune(name, failure, request)
         backoff = FIRST_WAIT * 2.0 ** (tries - 1) * (0.5 + self.jitter())

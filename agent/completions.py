@@ -1,7 +1,7 @@
 """What a model is asked and what it answers, whichever model it is."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
@@ -32,8 +32,9 @@ class ModelRequest:
     """One question to a model, in the OpenAI shape.
 
     `models` are tried before those of the settings; `position` counts the model calls that this conversation's journal
-    already holds. `tokens` is an upper estimate of prompt and answer, where there is one already. With an
-    `answer_schema` the model answers in text alone, JSON of that schema; `note` is then the last thing it is told.
+    already holds. `tokens` is an upper estimate of prompt and answer, where there is one already. `images` are `data:`
+    addresses by the file's id, for the places that messages keep for them (agent/images.py). With an `answer_schema`
+    the model answers in text alone, JSON of that schema; `note` is then the last thing it is told.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -45,6 +46,7 @@ class ModelRequest:
     tokens: int | None = None
     answer_schema: Mapping[str, Any] | None = None
     note: str = ""
+    images: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Cause(StrEnum):
     CUT = "cut"
     TOO_LONG = "too_long"
     REQUEST_REFUSED = "request_refused"
+    IMAGES_REFUSED = "images_refused"
     KEY_REFUSED = "key_refused"
     MODEL_UNKNOWN = "model_unknown"
     OUT_OF_CREDIT = "out_of_credit"

@@ -6,8 +6,8 @@ time (clock, memories) comes last, together with this message.
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,9 +16,10 @@ from sqlalchemy import bindparam, select, text
 
 from agent.app import App
 from agent.conversations import ResolvedConversation
+from agent.images import Shown, find_named, with_images
 from agent.journal import STEP_COLUMNS, Step, to_step
 from agent.personas import ResolvedPersona, prompts
-from agent.tokens import count_tokens
+from agent.tokens import IMAGE_TOKENS, count_tokens
 from agent.toolbox import Offer, to_shown_arguments, to_wire_name
 from agent.users import ResolvedUser
 from shared.driver import Session
@@ -66,11 +67,14 @@ class PastStep:
 class Context:
     """The prompt of a turn up to this message; the turn's own steps are added behind it.
 
-    `shows_memories`: it holds what the person has said in private.
+    `images` has those of its messages by the file's id. `shows_untrusted`, `shows_private`: it holds what others may
+    have written, and what the person has said or sent in private.
     """
 
     messages: tuple[ModelMessage, ...]
-    shows_memories: bool = False
+    images: Mapping[int, str] = field(default_factory=dict)
+    shows_untrusted: bool = False
+    shows_private: bool = False
 
 
 async def load_history(
@@ -111,25 +115,28 @@ async def build_context(
     persona: ResolvedPersona,
     conversation: ResolvedConversation,
     history: Sequence[PastStep],
-    said: str,
+    own: PastStep,
+    images: Shown,
     instructions: str = "",
     surroundings: Surroundings | None = None,
 ) -> Context:
     """Gather the prompt for this message; waits for the recall, never inside a transaction."""
     memories: list[RecalledMemory] = []
     if user.has_memories:
-        own = app.memory.of_user(user.id, conversation.place, conversation.id)
-        memories = await own.recall(said, app.settings.memory_recall_limit)
+        kept = app.memory.of_user(user.id, conversation.place, conversation.id)
+        memories = await kept.recall(own.step.content, app.settings.memory_recall_limit)
     is_shared = not conversation.place.is_direct
-    said = MARKS.sub("[context]", said) or prompts()["turn.no_text"]
+    said = MARKS.sub("[context]", own.step.content) or prompts()["turn.no_text"]
     this_message = _named(user.name, said) if is_shared else said
     around = _around(app, user, memories, surroundings or Surroundings())
     messages = [_system(persona, conversation, instructions)]
     for _, turn in groupby(history, key=lambda each: each.turn_id):
-        messages += _past_turn(list(turn), is_shared=is_shared)
-    messages.append({"role": "user", "content": f"{this_message}\n\n{around}"})
-    # Elsewhere only what was said openly on the same server is recalled.
-    return Context(tuple(messages), shows_memories=bool(memories) and not is_shared)
+        messages += _past_turn(list(turn), images, is_shared=is_shared)
+    shown = with_images(f"{this_message}\n\n{around}", images.by_turn.get(own.turn_id, ()))
+    messages.append({"role": "user", "content": shown})
+    # Elsewhere only what was said openly on the same server is recalled, and what was sent was sent to all.
+    shows_private = not is_shared and bool(memories or images.data)
+    return Context(tuple(messages), images.data, shows_untrusted=bool(images.data), shows_private=shows_private)
 
 
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
@@ -159,7 +166,9 @@ def estimate(
     past = sum(each.step.token_count for each in history) + sum(each.token_count for each in steps)
     entries = 4 * (len(history) + len(steps) + 2)
     around = memory_limit * MEMORY_CHARS + 60
-    return texts + past + entries + around + offer.tokens + persona.max_output_tokens
+    # Which turn an image belongs to makes no difference to its price.
+    images = IMAGE_TOKENS * len(find_named((0, each) for each in (*(each.step for each in history), *steps)))
+    return texts + past + entries + around + images + offer.tokens + persona.max_output_tokens
 
 
 def _system(persona: ResolvedPersona, conversation: ResolvedConversation, instructions: str) -> ModelMessage:
@@ -169,14 +178,15 @@ def _system(persona: ResolvedPersona, conversation: ResolvedConversation, instru
     return {"role": "system", "content": "\n\n".join(parts)}
 
 
-def _past_turn(turn: Sequence[PastStep], *, is_shared: bool) -> list[ModelMessage]:
-    said = [_user_message(each.step, is_shared=is_shared) for each in turn if each.step.role == "user"]
+def _past_turn(turn: Sequence[PastStep], images: Shown, *, is_shared: bool) -> list[ModelMessage]:
+    file_ids = images.by_turn.get(turn[0].turn_id, ())
+    said = [_user_message(each.step, file_ids, is_shared=is_shared) for each in turn if each.step.role == "user"]
     return said + to_messages([each.step for each in turn])
 
 
-def _user_message(step: Step, *, is_shared: bool) -> ModelMessage:
+def _user_message(step: Step, file_ids: Sequence[int], *, is_shared: bool) -> ModelMessage:
     said = MARKS.sub("[context]", step.content) or prompts()["turn.no_text"]
-    return {"role": "user", "content": _named(step.speaker, said) if is_shared else said}
+    return {"role": "user", "content": with_images(_named(step.speaker, said) if is_shared else said, file_ids)}
 
 
 def _calls_after(steps: Sequence[Step], index: int) -> list[Step]:

@@ -40,7 +40,8 @@ async def respond(app: App, turn: RunningTurn, context: Context, progress: Progr
     """
     # Calls that are open before the first answer come from the journal of an attempt that was cut off.
     is_repeated = True
-    progress.shows_private |= context.shows_memories
+    progress.shows_untrusted |= context.shows_untrusted
+    progress.shows_private |= context.shows_private
     while True:
         await play(app, turn, progress, progress.open_calls(), is_repeated=is_repeated)
         if is_repeated:

@@ -49,6 +49,7 @@ class PlannerMode:
             position=progress.next_position(),
             temperature=0.0,
             tokens=progress.estimate,
+            images=context.images,
             answer_schema=SCHEMA,
             note=note if progress.waves else "",
         )

@@ -6,7 +6,7 @@ import random
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +27,7 @@ from agent.completions import (
     estimate,
 )
 from agent.forms import Form, Forms, to_parameters
+from agent.images import Sight, fill
 from agent.mock import MOCK, ScriptedModel
 from agent.offline import OFFLINE, OfflineModel
 from agent.protocols import Protocols
@@ -60,6 +61,7 @@ class Router:
         self._providers = Providers(settings, clock)
         self._windows = Windows(self._known_window, clock)
         self._protocols = Protocols(settings.llm_protocols)
+        self._sight = Sight(self._known_sight, clock)
         self._own: dict[str, Model] = {OFFLINE: OfflineModel(clock)}
         self.is_mocked = settings.debug_mock_responses is not None
         if settings.debug_mock_responses is not None:
@@ -67,6 +69,9 @@ class Router:
 
     def _known_window(self, name: str) -> int | None:
         return sys.maxsize if name in self._own else self._providers.window(name)
+
+    def _known_sight(self, name: str) -> bool | None:
+        return False if name in self._own else self._providers.sees(name)
 
     async def warm(self) -> None:
         """Load litellm, which takes seconds, in a thread; nothing to load without a configured model."""
@@ -106,12 +111,16 @@ class Router:
             self._cooldowns,
             self._windows,
             self._protocols,
+            self._sight,
             self._jitter,
             on_text,
             on_reset,
             spent,
         )
         names = self.routes(request.models)
+        if request.images and any(name not in self._own for name in names):
+            # Which model sees them stands in litellm's list.
+            await self._providers.load()
         while True:
             open_names = self._cooldowns.in_order(names)
             for name in open_names:
@@ -206,13 +215,20 @@ class Providers:
 
     def window(self, name: str) -> int | None:
         """Return how many tokens the model takes in, where litellm knows that."""
-        if self._loading is None or not self._loading.done():
-            return None
-        known = self._library.litellm.model_cost
-        bare = name.removeprefix("openai/")
-        entry = known.get(bare) or known.get(bare.partition("/")[2]) or {}
-        found = entry.get("max_input_tokens")
+        found = self._known(name).get("max_input_tokens")
         return found if isinstance(found, int) and found > 0 else None
+
+    def sees(self, name: str) -> bool | None:
+        """Tell whether the model takes in images; None where litellm does not know the model."""
+        known = self._known(name)
+        return bool(known.get("supports_vision")) if known else None
+
+    def _known(self, name: str) -> Mapping[str, Any]:
+        if self._loading is None or not self._loading.done():
+            return {}
+        models = self._library.litellm.model_cost
+        bare = name.removeprefix("openai/")
+        return models.get(bare) or models.get(bare.partition("/")[2]) or {}
 
     async def aclose(self) -> None:
         """Close the connections: ours, and those that litellm keeps for other providers."""
@@ -275,7 +291,7 @@ class Providers:
         asked: dict[str, Any] = {
             **target,
             "litellm_logging_obj": self._library.log(target["model"]),
-            "messages": list(request.messages),
+            "messages": fill(request) if request.images else list(request.messages),
             "max_tokens": request.max_tokens,
             "timeout": self._library.timeout(limit, connect=min(limit, CONNECT_SECONDS)),
             "num_retries": 0,

@@ -19,7 +19,7 @@ REMEDIES = {
 # The next attempt on the same route may well succeed.
 PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cause.EMPTY, Cause.CUT})
 # Only this request is the matter, not the route.
-OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED})
+OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 
 @dataclass(slots=True)

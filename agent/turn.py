@@ -13,8 +13,9 @@ from agent.app import App
 from agent.attachments import store_files
 from agent.budget import Admission
 from agent.closing import Answer, Status, close, to_response
-from agent.context import build_context
+from agent.context import PastStep, build_context
 from agent.events import STOPS
+from agent.images import load_images
 from agent.inbox import Job
 from agent.journal import PaidCall, TurnKey, settle
 from agent.live import shown_live
@@ -132,7 +133,8 @@ async def _work(app: App, turn: RunningTurn, progress: Progress) -> Answer:
         turn.persona,
         turn.conversation,
         turn.history,
-        turn.said,
+        PastStep(turn.key.id, turn.user.id, turn.steps[0]),
+        await load_images(app, turn),
         turn.offer.instructions,
         turn.message.around,
     )

@@ -13,6 +13,7 @@ from agent.toolbox import Toolbox, discover
 from shared.clock import SystemClock
 from shared.database import Address, Database, check, locate, migrate
 from shared.http import GuardedClient
+from shared.images import Images
 from shared.memory import Memories
 from shared.settings import Settings, load_secrets
 from shared.storage import open_storage
@@ -64,6 +65,7 @@ async def open_app(
             database=database,
             http=http,
             storage=storage,
+            images=Images(storage),
             memory=memory,
             router=router,
             toolbox=toolbox,
@@ -73,8 +75,12 @@ async def open_app(
             peers=peers,
             senders=senders or {},
         )
-        for sender in app.senders.values():
-            if isinstance(sender, NeedsApp):
-                closing.push_async_callback(sender.aclose)
-                await sender.open(app)
+        await _open_senders(app, closing)
         yield app
+
+
+async def _open_senders(app: App, closing: AsyncExitStack) -> None:
+    for sender in app.senders.values():
+        if isinstance(sender, NeedsApp):
+            closing.push_async_callback(sender.aclose)
+            await sender.open(app)

@@ -11,6 +11,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.adapters.web.conftest import TOKEN, Site
+from tests.pictures import picture, shown
 from tests.standins.openai_api import Answer
 
 
@@ -127,6 +128,15 @@ async def test_parts_with_an_image_and_a_file_arrive(client: AsyncOpenAI, site: 
     assert (completion.choices[0].message.content or "").startswith("You said: look at\nthese")
     rows = await site.house.sql("SELECT filename, status FROM file_records ORDER BY id")
     assert [tuple(row) for row in rows] == [("tea.txt", "stored"), ("image-4.png", "stored")]
+
+
+async def test_an_image_part_is_seen_by_the_model(client: AsyncOpenAI, site: Site) -> None:
+    image = f"data:image/png;base64,{base64.b64encode(picture()).decode()}"
+    parts: Any = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": image}}]
+
+    await client.chat.completions.create(model="parley", messages=[{"role": "user", "content": parts}])
+
+    assert [each.size for each in shown(site.house)] == [(40, 20)]
 
 
 async def test_options_that_change_nothing_here_are_passed_over(client: AsyncOpenAI) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ SPEAKER_NAME = re.compile(r"^[^\s<|\\/>]{1,64}$")
 MAX_TOOLS = 128
 MAX_DESCRIPTION = 1024
 MAX_CALL_ID = 40
+IMAGE = re.compile(r"^data:image/(png|jpeg|webp|gif);base64,")
+IMAGE_HEADS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff", "webp": b"RIFF", "gif": b"GIF8"}
 
 PARAMETERS: Mapping[str, tuple[type, ...]] = {
     "audio": (dict,),
@@ -207,6 +210,25 @@ def _check_content(message: dict[str, Any], role: str, where: str) -> None:
             raise Refused(f"Invalid content part '{kind}' in a message of role '{role}'.", f"{where}.content")
         if kind == "text" and not isinstance(part["text"], str):
             raise Refused("Invalid type for a text part: expected a string.", f"{where}.content", "invalid_type")
+        if kind == "image_url":
+            _check_image(part["image_url"], f"{where}.content")
+
+
+def _check_image(image: Any, where: str) -> None:
+    url = image.get("url") if isinstance(image, dict) else None
+    if not isinstance(url, str):
+        raise Refused("Invalid type for 'image_url': expected an object with an 'url'.", where, "invalid_type")
+    if url.startswith(("https://", "http://")):
+        return
+    found = IMAGE.match(url)
+    if found is None:
+        raise Refused("Invalid 'image_url': neither a web address nor base64-encoded.", where, "invalid_image_url")
+    try:
+        content = b64decode(url[found.end() :], validate=True)
+    except ValueError:
+        raise Refused("Invalid base64 in 'image_url'.", where, "invalid_base64") from None
+    if not content.startswith(IMAGE_HEADS[found[1]]):
+        raise Refused(f"The image data is no valid image/{found[1]}.", where, "invalid_image_format")
 
 
 def _check_calls(calls: Any, where: str) -> list[str]:

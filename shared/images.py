@@ -1,0 +1,53 @@
+"""Images in storage, as a model is shown them: small, upright, and bare of what a camera wrote into them."""
+
+import asyncio
+from base64 import b64encode
+from pathlib import Path
+
+from cachetools import LRUCache
+
+from shared.errors import NotFound, Unavailable
+from shared.isolated import run_isolated
+from shared.log import get_logger
+from shared.storage import Storage
+
+SHRINKER = Path(__file__).with_name("shrink.py")
+SHRINK_SECONDS = 20.0
+TYPES = {b"p": "image/png", b"j": "image/jpeg"}
+# One is decoded in up to a gigabyte.
+AT_ONCE = 2
+# A conversation shows its last images with every message.
+KEPT_BYTES = 32 * 1024 * 1024
+
+log = get_logger()
+
+
+class Images:
+    """The images of the house. One per process: it keeps those that were shown last."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._kept: LRUCache[str, str] = LRUCache(KEPT_BYTES, getsizeof=len)
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def show(self, key: str) -> str | None:
+        """Return the image under this key as a `data:` address; None when it is gone, damaged or too large."""
+        if (kept := self._kept.get(key)) is not None:
+            return kept
+        async with self._places:
+            shown = await self._shrink(key)
+        if shown is not None and len(shown) <= KEPT_BYTES:
+            self._kept[key] = shown
+        return shown
+
+    async def _shrink(self, key: str) -> str | None:
+        try:
+            content = b"".join([chunk async for chunk in self._storage.get(key)])
+            made = await run_isolated(SHRINKER, content=content, seconds=SHRINK_SECONDS)
+        except (NotFound, Unavailable, TimeoutError) as error:
+            log.warning("image_not_shown", cause=repr(error))
+            return None
+        if made.status != 0:
+            log.info("image_not_shown", status=made.status, cause=made.reason[-200:])
+            return None
+        return f"data:{TYPES[made.output[:1]]};base64,{b64encode(made.output[1:]).decode()}"
