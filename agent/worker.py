@@ -5,8 +5,8 @@ may take any job.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -101,7 +101,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work; ends when its task is cancelled, after what runs is finished or handed over."""
-        async with self._queue.open_async():
+        async with opened(self._queue):
             # Apart from each other: a platform or an embedder that is slow must not cost us our heartbeat.
             chores = [
                 asyncio.create_task(self._every(SWEEP_SECONDS, self._sweep), name="sweeper"),
@@ -266,6 +266,18 @@ async def _configure(connection: AsyncConnection[Any]) -> None:
     await connection.set_autocommit(True)
     # When the server crashes, the queue's last moments may be gone: the sweep finds what was taken or ended in them.
     await connection.execute("SET synchronous_commit = off")
+
+
+@asynccontextmanager
+async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
+    """Open the queue's connections for the block."""
+    try:
+        await queue.open_async()
+        yield
+    finally:
+        # Also when it was cancelled while it opened: tasks of the pool take a cancellation for a failed connection and
+        # go on, and a process with one of them never ends.
+        await queue.close_async()
 
 
 def build_queue(database: Database) -> procrastinate.App:

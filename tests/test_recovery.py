@@ -24,6 +24,7 @@ from agent.completions import Completion, ModelRequest, RejectedCall
 from agent.outbox import Reply
 from agent.router import Router
 from agent.toolbox import Offer, Scope, Toolbox
+from agent.worker import Worker
 from shared.clock import SystemClock
 from shared.database import Address, Database, DatabaseLost, _migrate
 from shared.driver import Connection
@@ -379,3 +380,17 @@ async def test_the_queue_has_the_sql_function_that_messages_are_queued_with(data
         ("args", "jsonb"),
         ("scheduled_at", "timestamp with time zone"),
     ]
+
+
+async def test_a_worker_that_is_stopped_while_it_starts_leaves_nothing_behind(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_house(settings, address, model, works=False) as house:
+        for turns_of_the_loop in range(25):
+            working = asyncio.create_task(Worker(house.app).run())
+            for _ in range(turns_of_the_loop):
+                await asyncio.sleep(0)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+            assert [task for task in asyncio.all_tasks() if task.get_name().startswith("queue-")] == []
