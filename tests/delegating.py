@@ -1,5 +1,6 @@
 """What tests of agents stand on: agents as an admin adds them, and a model that plays each of them."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -39,6 +40,21 @@ async def add_agent(
         name=name,
         requires=requires,
     )
+
+
+async def until(house: House, query: str, expected: Any) -> None:
+    """Return when a query gives this value."""
+    async with asyncio.timeout(30):
+        while True:
+            if await house.value(query) == expected:
+                break
+            await asyncio.sleep(0.05)
+
+
+async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a turn has told, in its order."""
+    rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
+    return [(row.name, row.payload) for row in rows]
 
 
 def play(model: OpenAIStub, **parts: Part) -> None:

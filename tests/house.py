@@ -92,6 +92,18 @@ class House:
         async with asyncio.timeout(60):
             return await self.app.events.response(accepted.inbox_id)
 
+    async def hears_until_stopped(self, content: str) -> AgentResponse:
+        """Store a message, stop its turn as soon as a word of the answer is told, and return what is left of it."""
+        accepted = await self.accepts(content, wants_stream=True)
+        stopped = False
+        async for event in self.app.events.follow(accepted.inbox_id):
+            if event.name == "text_delta" and not stopped:
+                stopped = True
+                await self.sql("UPDATE turns SET stop_requested = true")
+                await self.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
+        async with asyncio.timeout(30):
+            return await self.app.events.response(accepted.inbox_id)
+
     async def sql(self, statement: str, **given: Any) -> list[Any]:
         """Run a statement as an admin would, in a transaction of its own."""
         async with self.app.database.transaction() as session:

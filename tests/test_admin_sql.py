@@ -1,12 +1,10 @@
 """docs/admin-sql.md, statement by statement: it runs as it stands there, and it counts from the next message on."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
-from pydantic import SecretStr
 
 from shared.database import Address
 from shared.messages import AgentResponse
@@ -15,7 +13,7 @@ from shared.settings import Settings
 from tests.documents import Block, document
 from tests.given_database import connect
 from tests.house import House
-from tests.standins.openai_api import Answer, Fault, OpenAIStub
+from tests.standins.openai_api import Answer, Fault
 
 ACCOUNT = "80351110224678912"
 SERVER = "81384788765712384"
@@ -33,15 +31,9 @@ INSERT INTO user_platform_links (user_id, platform, platform_user_id) VALUES
 
 
 @pytest.fixture
-def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+def settings(settings: Settings) -> Settings:
     """A house where guests have one module of several."""
-    return Settings(
-        parley_home=tmp_path,
-        llm_models=("openai/stub",),
-        openai_base_url=model.base_url,
-        openai_api_key=SecretStr("sk-test"),
-        default_guest_modules=("knowledge",),
-    )
+    return settings.model_copy(update={"default_guest_modules": ("knowledge",)})
 
 
 def statement(heading: str) -> str:

@@ -10,7 +10,7 @@ from shared.database import Address
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
-from tests.delegating import ASKER, add_agent, ask, offered, play, requests_of, result_of
+from tests.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of, result_of
 from tests.house import House, open_house
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
@@ -22,11 +22,6 @@ DELEGATE = "agents__delegate"
 def settings(settings: Settings) -> Settings:
     """Settings of a house in which guests may spend a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
-
-
-async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
-    rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
-    return [(row.name, row.payload) for row in rows]
 
 
 async def test_without_agents_the_tools_of_a_guest_are_what_they_were(house: House) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from shared.database import Address
 from shared.settings import Settings
-from tests.delegating import ASKER, add_agent, ask, offered, play, requests_of
+from tests.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of
 from tests.house import House, open_house
 from tests.standins.openai_api import Answer, OpenAIStub
 
@@ -19,11 +19,6 @@ DELEGATE = "agents__delegate"
 def settings(settings: Settings) -> Settings:
     """Settings of a house in which guests may spend a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
-
-
-async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
-    rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
-    return [(row.name, row.payload) for row in rows]
 
 
 async def test_an_agent_does_a_task_and_the_asker_goes_on_with_its_result(house: House) -> None:

@@ -12,7 +12,7 @@ from agent.turn import request_stop
 from shared.database import Address
 from shared.messages import Place
 from shared.settings import Settings
-from tests.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of
+from tests.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of, until
 from tests.house import House, open_house
 from tests.recovery import cut_connections
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
@@ -26,15 +26,6 @@ LOOK: ScriptedCall = ("knowledge__list_memories", {})
 def settings(settings: Settings) -> Settings:
     """Settings of a house in which guests may spend a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
-
-
-async def until(house: House, query: str, expected: Any) -> None:
-    """Return when a query gives this value."""
-    async with asyncio.timeout(30):
-        while True:
-            if await house.value(query) == expected:
-                break
-            await asyncio.sleep(0.05)
 
 
 async def nothing_is_held(house: House) -> bool:

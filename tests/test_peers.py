@@ -12,7 +12,7 @@ from shared.database import Address
 from shared.errors import ToolError, Unavailable
 from shared.models import Agent
 from shared.settings import Settings
-from tests.delegating import ASKER, add_agent, ask, play, who_is
+from tests.delegating import ASKER, add_agent, ask, play, until, who_is
 from tests.house import House
 from tests.recovery import open_house_with
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -26,15 +26,6 @@ LOOK: ScriptedCall = ("knowledge__list_memories", {})
 def settings(settings: Settings) -> Settings:
     """Settings of a house in which guests may spend a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
-
-
-async def until(house: House, query: str, expected: Any) -> None:
-    """Return when a query gives this value."""
-    async with asyncio.timeout(30):
-        while True:
-            if await house.value(query) == expected:
-                break
-            await asyncio.sleep(0.05)
 
 
 @dataclass

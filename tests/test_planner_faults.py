@@ -1,6 +1,5 @@
 """What a broken or hostile model, a crash or an empty purse can't do to a turn that plans."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -261,16 +260,8 @@ async def test_a_tool_that_ends_the_turn_speaks_for_the_plan(house: House, model
 async def test_a_stopped_plan_leaves_no_plan_behind(house: House, model: OpenAIStub) -> None:
     said = "word " * 400
     model.play([Answer(plan(response=said), chunk_chars=20, chunk_delay=0.02)])
-    accepted = await house.accepts("talk", wants_stream=True)
 
-    stopped = False
-    async for event in house.app.events.follow(accepted.inbox_id):
-        if event.name == "text_delta" and not stopped:
-            stopped = True
-            await house.sql("UPDATE turns SET stop_requested = true")
-            await house.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
-    async with asyncio.timeout(30):
-        reply = await house.app.events.response(accepted.inbox_id)
+    reply = await house.hears_until_stopped("talk")
 
     assert (reply.error, reply.finished) == ("stopped", False)
     assert reply.content.startswith("word word")

@@ -4,31 +4,24 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from shared.database import Address
 from shared.messages import AgentResponse
 from shared.settings import Settings
 from tests.house import House, open_house, texts
-from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+def settings(settings: Settings) -> Settings:
     """Settings of a house whose guests may spend what they like and see one module."""
-    return Settings(
-        parley_home=tmp_path,
-        llm_models=("openai/stub",),
-        openai_base_url=model.base_url,
-        openai_api_key=SecretStr("sk-test"),
-        default_guest_token_budget=100_000_000,
-        default_guest_modules=("file_manager",),
+    return settings.model_copy(
+        update={"default_guest_token_budget": 100_000_000, "default_guest_modules": ("file_manager",)}
     )
 
 

@@ -14,7 +14,6 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
 from structlog.testing import capture_logs
@@ -41,15 +40,9 @@ ROOM = 100_000_000
 
 
 @pytest.fixture
-def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+def settings(settings: Settings) -> Settings:
     """Settings of a house whose guests may spend what they like."""
-    return Settings(
-        parley_home=tmp_path,
-        llm_models=("openai/stub",),
-        openai_base_url=model.base_url,
-        openai_api_key=SecretStr("sk-test"),
-        default_guest_token_budget=ROOM,
-    )
+    return settings.model_copy(update={"default_guest_token_budget": ROOM})
 
 
 @pytest.fixture(scope="module")

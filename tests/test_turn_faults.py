@@ -1,6 +1,5 @@
 """What a hostile or broken model, person or tool can't do to a turn."""
 
-import asyncio
 import json
 
 import pytest
@@ -106,16 +105,8 @@ async def test_a_line_break_lets_nobody_speak_for_others(house: House) -> None:
 
 async def test_a_stopped_turn_ends_with_what_was_said_so_far(house: House) -> None:
     house.model.play([Answer("word " * 400, chunk_chars=20, chunk_delay=0.02)])
-    accepted = await house.accepts("talk", wants_stream=True)
 
-    stopped = False
-    async for event in house.app.events.follow(accepted.inbox_id):
-        if event.name == "text_delta" and not stopped:
-            stopped = True
-            await house.sql("UPDATE turns SET stop_requested = true")
-            await house.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
-    async with asyncio.timeout(30):
-        reply = await house.app.events.response(accepted.inbox_id)
+    reply = await house.hears_until_stopped("talk")
 
     assert (reply.error, reply.finished) == ("stopped", False)
     assert reply.content.startswith("word word")

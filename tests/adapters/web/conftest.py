@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +15,7 @@ from adapters.web import one_time_link, serve
 from agent.app import App
 from shared.settings import Settings
 from tests.house import House
-from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
 
 TOKEN = "test-token"
@@ -55,17 +54,9 @@ class Site:
 
 
 @pytest.fixture
-def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+def settings(settings: Settings) -> Settings:
     """Settings of a house with a small limit for bodies, on whatever port is free."""
-    return Settings(
-        parley_home=tmp_path,
-        llm_models=("openai/stub",),
-        openai_base_url=model.base_url,
-        openai_api_key=SecretStr("sk-test"),
-        api_token=SecretStr(TOKEN),
-        port=0,
-        max_body_mb=3,
-    )
+    return settings.model_copy(update={"api_token": SecretStr(TOKEN), "port": 0, "max_body_mb": 3})
 
 
 @asynccontextmanager
