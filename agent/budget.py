@@ -14,6 +14,7 @@ from sqlalchemy import text
 
 from shared.driver import Session
 from shared.errors import BudgetBusy, BudgetExhausted, Refusal, ServerBudgetExhausted, Superseded
+from shared.messages import Place
 
 # Columns of a user's row as they are in the period that runs now.
 PERIOD = """
@@ -169,6 +170,10 @@ FROM (SELECT user_id, sum(tokens) AS tokens FROM given_back GROUP BY user_id) AS
 READ = text(f"""
 SELECT {BUDGET} AS budget, tokens_reserved AS reserved, {PERIOD} FROM users WHERE id = :user_id
 """)
+READ_SERVER = text(f"""
+SELECT token_budget_monthly AS budget, tokens_reserved AS reserved, {PERIOD} FROM servers
+WHERE platform = :platform AND platform_server_id = :server AND token_budget_monthly IS NOT NULL
+""")
 
 
 class Admission(Enum):
@@ -205,7 +210,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A user's budget at this moment, in tokens; `limit` None means unlimited."""
+    """A budget at this moment, a user's or a server's, in tokens; `limit` None means unlimited."""
 
     limit: int | None
     used: int
@@ -245,5 +250,15 @@ async def release_expired(session: Session) -> None:
 
 async def get_standing(session: Session, user_id: int) -> Standing:
     """Return how a user's budget stands."""
-    row = (await session.execute(READ, {"user_id": user_id})).one()
+    return _to_standing((await session.execute(READ, {"user_id": user_id})).one())
+
+
+async def find_server_standing(session: Session, place: Place) -> Standing | None:
+    """Return how the budget of a place's server stands; None where all together may use what they want."""
+    given = {"platform": place.platform, "server": place.server}
+    row = (await session.execute(READ_SERVER, given)).one_or_none()
+    return None if row is None else _to_standing(row)
+
+
+def _to_standing(row: Any) -> Standing:
     return Standing(limit=row.budget, used=row.used, reserved=row.reserved, renews_on=row.resets_at)

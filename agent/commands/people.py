@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from agent.budget import Standing, get_standing
+from agent.budget import Standing, find_server_standing, get_standing
 from agent.commands.base import Request, command
 from shared.models import UserPlatformLink
 
@@ -11,10 +11,18 @@ MOST_LINKS = 20
 
 @command("/budget")
 async def show_budget(request: Request) -> str:
-    """Show what you have used, what is left and when it renews."""
+    """Show what you have used, what is left and when it renews; on a server with a budget also the server's."""
     async with request.app.database.transaction() as session:
-        standing = await get_standing(session, request.user.id)
-    return " ".join(_sentences(standing))
+        own = await get_standing(session, request.user.id)
+        server = await find_server_standing(session, request.place)
+    lines = [" ".join(_sentences(own))]
+    return "\n".join([*lines, _of_server(server)] if server is not None else lines)
+
+
+def _of_server(standing: Standing) -> str:
+    limit = standing.limit or 0
+    used = f"All together have used {standing.used:,} of the {limit:,} tokens of this server"
+    return f"{used}; {max(0, limit - standing.used):,} are left. They renew on {standing.renews_on:%d %B %Y}."
 
 
 def _sentences(standing: Standing) -> list[str]:

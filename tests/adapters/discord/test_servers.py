@@ -82,7 +82,13 @@ async def test_a_server_has_a_budget_besides_the_persons_and_the_refusal_names_i
     refused = (await pond.bob.hears(pond.general, 2))[1]
     await pond.bob.says("hello", pond.bob.dm())
 
+    standing = await (await pond.bob.types("budget", pond.general)).answered()
+    alone = await (await pond.bob.types("budget", pond.bob.dm())).answered()
+
     assert refused.startswith("This server has used up its budget for this month; it renews on ")
+    assert standing.startswith("You have used 0 of 5,000 tokens; 5,000 are left.")
+    assert "All together have used 1,100 of the 1,000 tokens of this server; 0 are left." in standing
+    assert "server" not in alone
     assert await pond.bob.hears(pond.bob.dm()) == ["In private."]
     assert await pond.sql("SELECT tokens_used_this_month, tokens_reserved FROM servers") == [(1100, 0)]
     assert await pond.value("SELECT error FROM turns WHERE id = 2") == "server_budget_exhausted"
