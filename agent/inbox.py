@@ -202,7 +202,8 @@ def _to_surroundings_row(around: Surroundings) -> dict[str, Any]:
     return dict(clean_json(told))
 
 
-def _to_surroundings(row: dict[str, Any]) -> Surroundings:
+def to_surroundings(row: dict[str, Any]) -> Surroundings:
+    """Return what a row tells beside its message."""
     if not row:
         return Surroundings()
     earlier = tuple(Line(**each) for each in row.get("earlier", ()))
@@ -264,7 +265,7 @@ def _to_waiting(row: Any) -> Waiting:
         attachments=tuple(Attachment(**each) for each in row.attachments),
         platform_message_id=row.platform_message_id,
         wants_stream=row.wants_stream,
-        around=_to_surroundings(row.surroundings),
+        around=to_surroundings(row.surroundings),
         decision=Decision(**row.decision) if row.decision else None,
     )
     return Waiting(row.id, message, row.turn_id)

@@ -34,10 +34,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Something that somebody has said before."""
+    """Something that somebody has said before; with the platform's id of the message it is forgotten with that."""
 
     speaker: str
     text: str
+    message_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,14 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's answer to one question for confirmation, given by a button or a program instead of a word."""
+    """A person's answer to one question for confirmation, given by a button or a program instead of a word.
+
+    `approved_by` is the user who has answered in the person's place; only the house sets it.
+    """
 
     confirmation_id: int
     approved: bool
+    approved_by: int | None = None
 
     @property
     def word(self) -> str:

@@ -1,53 +1,49 @@
 """Messages that are changed or deleted after they were taken."""
 
+import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import discord
 from sqlalchemy import text
 
 from adapters.discord.buttons import answer_rows
-from adapters.discord.incoming import is_written_by_a_person, to_text
+from adapters.discord.incoming import PLATFORM, to_text
 from adapters.discord.rest import Refused, Rest
+from agent.redaction import redact
+from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.text import clean
 
 if TYPE_CHECKING:
     from agent.app import App
 
-DELETED = "[deleted]"
+SENT_WITHIN_SECONDS = 10
 
 CHANGE = text("""
-UPDATE inbox SET content = :content, edited_at = now()
-WHERE platform = 'discord' AND platform_event_id = :message_id AND content <> :content
-RETURNING status, turn_id
+WITH changed AS (
+    UPDATE inbox SET content = :content, edited_at = now()
+    WHERE platform = 'discord' AND platform_event_id = :message_id AND content <> :content
+    RETURNING id, turn_id
+)
+SELECT changed.turn_id FROM inbox LEFT JOIN changed ON changed.id = inbox.id
+WHERE platform = 'discord' AND platform_event_id = :message_id
 """)
 ANSWER = text("""
-SELECT platform_message_id, coalesce(platform_thread_id, platform_channel_id) AS channel, choices
-FROM outbox WHERE turn_id = :turn_id AND status = 'delivered' AND platform_message_id IS NOT NULL
-""")
-# The journal's first step holds what all messages of the turn have said; it is put together anew.
-REDACT = text("""
-WITH gone AS (
-    UPDATE inbox SET content = :deleted, attachments = '[]', surroundings = '{}',
-        status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
-    WHERE platform = 'discord' AND platform_event_id = ANY(:message_ids) RETURNING id, turn_id
-), left_over AS (
-    SELECT turn_id, coalesce(
-        (SELECT string_agg(other.content, E'\\n' ORDER BY other.sent_at, other.id) FROM inbox AS other
-         WHERE other.turn_id = gone.turn_id AND other.platform_event_id <> ALL(:message_ids)), :deleted
-    ) AS content FROM gone WHERE turn_id IS NOT NULL
-), forgotten AS (
-    UPDATE messages SET content = left_over.content FROM left_over
-    WHERE messages.turn_id = left_over.turn_id AND messages.role = 'user'
-), untold AS (
-    UPDATE turn_events SET payload = payload || jsonb_build_object('content', left_over.content) FROM left_over
-    WHERE turn_events.turn_id = left_over.turn_id AND turn_events.name = 'user_message'
-)
-SELECT count(*) AS changed FROM gone
+SELECT platform_message_id, coalesce(platform_thread_id, platform_channel_id) AS channel, choices,
+       status IN ('pending', 'claimed') AS is_on_its_way
+FROM outbox WHERE turn_id = :turn_id
 """)
 
 log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A message that was taken. `turn_id`: the turn that had begun with another text than the one there is now."""
+
+    turn_id: int | None
 
 
 class Changes:
@@ -56,31 +52,37 @@ class Changes:
     def __init__(self, app: "App", rest: Rest) -> None:
         self._app, self._rest = app, rest
 
-    async def edit(self, message: discord.Message, me: int) -> None:
-        """Replace a text that no turn has begun with; else offer to answer the new one."""
-        if not is_written_by_a_person(message) or message.edited_at is None:
-            return
+    async def edit(self, message: discord.Message, me: int) -> Edited | None:
+        """Replace the text of a message that was taken; None when it was not."""
         given = {"message_id": str(message.id), "content": clean(to_text(message, me))}
         async with self._app.database.statement() as session:
             row = (await session.execute(CHANGE, given)).one_or_none()
-            if row is None or row.turn_id is None:
-                return
-            answer = (await session.execute(ANSWER, {"turn_id": row.turn_id})).one_or_none()
-        if answer is None:
+        return None if row is None else Edited(row.turn_id)
+
+    async def offer_again(self, message: discord.Message, turn_id: int) -> None:
+        """Offer, below the answer to the text before, to answer the one that stands there now."""
+        answer = await self._find_answer(turn_id)
+        if answer is None or answer.platform_message_id is None:
             # Its answer is still to come, and will have the button.
             return
-        rows = answer_rows(row.turn_id, str(message.author.id), self._app.clock.now(), answer.choices, was_edited=True)
+        rows = answer_rows(turn_id, str(message.author.id), self._app.clock.now(), answer.choices, was_edited=True)
         ids = {"channel_id": answer.channel, "message_id": answer.platform_message_id}
         try:
             await self._rest.call("PATCH", "/channels/{channel_id}/messages/{message_id}", {"components": rows}, **ids)
-        except Refused as error:
+        except (Refused, Unavailable) as error:
             # The answer may be gone, or be one that only its asker sees.
-            log.info("rerun_not_offered", turn=row.turn_id, cause=str(error))
+            log.info("rerun_not_offered", turn=turn_id, cause=str(error))
+
+    async def _find_answer(self, turn_id: int) -> Any:
+        # One that is being sent just now may have been put together before the edit.
+        for _ in range(SENT_WITHIN_SECONDS):
+            async with self._app.database.statement() as session:
+                answer = (await session.execute(ANSWER, {"turn_id": turn_id})).one_or_none()
+            if answer is None or not answer.is_on_its_way:
+                break
+            await asyncio.sleep(1)
+        return answer
 
     async def delete(self, message_ids: Iterable[int]) -> None:
         """Cancel what waits, and forget what was said."""
-        given = {"message_ids": [str(each) for each in message_ids], "deleted": DELETED}
-        async with self._app.database.statement() as session:
-            changed = (await session.execute(REDACT, given)).scalar_one()
-        if changed:
-            log.info("messages_redacted", count=changed)
+        await redact(self._app, PLATFORM, {str(each) for each in message_ids})

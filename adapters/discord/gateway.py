@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -13,6 +14,7 @@ from adapters.discord import slash
 from adapters.discord.catch_up import catch_up
 from adapters.discord.changes import Changes
 from adapters.discord.incoming import (
+    calls,
     is_written_by_a_person,
     to_incoming,
     to_place,
@@ -43,6 +45,7 @@ THREAD_NAME_CHARS = 80
 CLOSE_SECONDS = 5.0
 TOKEN_REVOKED = 4004
 NEW_FOR = timedelta(days=1)
+EDIT_IS_NEW_FOR = timedelta(minutes=10)
 
 log = get_logger()
 
@@ -150,9 +153,24 @@ class Gateway(discord.AutoShardedClient):
             await self._interactions.take(interaction, self.me)
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
-        """Take a changed text."""
+        """Take a changed text; one that calls the agent only now is a new message."""
+        message = payload.message
+        if not is_written_by_a_person(message) or message.edited_at is None:
+            return
+        self._listening.correct(message, self.me)
         with self._kept():
-            await insist(lambda: self._changes.edit(payload.message, self.me), STORE_SECONDS)
+            async with self._locks.setdefault(message.channel.id, asyncio.Lock()):
+                edited = await insist(lambda: self._changes.edit(message, self.me), STORE_SECONDS)
+                if edited is None and self._calls_only_now(message, message.edited_at):
+                    await insist(lambda: self._take(message, sent_at=message.edited_at), STORE_SECONDS)
+            if edited is not None and edited.turn_id is not None:
+                await self._changes.offer_again(message, edited.turn_id)
+
+    def _calls_only_now(self, message: discord.Message, edited_at: datetime) -> bool:
+        # Discord tells of changes by others, a pin or a preview, in the same way: those are not what the person has
+        # written just now. And nobody gives a command by correcting a text.
+        is_new = self._app.clock.now() - edited_at < EDIT_IS_NEW_FOR
+        return is_new and calls(message, self.me) and not to_text(message, self.me).startswith("/")
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
         """Forget a message."""
@@ -166,13 +184,14 @@ class Gateway(discord.AutoShardedClient):
         with self._kept():
             await insist(lambda: self._changes.delete(payload.message_ids), STORE_SECONDS)
 
-    async def _take(self, message: discord.Message) -> None:
+    async def _take(self, message: discord.Message, sent_at: datetime | None = None) -> None:
         call = await self._listening.find_call(message, self.me)
         if call is None or await self._is_command(message):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=call.is_first)
         thread_id = await self._open_thread(message) if call.wants_thread else None
-        await accept(self._app.database, to_incoming(message, self.me, earlier, thread_id))
+        incoming = to_incoming(message, self.me, earlier, thread_id)
+        await accept(self._app.database, replace(incoming, sent_at=sent_at or incoming.sent_at))
         self._listening.mark_told(message)
 
     async def _is_command(self, message: discord.Message) -> bool:

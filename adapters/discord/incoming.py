@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from mimetypes import MimeTypes
 
 import discord
 
@@ -13,6 +13,8 @@ PLATFORM = "discord"
 LINE_CHARS = 500
 TOPIC_CHARS = 300
 MOST_ROLES = 20
+# The library's own list: the same on every machine.
+TYPES = MimeTypes()
 WRITTEN_BY_PEOPLE = (discord.MessageType.default, discord.MessageType.reply)
 USER, ROLE, CHANNEL, EMOJI = (
     re.compile(pattern) for pattern in (r"<@!?(\d+)>", r"<@&(\d+)>", r"<#(\d+)>", r"<a?:(\w+):\d+>")
@@ -77,7 +79,14 @@ def named(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
 
 def to_attachment(given: discord.Attachment) -> Attachment:
     """Return a file that came with a message; the worker fetches it."""
-    return Attachment(given.filename, given.content_type or "application/octet-stream", given.size, url=given.url)
+    return to_file(given.filename, given.content_type, given.size, given.url)
+
+
+def to_file(filename: str, content_type: str | None, size: int, url: str) -> Attachment:
+    """Return a file with its type, which Discord leaves out where it does not know: then the name tells it."""
+    # "text/plain; charset=utf-8" is a type with more behind it.
+    kind = (content_type or "").partition(";")[0].strip() or TYPES.guess_type(filename, strict=False)[0]
+    return Attachment(filename, kind or "application/octet-stream", size, url=url)
 
 
 def to_surroundings(
@@ -105,7 +114,8 @@ def to_line(message: discord.Message, me: int) -> Line:
     """Return a message as something that was said before."""
     names = [each.filename for each in message.attachments]
     files = f" [files: {', '.join(names)}]" if names else ""
-    return Line(clean(message.author.display_name), cut(clean(to_text(message, me)), LINE_CHARS) + files)
+    said = cut(clean(to_text(message, me)), LINE_CHARS) + files
+    return Line(clean(message.author.display_name), said, str(message.id))
 
 
 def is_written_by_a_person(message: discord.Message) -> bool:
@@ -121,8 +131,3 @@ def calls(message: discord.Message, me: int) -> bool:
         return True
     resolved = message.reference.resolved if message.reference else None
     return isinstance(resolved, discord.Message) and resolved.author.id == me
-
-
-def to_moment(snowflake: int) -> datetime:
-    """Return when a message was written, by its id."""
-    return discord.utils.snowflake_time(snowflake)

@@ -84,6 +84,12 @@ class Listening:
         if len(self._recent) > REMEMBERED_CHANNELS:
             self._recent.popitem(last=False)
 
+    def correct(self, message: discord.Message, me: int) -> None:
+        """Remember a message as it stands now."""
+        if (kept := self._recent.get(message.channel.id)) is not None:
+            corrected = ((each[0], to_line(message, me) if each[0] == message.id else each[1]) for each in kept)
+            self._recent[message.channel.id] = deque(corrected, kept.maxlen)
+
     def forget(self, channel_id: int, message_ids: Collection[int]) -> None:
         """Drop messages that were deleted."""
         if (kept := self._recent.get(channel_id)) is not None:

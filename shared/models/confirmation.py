@@ -20,6 +20,10 @@ class Confirmation(Row, Base):
         ),
         CheckConstraint("reason IN ('tool', 'taint')", name="reason_is_tool_or_taint"),
         CheckConstraint(
+            "approver_level IN ('guest', 'user', 'admin', 'owner')",
+            name="approver_level_is_guest_user_admin_or_owner",
+        ),
+        CheckConstraint(
             "arguments_hash = encode(sha256(convert_to(arguments, 'UTF8')), 'hex')",
             name="arguments_are_as_they_were_asked",
         ),
@@ -39,10 +43,11 @@ class Confirmation(Row, Base):
         Index(None, "conversation_id", "user_id", "id"),
         Index(None, "user_id"),
         Index(None, "answered_turn_id"),
+        Index(None, "approved_by"),
         {"comment": "What people were asked before it was done; a yes counts once, for exactly this call."},
     )
 
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), comment="Who alone may answer.")
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), comment="Who is asked.")
     conversation_id: Mapped[int] = mapped_column(
         ForeignKey("conversations.id", ondelete="CASCADE"), comment="The place where alone it may be answered."
     )
@@ -72,4 +77,11 @@ class Confirmation(Row, Base):
         ForeignKey("turns.id", ondelete="SET NULL"), comment="The turn of the answer."
     )
     answered_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), comment="When it was answered.")
+    approver_level: Mapped[str | None] = mapped_column(
+        Text,
+        comment="Permission that a yes needs, the person's own or an approver's; NULL: the person's yes is enough.",
+    )
+    approved_by: Mapped[int | None] = mapped_column(
+        ForeignKey("users.id", ondelete="SET NULL"), comment="Who said yes in the person's place."
+    )
     used_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), comment="When the call was begun.")

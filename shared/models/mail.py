@@ -3,7 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, DateTime, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
+from sqlalchemy import (
+    CheckConstraint,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    Text,
+    UniqueConstraint,
+    func,
+    literal_column,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -22,6 +33,13 @@ class InboxMessage(Row, Base):
         ),
         Index("ix_inbox_open", "place_key", "sent_at", "id", postgresql_where=text("status IN ('waiting', 'claimed')")),
         Index("ix_inbox_turn_id", "turn_id"),
+        Index(
+            "ix_inbox_quoted",
+            literal_column("(surroundings -> 'earlier')").label("earlier"),
+            postgresql_using="gin",
+            postgresql_ops={"earlier": "jsonb_path_ops"},
+            postgresql_where=text("(surroundings -> 'earlier') IS NOT NULL"),
+        ),
         {"comment": "Every event that came in, unique by platform and event id."},
     )
 
@@ -60,7 +78,7 @@ class InboxMessage(Row, Base):
         Text, server_default="waiting", comment="waiting, claimed, answered, failed or cancelled."
     )
     decision: Mapped[dict[str, Any] | None] = mapped_column(
-        JSONB(none_as_null=True), comment="Its answer to one confirmation: {confirmation_id, approved}."
+        JSONB(none_as_null=True), comment="Its answer to one confirmation: {confirmation_id, approved, approved_by}."
     )
     turn_id: Mapped[int | None] = mapped_column(
         ForeignKey("turns.id", ondelete="SET NULL"), comment="The turn that took it."

@@ -97,3 +97,90 @@ async def test_what_was_answered_and_is_deleted_is_redacted_everywhere(pond: Sce
         " UNION ALL SELECT CAST(payload AS text) FROM turn_events"
     )
     assert [row.content for row in kept if "frog" in row.content] == []
+
+
+async def test_what_was_quoted_beside_another_persons_question_is_redacted_there(pond: Scene) -> None:
+    pond.model.play([Answer("Herons."), Answer("No idea.")])
+    secret = await pond.bob.says("my password is frog", pond.general)
+    await pond.bob.says("and it rains", pond.general)
+    await pond.ann.asks("what eats toads?", pond.general)
+    await pond.ann.hears(pond.general)
+    assert "Bob: my password is frog" in pond.prompt()
+
+    await pond.bob.deletes(secret)
+    await pond.until_value(
+        0, "SELECT count(*) FROM inbox WHERE CAST(surroundings AS text) LIKE '%frog%' OR content LIKE '%frog%'"
+    )
+    await pond.ann.asks("what is the password?", pond.general)
+    await pond.ann.hears(pond.general, 2)
+
+    told = "".join(each["content"] for each in pond.model.requests[-1].body["messages"])
+    assert "frog" not in told
+    assert ("Bob: [deleted]" in told, "Bob: and it rains" in told, "what eats toads?" in told) == (True, True, True)
+    kept = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
+    assert [row.content for row in kept if "frog" in row.content] == []
+
+
+async def test_files_of_a_deleted_message_and_what_tools_were_told_word_for_word_go_with_it(pond: Scene) -> None:
+    said = 'the "combination" is 4-8-15'
+    pond.model.play([Answer(tool_calls=[("knowledge__recall", {"query": said})]), Answer("I see."), Answer("Hm.")])
+    dm = pond.ann.dm()
+    secret = await pond.ann.says(said, dm, files=[("safe.txt", b"left, right, left", "text/plain")])
+    await pond.ann.hears(dm)
+    assert await pond.sql("SELECT filename, status FROM file_records") == [("safe.txt", "stored")]
+
+    await pond.ann.deletes(secret)
+    await pond.until_value(0, "SELECT count(*) FROM file_records")
+    await pond.ann.says("what was it?", dm)
+    await pond.ann.hears(dm, 2)
+
+    assert "4-8-15" not in str(pond.model.requests[-1].body["messages"])
+    assert "safe.txt" not in str(pond.model.requests[-1].body["messages"])
+    kept = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
+    assert [row.content for row in kept if "4-8-15" in row.content] == []
+
+
+async def test_of_two_messages_that_one_answer_covers_the_other_stays(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Both."), Answer("One.")])
+    dm = scene.ann.dm()
+    async with opened(scene, address, model, works=False):
+        secret = await scene.ann.says("first", dm, files=[("one.txt", b"1", "text/plain")])
+        await scene.ann.says("second", dm, files=[("two.txt", b"2", "text/plain")])
+        await scene.until_value(2, "SELECT count(*) FROM inbox")
+    await scene.discord.gateway.until_gone()
+    async with opened(scene, address, model):
+        await scene.ann.hears(dm)
+        await scene.ann.deletes(secret)
+        await scene.until_value(1, "SELECT count(*) FROM file_records")
+        await scene.ann.says("what did I say?", dm)
+        await scene.ann.hears(dm, 2)
+        assert await scene.sql("SELECT filename FROM file_records") == [("two.txt",)]
+
+    told = str(scene.model.requests[-1].body["messages"])
+    assert ("second" in told, "two.txt" in told) == (True, True)
+    assert ("first" in told, "one.txt" in told) == (False, False)
+
+
+async def test_an_edit_that_calls_the_agent_is_answered_once_like_a_new_message(pond: Scene) -> None:
+    pond.model.play([Answer("Green."), Answer("Brown."), Answer("Done.")])
+    me = pond.discord.world.bot
+    quiet = await pond.ann.says("just talk", pond.general)
+    said = await pond.ann.says("what colour are frogs?", pond.general)
+    await pond.ann.edits(quiet, "just talk, corrected")
+
+    said["mentions"] = [me]
+    await pond.ann.edits(said, f"<@{me['id']}> what colour are frogs?")
+    assert await pond.ann.hears(pond.general) == ["Green."]
+    assert pond.ann.reads(pond.general)[0]["message_reference"]["message_id"] == said["id"]
+    # Discord tells of a pin, or of a preview that was loaded, in the same way.
+    await pond.discord.tell_message("MESSAGE_UPDATE", said)
+    await pond.ann.edits(said, f"<@{me['id']}> what colour are toads?")
+    await pond.discord.until(lambda: "edited" in str(pond.ann.reads(pond.general)[0]["components"]))
+    await pond.ann.asks("anything else?", pond.general)
+
+    assert await pond.ann.hears(pond.general, 2) == ["Green.", "Brown."]
+    asked = [row.content for row in await pond.sql("SELECT content FROM inbox ORDER BY id")]
+    assert asked == ["what colour are toads?", "anything else?"]
+    assert "just talk, corrected" in str(pond.model.requests[0].body["messages"])
