@@ -18,9 +18,18 @@ from agent.inbox import Waiting
 from agent.journal import Step, TurnKey
 from agent.personas import prompts
 from agent.tokens import count_tokens
+from agent.users import ResolvedUser
 from shared.database import Database
 from shared.driver import Session
-from shared.errors import ConfirmationClosed, ConfirmationExpired, ConfirmationNeeded, Refusal, ToolError
+from shared.errors import (
+    ApprovalNeeded,
+    ConfirmationClosed,
+    ConfirmationExpired,
+    ConfirmationNeeded,
+    Refusal,
+    ToolError,
+)
+from shared.permissions import Permission
 
 # The key of a result that stands for a question; the toolbox takes it out of whatever a tool returns.
 ASKED = "confirmation_asked"
@@ -42,7 +51,7 @@ Verdict = Literal["ordinary", "agreed", "denied", "expired", "closed", "again"]
 
 FIND = text("""
 SELECT asked.id, asked.call_id, asked.tool, asked.arguments, asked.question, asked.reason, asked.agent, asked.status,
-    asked.expires_at > now() AS is_fresh, message.created_at > asked.created_at AS is_after,
+    asked.approver_level, asked.expires_at > now() AS is_fresh, message.created_at > asked.created_at AS is_after,
     asked.turn_id = (
         SELECT max(turns.id) FROM turns
         WHERE turns.conversation_id = :conversation_id AND turns.user_id = :user_id AND turns.id < :turn_id
@@ -57,7 +66,8 @@ CLOSE = text("""
 UPDATE confirmations SET status = 'expired' WHERE conversation_id = :conversation_id AND status = 'pending'
 """)
 ANSWER = text("""
-UPDATE confirmations SET status = :status, answered_at = now(), answered_turn_id = :turn_id WHERE id = :id
+UPDATE confirmations SET status = :status, answered_at = now(), answered_turn_id = :turn_id, approved_by = :approved_by
+WHERE id = :id
 """)
 EXPIRE = text("UPDATE confirmations SET status = 'expired' WHERE id = :id")
 # Only one question is open for a person in a place: a newer one takes the place of the older.
@@ -71,9 +81,9 @@ SELECT nextval(pg_get_serial_sequence('confirmations', 'id'))
 ASK = """
 asked AS (
     INSERT INTO confirmations (id, user_id, conversation_id, turn_id, call_id, tool, arguments, arguments_hash,
-                               question, reason, agent)
+                               question, reason, agent, approver_level)
     SELECT :confirmation_id, fenced.user_id, fenced.conversation_id, fenced.id, :call_id, :tool, :arguments,
-           :arguments_hash, :question, :reason, :agent
+           :arguments_hash, :question, :reason, :agent, :approver_level
     FROM fenced
 )"""
 USE = text("""
@@ -89,7 +99,7 @@ RETURNING confirmations.question, confirmations.agent
 class Question:
     """What a person is asked: `text` as it is shown, for this call with these arguments.
 
-    `agent`: whose call it is, when it is not that of the persona who answers.
+    `agent`: whose call it is, when it is not that of the persona who answers. `approver`: the permission a yes needs.
     """
 
     call_id: str
@@ -98,20 +108,24 @@ class Question:
     text: str
     reason: Reason
     agent: str | None = None
+    approver: str | None = None
 
     @property
     def shown(self) -> str:
         """Return the question with the line that says how to answer."""
+        if self.approver is not None:
+            return f"{self.text}\n\n{prompts()['confirmation.hint_approver'].format(level=self.approver)}"
         return f"{self.text}\n\n{prompts()['confirmation.hint']}"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An answer as a message gives it; `confirmation_id` None: by a word."""
+    """An answer as a message gives it; `confirmation_id` None: by a word. `approved_by`: in the person's place."""
 
     inbox_id: int
     approved: bool
     confirmation_id: int | None
+    approved_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +140,7 @@ class Taken:
     again: Question | None = None
     confirmation_id: int | None = None
     status: str = ""
+    approved_by: int | None = None
 
 
 def hold_back(needed: ConfirmationNeeded, arguments: Mapping[str, Any], *, can_ask: bool) -> str:
@@ -138,10 +153,12 @@ def hold_back(needed: ConfirmationNeeded, arguments: Mapping[str, Any], *, can_a
         raise ToolError(prompts()["confirmation.nobody_to_ask"])
     if below is not None:
         told = {"question": below.text, "agent": below.agent, "call_id": below.call_id, "tool": below.tool}
-        told |= {"reason": below.reason, "arguments": below.arguments}
+        told |= {"reason": below.reason, "arguments": below.arguments, "approver": below.approver}
         return _to_asked(told, prompts()["confirmation.asked_below"])
     if (question := needed.fields.get("question")) is not None:
-        return _to_asked({"reason": "tool", "question": question}, prompts()["confirmation.asked"])
+        level: Permission | None = needed.fields.get("approver")
+        approver = {"approver": level.label} if level is not None else {}
+        return _to_asked({"reason": "tool", "question": question, **approver}, prompts()["confirmation.asked"])
     if (size := len(show_arguments(arguments))) > MAX_SHOWN_CHARS:
         raise ToolError(prompts()["confirmation.too_long"].format(size=size, most=MAX_SHOWN_CHARS))
     return _to_asked({"reason": "taint"}, prompts()["confirmation.asked"])
@@ -166,11 +183,12 @@ def find_question(call: Step, result: Step) -> Question | None:
     if not is_asked(result.value):
         return None
     asked, tool = result.value[ASKED], str(call.tool_name)
+    approver = asked.get("approver")
     if "agent" in asked:
         shown, below = asked["question"], (asked["call_id"], asked["tool"], asked["arguments"])
-        return Question(*below, shown, asked["reason"], asked["agent"])
+        return Question(*below, shown, asked["reason"], asked["agent"], approver)
     shown = asked["question"] if asked["reason"] == "tool" else to_taint_question(tool, call.value)
-    return Question(str(call.tool_call_id), tool, call.content, shown, asked["reason"])
+    return Question(str(call.tool_call_id), tool, call.content, shown, asked["reason"], approver=approver)
 
 
 def find_last_question(steps: Sequence[Step]) -> Question | None:
@@ -217,13 +235,13 @@ def read_answer(run: Sequence[Waiting]) -> Said | None:
 def _read(waiting: Waiting) -> Said | None:
     decision = waiting.message.decision
     if decision is not None:
-        return Said(waiting.inbox_id, decision.approved, decision.confirmation_id)
+        return Said(waiting.inbox_id, decision.approved, decision.confirmation_id, decision.approved_by)
     approved = read_word(waiting.message.content)
     return None if approved is None else Said(waiting.inbox_id, approved, None)
 
 
 async def take_answer(
-    session: Session, said: Said | None, user_id: int, conversation_id: int, turn_id: int
+    session: Session, said: Said | None, user: ResolvedUser, conversation_id: int, turn_id: int
 ) -> Taken | None:
     """Return what an answer comes to in this turn; None when there is no question: a message like any other.
 
@@ -233,7 +251,7 @@ async def take_answer(
         return None
     given = {
         "conversation_id": conversation_id,
-        "user_id": user_id,
+        "user_id": user.id,
         "turn_id": turn_id,
         "inbox_id": said.inbox_id,
         "id": said.confirmation_id,
@@ -249,17 +267,29 @@ async def take_answer(
         case "expired":
             return Taken(refusal=ConfirmationExpired(), confirmation_id=row.id, status="expired")
         case "again":
-            return Taken(again=Question(row.call_id, row.tool, row.arguments, row.question, row.reason, row.agent))
+            asked = (row.call_id, row.tool, row.arguments, row.question, row.reason, row.agent, row.approver_level)
+            return Taken(again=Question(*asked))
+        case "agreed" if said.approved_by is None and lacks_level(user.permission, row.approver_level):
+            return Taken(refusal=ApprovalNeeded(level=row.approver_level))
         case verdict:
             status = "approved" if verdict == "agreed" else "denied"
-            return Taken(_to_call(verdict, row), confirmation_id=row.id, status=status)
+            call = _to_call(verdict, row)
+            return Taken(call, confirmation_id=row.id, status=status, approved_by=said.approved_by)
+
+
+def lacks_level(permission: Permission, wanted: str | None) -> bool:
+    """Tell whether a permission is too low for the yes that a question needs."""
+    return wanted is not None and permission < Permission.from_label(wanted)
 
 
 async def note_answer(session: Session, taken: Taken | None, turn_id: int) -> None:
     """Write down what became of the question, once the turn of the answer has begun."""
     if taken is not None and taken.confirmation_id is not None:
-        given = {"id": taken.confirmation_id, "status": taken.status, "turn_id": turn_id}
-        await session.execute(EXPIRE if taken.status == "expired" else ANSWER, given)
+        if taken.status == "expired":
+            await session.execute(EXPIRE, {"id": taken.confirmation_id})
+            return
+        given = {"id": taken.confirmation_id, "status": taken.status, "approved_by": taken.approved_by}
+        await session.execute(ANSWER, given | {"turn_id": turn_id})
 
 
 def judge(said: Said, row: Any) -> Verdict:
@@ -334,6 +364,7 @@ async def begin_asking(session: Session, question: Question, user_id: int, conve
         "question": question.text,
         "reason": question.reason,
         "agent": question.agent,
+        "approver_level": question.approver,
     }
 
 

@@ -221,7 +221,7 @@ async def _begin_with_more(opening: _Opening) -> _Start | None:
     # The message brings files, or answers a question: what that takes belongs to the begin of its turn.
     user, conversation, attachments = opening.parties.user, opening.parties.conversation, opening.message.attachments
     async with opening.app.database.transaction() as session:
-        taken = await take_answer(session, opening.answer, user.id, conversation.id, opening.turn_id)
+        taken = await take_answer(session, opening.answer, user, conversation.id, opening.turn_id)
         files = await draw_files(session, user.id, attachments) if attachments else []
         start = await _begin(session, opening, files, taken)
         if start is not None:
@@ -279,7 +279,7 @@ async def _take_over(opening: _Opening) -> _Start:
         steps = await list_steps(session, turn_id)
         # An answer that began the turn with a call stands in its journal; any other comes to the same once more.
         is_open = opening.answer is not None and len(steps) == 1
-        taken = await take_answer(session, opening.answer, user.id, conversation.id, turn_id) if is_open else None
+        taken = await take_answer(session, opening.answer, user, conversation.id, turn_id) if is_open else None
         files = await list_pending(session, turn_id, opening.message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
         seconds = app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS

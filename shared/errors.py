@@ -84,6 +84,12 @@ class ConfirmationClosed(Refusal):
     code = "confirmation_closed"
 
 
+class ApprovalNeeded(Refusal):
+    """A yes to this needs the permission {level}: somebody who has it may press the button here."""
+
+    code = "approval_needed"
+
+
 class Stopped(Refusal):
     """Stopped."""
 

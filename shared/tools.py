@@ -80,8 +80,10 @@ class ToolContext:
         """Return this module's own settings, a frozen dataclass read with the module's prefix."""
         return self.house_settings.of_module(kind, self.module)
 
-    def confirm(self, question: str) -> Awaitable[None]:
+    def confirm(self, question: str, *, approver: Permission | None = None) -> Awaitable[None]:
         """Go on only with the person's yes to this question: without it the call ends here and the person is asked.
+
+        With an `approver` the yes needs that permission: the person's own, or that of somebody else in the same place.
 
         Call it before anything is done. On yes the tool runs once more from its beginning with the same arguments, so
         the question must come out the same; another question is asked anew. On no it never runs again.
@@ -91,7 +93,7 @@ class ToolContext:
             if not 0 < len(asked) <= MAX_QUESTION_CHARS:
                 raise ToolError(f"The question to the person would have {len(asked):,} characters; 1 to 1,500 may be.")
             # Raised before it is awaited: a forgotten `await` lets nothing through.
-            raise ConfirmationNeeded(question=asked)
+            raise ConfirmationNeeded(question=asked, approver=approver)
         return asyncio.sleep(0)
 
 

@@ -19,18 +19,22 @@ MAIL = ("office__send", {"to": "bob", "body": "See you at eight."})
 
 @dataclass
 class Office:
-    """What the tools did: `sent` mails and `posted` notes; `footer` stands below each question."""
+    """What the tools did: `sent` mails and `posted` notes; `footer` stands below each question.
+
+    `approver` is the permission that a yes to a mail needs.
+    """
 
     sent: list[tuple[str, str]] = field(default_factory=list)
     posted: list[str] = field(default_factory=list)
     footer: str = ""
+    approver: Permission | None = None
 
     def tools(self) -> list[Tool]:
         """Return the tools of the module `office`."""
 
         async def send(context: ToolContext, to: str, body: str) -> dict[str, str]:
             """Send a mail."""
-            await context.confirm(f"Send “{body}” to {to}?{self.footer}")
+            await context.confirm(f"Send “{body}” to {to}?{self.footer}", approver=self.approver)
             self.sent.append((to, body))
             return {"sent_to": to}
 

@@ -1,6 +1,8 @@
 """What happens when somebody presses a button below an answer."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import discord
@@ -9,9 +11,11 @@ from sqlalchemy import text
 from adapters.discord import buttons
 from adapters.discord.buttons import Button, find_button
 from adapters.discord.incoming import PLATFORM, to_place, to_sender, to_surroundings
-from adapters.discord.respond import Reception
-from agent.inbox import accept
+from adapters.discord.pens import ASIDE, WHISPER
+from adapters.discord.respond import Reception, store
+from agent.approvals import to_answer_of_asked
 from agent.turn import request_stop
+from shared.errors import ConfirmationClosed
 from shared.messages import Attachment, Decision, IncomingMessage
 
 if TYPE_CHECKING:
@@ -59,7 +63,8 @@ class Clicks:
         action = self._actions.get(button.action) if button is not None else None
         if button is None or action is None:
             return
-        if str(interaction.user.id) != button.asker:
+        # Who may answer a question for confirmation is looked up with the question.
+        if str(interaction.user.id) != button.asker and button.action != buttons.CHOICE:
             await self._reception.whisper(interaction, NOT_YOURS.format(asker=button.asker))
         elif button.is_over(self._app.clock.now()):
             await self._reception.whisper(interaction, OVER)
@@ -80,8 +85,8 @@ class Clicks:
             return
         content = "\n".join(each["content"] for each in row.asked)
         files = tuple(Attachment(**file) for each in row.asked for file in each["attachments"])
-        await self._accept(interaction, content, row.reply_to, files)
-        await self._reception.update(interaction, [])
+        message = self._message(interaction, content, _next_to(row, interaction, row.reply_to), files)
+        await store(self._app.database, message, partial(self._reception.update, interaction, []))
 
     async def _choose(self, interaction: discord.Interaction, button: Button) -> None:
         row = await self._find(interaction, button)
@@ -90,12 +95,19 @@ class Clicks:
         if button.index >= len(row.choices):
             await self._reception.whisper(interaction, GONE)
             return
-        reply_to = str(interaction.message.id) if interaction.message is not None else None
         choice = str(row.choices[button.index])
         # A question that needs a yes is answered by its id, whatever was said since.
         decision = None if row.confirmation_id is None else Decision(row.confirmation_id, approved=choice == YES)
-        await self._accept(interaction, choice, reply_to, decision=decision)
-        await self._reception.update(interaction, buttons.chosen_rows(row.choices, button.index))
+        below = str(interaction.message.id) if interaction.message is not None else None
+        message = self._message(interaction, choice, _next_to(row, interaction, below), decision=decision)
+        # What is closed is told by the turn, to whoever was asked.
+        with suppress(ConfirmationClosed):
+            message = await to_answer_of_asked(self._app, message)
+        if message.sender.platform_user_id != button.asker:
+            await self._reception.whisper(interaction, NOT_YOURS.format(asker=button.asker))
+            return
+        rows = buttons.chosen_rows(row.choices, button.index)
+        await store(self._app.database, message, partial(self._reception.update, interaction, rows))
 
     async def _vote(self, interaction: discord.Interaction, button: Button) -> None:
         given = {"turn_id": button.turn_id, "score": 1 if button.action == buttons.GOOD else -1}
@@ -112,15 +124,15 @@ class Clicks:
             return None
         return row
 
-    async def _accept(
+    def _message(
         self,
         interaction: discord.Interaction,
         content: str,
         reply_to: str | None,
         files: tuple[Attachment, ...] = (),
         decision: Decision | None = None,
-    ) -> None:
-        message = IncomingMessage(
+    ) -> IncomingMessage:
+        return IncomingMessage(
             door=PLATFORM,
             sender=to_sender(interaction.user),
             place=to_place(interaction.channel, interaction.guild),
@@ -129,8 +141,15 @@ class Clicks:
             sent_at=interaction.created_at,
             attachments=files,
             decision=decision,
-            # The answer to a command can't be followed up for long: then it refers to nothing.
-            platform_message_id=reply_to if reply_to and reply_to.isdecimal() else "0",
+            platform_message_id=reply_to,
             around=to_surroundings(interaction.user, interaction.channel, interaction.guild),
         )
-        await accept(self._app.database, message)
+
+
+def _next_to(row: Any, interaction: discord.Interaction, message_id: str | None) -> str | None:
+    """Return what the next answer replies to: below one that its asker alone reads it is for them alone, too."""
+    kind = str(row.reply_to).partition(":")[0]
+    if kind in (WHISPER, ASIDE):
+        return f"{ASIDE}:{interaction.token}"
+    # A command has no message that could be referred to.
+    return message_id if message_id and message_id.isdecimal() else None

@@ -4,8 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from adapters.discord.buttons import AGAIN, Button
 from shared.database import Address
+from shared.permissions import Permission
 from tests.adapters.discord.conftest import Scene, opened
 from tests.office import MAIL, Office, calls
+from tests.standins.discord import Person
 from tests.standins.openai_api import Answer, OpenAIStub
 
 CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
@@ -76,6 +78,44 @@ async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_s
     assert (await pond.ann.hears(pond.general, 3))[2] == "Sent."
     assert office.sent == [("bob", "See you at eight.")]
     assert await pond.value("SELECT status FROM confirmations") == "used"
+
+
+async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    office, carl = Office(approver=Permission.ADMIN), Person(pond.discord, "Carl")
+    carl.joins(pond.guild)
+    pond.house.app.toolbox.set_remote(office.tools())
+    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
+    pond.model.play([calls(MAIL), Answer("Sent.")])
+    await pond.ann.asks("mail Bob", pond.general)
+    (shown,) = await pond.ann.hears(pond.general)
+    assert "needs the permission admin" in shown
+    question = pond.ann.reads(pond.general)[0]
+    await (await pond.bob.types("me", pond.general)).answered()
+    await pond.sql(
+        "UPDATE users SET permission_level = 'admin' FROM user_platform_links AS l WHERE l.user_id = users.id"
+        " AND platform_user_id = :bob",
+        bob=pond.bob.id,
+    )
+
+    own = await (await pond.ann.clicks(question, "yes")).acked()
+    strangers = await (await carl.clicks(question, "yes")).acked()
+    await pond.ann.asks("yes", pond.general)
+    typed = (await pond.ann.hears(pond.general, 2))[1]
+    assert own.text == strangers.text == typed
+    assert own.text == "A yes to this needs the permission admin: somebody who has it may press the button here."
+    assert (own.is_private, strangers.is_private, office.sent) == (True, True, [])
+
+    await (await pond.bob.clicks(question, "yes")).acked()
+    assert (await pond.ann.hears(pond.general, 3))[2] == "Sent."
+    assert office.sent == [("bob", "See you at eight.")]
+    rows = await pond.sql(
+        "SELECT confirmations.status, asked.platform_user_id, approver.platform_user_id FROM confirmations"
+        " JOIN user_platform_links AS asked USING (user_id) JOIN turns ON turns.id = answered_turn_id"
+        " JOIN user_platform_links AS approver ON approver.user_id = approved_by"
+        " WHERE turns.user_id = confirmations.user_id"
+    )
+    assert rows == [("used", pond.ann.id, pond.bob.id)]
 
 
 async def test_a_running_answer_can_be_stopped_by_who_asked(pond: Scene) -> None:
