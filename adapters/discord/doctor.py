@@ -16,7 +16,7 @@ from shared.settings import Settings
 # "Message Content" is switched on in the portal: for small bots with the limited flag.
 CONTENT_FLAGS = (1 << 18) | (1 << 19)
 NEEDED = ("view_channel", "send_messages", "send_messages_in_threads", "read_message_history", "attach_files")
-USEFUL = ("create_public_threads", "add_reactions")
+USEFUL = ("create_public_threads",)
 INVITE = "https://discord.com/oauth2/authorize?client_id={id}&scope=bot+applications.commands&permissions={permissions}"
 
 

@@ -1,5 +1,6 @@
 """Commands, menus and clicks: acknowledged within three seconds, answered when the answer is there."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import discord
@@ -7,13 +8,12 @@ from discord.enums import InteractionType
 
 from adapters.discord import slash
 from adapters.discord.clicks import Clicks
-from adapters.discord.incoming import PLATFORM, to_line, to_place, to_sender, to_surroundings
-from adapters.discord.pens import INTERACTION, ResponsePen
+from adapters.discord.incoming import PLATFORM, to_file, to_line, to_place, to_sender, to_surroundings
+from adapters.discord.pens import INTERACTION, WHISPER, ResponsePen
 from adapters.discord.render import render
-from adapters.discord.respond import EPHEMERAL, Reception, text_of
+from adapters.discord.respond import Reception, store, text_of
 from agent import commands
-from agent.inbox import accept
-from shared.errors import ParleyError
+from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
 from shared.messages import Attachment, IncomingMessage, Line
 
@@ -21,12 +21,19 @@ if TYPE_CHECKING:
     from adapters.discord.rest import Rest
     from agent.app import App
 
+SORRY = "I can't take this just now; please try again in a moment."
 SUMMARISE = "Summarise what was said from there on."
 MOST_SUMMARISED = 100
 MODAL_MARK = "parley-about"
 QUESTION_FIELD = "question"
 
 log = get_logger()
+
+
+class Unreadable(Refusal):
+    """I can't read what was said there; I need the permission to read the history of this channel."""
+
+    code = "unreadable"
 
 
 class Interactions:
@@ -47,8 +54,17 @@ class Interactions:
                 await self._take_form(interaction, given, me)
             elif interaction.type is InteractionType.application_command:
                 await self._take_command(interaction, given, me)
+        except Refusal as refusal:
+            await self._apologise(interaction, str(refusal))
         except ParleyError as error:
             log.warning("interaction_failed", kind=interaction.type.name, cause=str(error))
+            await self._apologise(interaction, SORRY)
+
+    async def _apologise(self, interaction: discord.Interaction, said: str) -> None:
+        try:
+            await self._reception.apologise(interaction, said)
+        except ParleyError as error:
+            log.info("apology_not_said", cause=str(error))
 
     async def _take_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         name, options = str(given["name"]), list(given.get("options", ()))
@@ -74,10 +90,9 @@ class Interactions:
             to_surroundings(interaction.user, interaction.channel, interaction.guild),
         )
         said = reply.text if reply is not None else f"There is no command /{name}."
-        pen = ResponsePen(self._rest, interaction.token)
-        for index, part in enumerate(render(said).parts):
-            flags = {"flags": EPHEMERAL} if is_private and index else {}
-            await pen.write({"content": part, "allowed_mentions": {"parse": []}} | flags, f"command-{index}")
+        pen = ResponsePen(self._rest, interaction.token, is_private=is_private)
+        for index, part in enumerate(render(said, may_attach=False).parts):
+            await pen.write({"content": part, "allowed_mentions": {"parse": []}}, f"command-{index}")
 
     async def _ask(
         self,
@@ -86,7 +101,7 @@ class Interactions:
         *,
         files: tuple[Attachment, ...] = (),
         earlier: tuple[Line, ...] = (),
-        is_deferred: bool = False,
+        is_deferred_in_private: bool = False,
     ) -> None:
         guild = interaction.guild
         message = IncomingMessage(
@@ -97,25 +112,27 @@ class Interactions:
             content=question,
             sent_at=interaction.created_at,
             attachments=files,
-            platform_message_id=f"{INTERACTION}:{interaction.token}",
+            platform_message_id=f"{WHISPER if is_deferred_in_private else INTERACTION}:{interaction.token}",
             around=to_surroundings(interaction.user, interaction.channel, guild, earlier),
         )
-        # Stored before it is acknowledged; a worker that is faster waits for the acknowledgement.
-        await accept(self._app.database, message)
-        if not is_deferred:
-            await self._reception.defer(interaction, is_private=False)
+        defer = partial(self._reception.defer, interaction, is_private=False)
+        await store(self._app.database, message, None if is_deferred_in_private else defer)
 
     async def _take_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         mark, _, target_id = str(given.get("custom_id", "")).partition(":")
         if mark != MODAL_MARK:
             return
         about = await self._list_messages(interaction, str(int(target_id) - 1), me, most=1)
+        if not about:
+            raise Unreadable
         await self._ask(interaction, text_of(given, QUESTION_FIELD), earlier=about)
 
     async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
         await self._reception.defer(interaction, is_private=True)
         said = await self._list_messages(interaction, str(int(target_id) - 1), me, most=MOST_SUMMARISED)
-        await self._ask(interaction, SUMMARISE, earlier=said, is_deferred=True)
+        if not said:
+            raise Unreadable
+        await self._ask(interaction, SUMMARISE, earlier=said, is_deferred_in_private=True)
 
     async def _list_messages(
         self, interaction: discord.Interaction, after: str, me: int, *, most: int
@@ -134,5 +151,4 @@ def _files(given: Any, file_id: Any) -> tuple[Attachment, ...]:
     found = given.get("resolved", {}).get("attachments", {}).get(str(file_id)) if file_id else None
     if found is None:
         return ()
-    kind = found.get("content_type") or "application/octet-stream"
-    return (Attachment(found["filename"], kind, found["size"], url=found["url"]),)
+    return (to_file(found["filename"], found.get("content_type"), found["size"], found["url"]),)

@@ -11,9 +11,7 @@ from discord.http import HTTPClient, Route
 from shared.settings import Settings
 
 # Message content is a privileged intent: it is switched on in the developer portal.
-INTENTS = discord.Intents(
-    guilds=True, guild_messages=True, dm_messages=True, guild_reactions=True, dm_reactions=True, message_content=True
-)
+INTENTS = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
 
 
 def redirect(settings: Settings) -> None:

@@ -40,9 +40,9 @@ async def tell(app: "App", rest: Rest, reply: "Reply", asker: str | None, error:
             return
     notice = NOTICE.format(channel=reply.place.thread or reply.place.channel, reason=reason)
     try:
-        channel = await rest.call("POST", "/users/@me/channels", {"recipient_id": asker})
+        channel = await rest.open_direct(asker)
         body = {"content": notice, "nonce": f"notice-{reply.id:x}", "enforce_nonce": True}
-        await rest.call("POST", "/channels/{channel_id}/messages", body, channel_id=str(channel["id"]))
+        await rest.call("POST", "/channels/{channel_id}/messages", body, channel_id=channel)
     except (Refused, Unavailable) as refusal:
         # Who takes no direct messages can't be told.
         log.info("notice_not_sent", reply=reply.id, cause=str(refusal))

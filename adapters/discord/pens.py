@@ -14,8 +14,10 @@ from adapters.discord.rest import (
 )
 from shared.messages import Place
 
-SUPPRESS_EMBEDS = 1 << 2
-INTERACTION = "interaction"
+SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
+# What an answer replies to, when that is no message: the response to an interaction, which all can read or one person
+# alone, or what follows such a response.
+INTERACTION, WHISPER, ASIDE = "interaction", "whisper", "aside"
 # A worker may be faster than the acknowledgement of the command that it answers.
 UNKNOWN_FOR, UNKNOWN_WAIT = 5, 0.3
 
@@ -81,18 +83,21 @@ class ChannelPen:
 
 
 class ResponsePen:
-    """The response to a command: its first message is there already, and says that an answer is being thought about."""
+    """The response to a command: its first message is there already, and says that an answer is being thought about.
 
-    def __init__(self, rest: Rest, token: str) -> None:
+    With `is_private` the person alone reads it; with `follows` the response says something else, and all of it follows.
+    """
+
+    def __init__(self, rest: Rest, token: str, *, is_private: bool = False, follows: bool = False) -> None:
         self._rest, self._token = rest, token
+        self.is_private, self._follows = is_private, follows
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
         """Fill the response, or follow it up."""
-        if not nonce.endswith("-0"):
-            path = "/webhooks/{webhook_id}/{webhook_token}"
-            body = body | {"flags": SUPPRESS_EMBEDS}
-            return await self._call("POST", path, body, files)
-        return await self.change("@original", body, files)
+        if nonce.endswith("-0") and not self._follows:
+            return await self.change("@original", body, files)
+        flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
+        return await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", body | {"flags": flags}, files)
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
         """Change the response; it may be a moment before it is there."""
@@ -119,6 +124,6 @@ class ResponsePen:
 def pen_for(rest: Rest, place: Place, reply_to: str | None) -> Pen:
     """Return the pen for an answer to this message, or to the command that `reply_to` names."""
     kind, _, token = (reply_to or "").partition(":")
-    if kind == INTERACTION:
-        return ResponsePen(rest, token)
+    if kind in (INTERACTION, WHISPER, ASIDE):
+        return ResponsePen(rest, token, is_private=kind != INTERACTION, follows=kind == ASIDE)
     return ChannelPen(rest, place, reply_to)

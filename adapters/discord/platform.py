@@ -13,6 +13,7 @@ from adapters.discord.pace import Pace
 from adapters.discord.pens import Pen, pen_for
 from adapters.discord.render import MESSAGE_LIMIT, live
 from adapters.discord.rest import Json, Refused, Rest
+from adapters.discord.room import Room
 from adapters.discord.sending import Facts, find_facts, nonce_of, send
 from shared.errors import ConfigurationError, Unavailable
 
@@ -42,6 +43,7 @@ class DiscordPlatform:
         self._app: App | None = None
         self._rest: Rest | None = None
         self._edited: OrderedDict[str, float] = OrderedDict()
+        self._room = Room()
 
     async def open(self, app: "App") -> None:
         """Take the house's collaborators; nothing is sent yet."""
@@ -87,7 +89,7 @@ class DiscordPlatform:
         facts = await find_facts(app, reply.turn_id)
         rows = self._rows(app, reply, facts)
         try:
-            return await send(app, rest, reply, facts, rows)
+            return await send(app, rest, self._room, reply, facts, rows)
         except Refused as error:
             await notices.tell(app, rest, reply, facts.asker, error)
             raise

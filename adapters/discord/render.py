@@ -22,11 +22,11 @@ class Rendered:
     file: Upload | None = None
 
 
-def render(text: str) -> Rendered:
-    """Return the parts of an answer; one of more than six goes as a file, behind its beginning."""
+def render(text: str, *, may_attach: bool = True) -> Rendered:
+    """Return the parts of an answer; one of more than six goes as a file, where that may be, behind its beginning."""
     shown = tables_to_blocks(text.strip()) or "\N{ZERO WIDTH SPACE}"
     parts = split_text(shown, MESSAGE_LIMIT)
-    if len(parts) <= MOST_PARTS:
+    if len(parts) <= MOST_PARTS or not may_attach:
         return Rendered(tuple(parts))
     beginning = split_text(shown, PREVIEW_CHARS)[0]
     return Rendered((f"{beginning}\n\n… {AS_FILE}",), Upload("answer.md", text.encode()))

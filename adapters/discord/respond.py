@@ -1,14 +1,22 @@
 """The first answer to an interaction, which Discord waits three seconds for."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import discord
 
-from adapters.discord.rest import Json, Rest
+from adapters.discord.pens import EPHEMERAL, ResponsePen
+from adapters.discord.rest import Json, Refused, Rest
+from agent.inbox import accept
+from agent.patience import insist
+from shared.database import Database
+from shared.messages import IncomingMessage
 
 SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
-EPHEMERAL = 1 << 6
 QUESTION_CHARS = 1500
+# Of the three seconds so many are left to the database before the acknowledgement goes out.
+STORE_FIRST_SECONDS, STORE_SECONDS = 1.5, 120.0
 
 
 class Reception:
@@ -39,10 +47,34 @@ class Reception:
         }
         await self._respond(interaction, FORM, form)
 
+    async def apologise(self, interaction: discord.Interaction, text: str) -> None:
+        """Say to the person alone why there is nothing else, acknowledged or not."""
+        try:
+            await self.whisper(interaction, text)
+        except Refused:
+            pen = ResponsePen(self._rest, interaction.token, is_private=True, follows=True)
+            await pen.write({"content": text, "allowed_mentions": {"parse": []}}, "apology")
+
     async def _respond(self, interaction: discord.Interaction, kind: int, body: Json) -> None:
         path = "/interactions/{webhook_id}/{webhook_token}/callback"
         ids = {"webhook_id": str(interaction.id), "webhook_token": interaction.token}
         await self._rest.hurry("POST", path, {"type": kind, "data": body}, **ids)
+
+
+async def store(
+    database: Database, message: IncomingMessage, acknowledge: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Store a message and acknowledge its interaction: in this order, unless the database takes too long.
+
+    A worker that is faster than the acknowledgement waits for it.
+    """
+    storing = asyncio.create_task(insist(lambda: accept(database, message), STORE_SECONDS), name="storing")
+    await asyncio.wait({storing}, timeout=STORE_FIRST_SECONDS)
+    try:
+        if acknowledge is not None:
+            await acknowledge()
+    finally:
+        await storing
 
 
 def text_of(given: Any, field: str) -> str:

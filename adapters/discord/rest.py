@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import aiohttp
 import discord
@@ -104,6 +103,11 @@ class Rest:
             given["json"] = body
         return await _named(http.request(route, **given))
 
+    async def open_direct(self, user_id: str) -> str:
+        """Return the id of the direct conversation with somebody."""
+        channel = await self.call("POST", "/users/@me/channels", {"recipient_id": user_id})
+        return str(channel["id"])
+
     async def type(self, channel_id: str) -> None:
         """Show that somebody is writing, unless other requests are waiting."""
         if await self.pace.has_spare():
@@ -160,8 +164,3 @@ def _to_form(body: Any, uploads: Sequence[discord.File]) -> list[Json]:
         kind = "application/octet-stream"
         form.append({"name": f"files[{index}]", "value": each.fp, "filename": each.filename, "content_type": kind})
     return form
-
-
-def emoji_path(emoji: str) -> str:
-    """Return an emoji as a part of a path."""
-    return quote(emoji)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from adapters.discord.pens import ChannelPen, Pen, ResponsePen, pen_for
-from adapters.discord.render import render
+from adapters.discord.render import Rendered, render
 from adapters.discord.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest, Upload
+from adapters.discord.room import Room
 from shared.errors import NotFound, Unavailable
-from shared.messages import ReplyFile
+from shared.messages import Place, ReplyFile
 
 if TYPE_CHECKING:
     from agent.app import App
     from agent.outbox import Reply
 
 MOST_FILES = 10
-MOST_FILE_BYTES = 10 * 1024 * 1024
 
 FACTS = text("""
 SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status, last.platform_user_id AS asker,
@@ -54,50 +54,70 @@ async def find_facts(app: "App", turn_id: int) -> Facts:
     return Facts() if row is None else Facts(*row)
 
 
-async def send(app: "App", rest: Rest, reply: "Reply", facts: Facts, rows: Sequence[Json]) -> str:
+async def send(app: "App", rest: Rest, room: Room, reply: "Reply", facts: Facts, rows: Sequence[Json]) -> str:
     """Say it once and return the id of the last message; `rows` are the buttons below it."""
-    pen = pen_for(rest, reply.place, reply.reply_to)
-    uploads, links = await _collect(app, reply.files)
-    try:
-        return await _write(pen, _Draft(reply, facts, rows, uploads, links))
-    except Refused as error:
-        if error.number in GONE and isinstance(pen, ResponsePen):
-            # The response to a command can be written for 15 minutes; after that it is an ordinary message.
-            pen = ChannelPen(rest, reply.place, None)
-        elif uploads and error.number in (MISSING_PERMISSIONS, TOO_LARGE):
-            uploads, links = [], [_link(each) for each in reply.files]
-        else:
-            raise
-    return await _write(pen, _Draft(reply, facts, rows, uploads, links))
+    pen, ids = pen_for(rest, reply.place, reply.reply_to), list[str]()
+    allowed = await room.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
+    while True:
+        draft = await _draft(app, reply, facts, rows, allowed)
+        try:
+            await _write(pen, draft, ids)
+        except Refused as error:
+            if error.number in GONE and isinstance(pen, ResponsePen):
+                pen = await _after_response(rest, pen, reply, facts)
+            elif error.number == TOO_LARGE and draft.has_files:
+                allowed = room.note_refusal(reply.place, allowed)
+            elif error.number == MISSING_PERMISSIONS and draft.has_files:
+                allowed = 0
+            else:
+                raise
+            continue
+        return ids[-1]
+
+
+async def _after_response(rest: Rest, pen: ResponsePen, reply: "Reply", facts: Facts) -> ChannelPen:
+    # The response to a command can be written for 15 minutes; after that it is an ordinary message.
+    if not pen.is_private or reply.place.is_direct or facts.asker is None:
+        return ChannelPen(rest, reply.place, None)
+    return ChannelPen(rest, Place(reply.place.platform, None, await rest.open_direct(facts.asker)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
+    # What a reply comes to. A message begins with its text; buttons and files go with the last one.
     reply: "Reply"
     facts: Facts
     rows: Sequence[Json]
+    rendered: Rendered
     uploads: Sequence[Upload]
-    links: Sequence[str]
 
-    def bodies(self) -> list[tuple[Json, list[Upload]]]:
-        # Buttons and files go with the last part; an edit that leaves the buttons out would keep the old ones.
-        rendered = render("\n".join([self.reply.content, *self.links]))
-        mentions = self.facts.allowed_mentions()
-        bodies: list[tuple[Json, list[Upload]]] = [
-            ({"content": part, "allowed_mentions": mentions, "components": []}, []) for part in rendered.parts
-        ]
-        last, files = bodies[-1]
-        last["components"] = list(self.rows)
-        files += [*([rendered.file] if rendered.file else []), *self.uploads]
-        return bodies
+    @property
+    def has_files(self) -> bool:
+        return bool(self.uploads)
+
+    def bodies(self) -> list[tuple[Json, Sequence[Upload]]]:
+        # An edit that leaves the buttons out would keep the old ones.
+        plain: Json = {"allowed_mentions": self.facts.allowed_mentions(), "components": []}
+        *before, last = self.rendered.parts
+        bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part} | plain, ()) for part in before]
+        return [*bodies, ({"content": last} | plain | {"components": list(self.rows)}, self.uploads)]
 
 
-async def _write(pen: Pen, draft: _Draft) -> str:
-    message_id = ""
+async def _draft(app: "App", reply: "Reply", facts: Facts, rows: Sequence[Json], allowed: int) -> _Draft:
+    """Return the reply with files of so many bytes at the most; 0 means that there can be none."""
+    uploads, links = await _collect(app, reply.files, allowed)
+    rendered = render("\n".join([reply.content, *links]), may_attach=allowed > 0)
+    whole = [rendered.file] if rendered.file else []
+    return _Draft(reply, facts, rows, rendered, [*whole, *uploads])
+
+
+async def _write(pen: Pen, draft: _Draft, ids: list[str]) -> None:
+    """Write what is not written yet; `ids` are the messages that are."""
     for index, (body, files) in enumerate(draft.bodies()):
+        if index < len(ids):
+            continue
         live = draft.reply.live_message_id if index == 0 else None
-        message_id = await _write_one(pen, body, files, live, f"{_nonce(draft.reply)}-{index}")
-    return message_id
+        ids.append(await _write_one(pen, body, files, live, f"{_nonce(draft.reply)}-{index}"))
 
 
 async def _write_one(pen: Pen, body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:
@@ -110,7 +130,7 @@ async def _write_one(pen: Pen, body: Json, files: Sequence[Upload], live: str | 
             # Somebody has deleted the message that showed the answer grow; its nonce still names it.
             nonce += "-again"
     made = await pen.write(body, nonce, files)
-    if made["content"] != body["content"]:
+    if made["content"].strip() != body["content"].strip():
         # What is there under this nonce is the live message of an attempt that died before it could note its id.
         made = await pen.change(str(made["id"]), body, files)
     return str(made["id"])
@@ -126,11 +146,10 @@ def nonce_of(turn_id: int) -> str:
     return f"parley-{turn_id:x}"
 
 
-async def _collect(app: "App", files: Sequence[ReplyFile]) -> tuple[list[Upload], list[str]]:
+async def _collect(app: "App", files: Sequence[ReplyFile], room: int) -> tuple[list[Upload], list[str]]:
     """Return the files that can be sent, and a line with a link for each of the others."""
     uploads: list[Upload] = []
     links: list[str] = []
-    room = MOST_FILE_BYTES
     for each in files:
         upload = await _read(app, each) if each.size_bytes <= room and len(uploads) < MOST_FILES - 1 else None
         if upload is None:

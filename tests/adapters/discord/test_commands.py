@@ -1,7 +1,10 @@
 """Slash commands and context menus: the same commands as everywhere, acknowledged in time."""
 
+from sqlalchemy import text
+
 from shared.database import Address
 from tests.adapters.discord.conftest import Scene, opened
+from tests.standins.discord.world import EPHEMERAL
 from tests.standins.openai_api import Answer, OpenAIStub
 
 
@@ -74,13 +77,13 @@ async def test_ask_is_a_question_whose_answer_is_the_response(pond: Scene) -> No
 
 async def test_a_slow_answer_to_ask_grows_in_the_response(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
-    text = "One two three four five six seven."
-    pond.model.play([Answer(text, chunk_chars=4, chunk_delay=0.3)])
+    counted = "One two three four five six seven."
+    pond.model.play([Answer(counted, chunk_chars=4, chunk_delay=0.3)])
 
     asked = await pond.ann.types("ask", pond.general, question="count")
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
-    assert asked.text == text
+    assert asked.text == counted
     assert len(pond.ann.reads(pond.general)) == 1
     assert len(pond.discord.sent("PATCH", "/webhooks/")) >= 2
 
@@ -93,7 +96,7 @@ async def test_a_long_answer_to_ask_follows_up(pond: Scene) -> None:
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
     assert len(asked.messages) == 2
-    assert "".join(each["content"] for each in asked.messages).split() == ["word"] * 700
+    assert " ".join(each["content"] for each in asked.messages).split() == ["word"] * 700
 
 
 async def test_an_answer_that_comes_after_the_response_has_expired_is_an_ordinary_message(pond: Scene) -> None:
@@ -135,6 +138,49 @@ async def test_a_conversation_can_be_summarised_from_a_message_on(pond: Scene) -
     assert "Bob: a heron came" in prompt
     assert "Ann: it ate a frog" in prompt
     assert "before" not in prompt.replace("before this", "")
+
+
+async def test_what_is_for_one_person_stays_so_however_long_and_late_it_is(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    first = await pond.bob.says("a heron came", pond.general)
+    pond.model.play([Answer("word " * 700), Answer("Shorter."), Answer("Late.", delay=0.5)])
+
+    asked = await pond.ann.picks("Summarise from here", first)
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+    assert [each["flags"] & EPHEMERAL for each in asked.messages] == [EPHEMERAL] * 2
+    again = await pond.ann.clicks(asked.messages[1], "🔄")
+    await pond.until_value("delivered", "SELECT status FROM outbox WHERE turn_id = 2")
+    assert [(each["content"], each["flags"] & EPHEMERAL) for each in again.messages] == [("Shorter.", EPHEMERAL)]
+
+    late = await (await pond.ann.picks("Summarise from here", first)).acked()
+    late.began -= 1000
+    assert await pond.ann.hears(pond.ann.dm()) == ["Late."]
+    assert pond.ann.reads(pond.general) == []
+
+
+async def test_who_asks_about_what_can_not_be_read_is_told_so(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.discord.world.forbid(pond.general, "read_message_history")
+    first = await pond.bob.says("a heron came", pond.general)
+
+    summary = await (await pond.ann.picks("Summarise from here", first)).answered()
+    form = await (await pond.ann.picks("Ask about this", first)).acked()
+    about = await (await pond.ann.fills(form, question="why?")).answered()
+
+    assert summary == about
+    assert summary.startswith("I can't read what was said there; I need the permission to read the history")
+    assert await pond.value("SELECT count(*) FROM inbox") == 0
+
+
+async def test_a_question_is_acknowledged_while_the_database_is_slow_and_answered_once(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer("After all.")])
+    async with pond.house.app.database.transaction() as session:
+        await session.execute(text("LOCK TABLE inbox IN EXCLUSIVE MODE"))
+        asked = await (await pond.ann.types("ask", pond.general, question="are you there?")).acked()
+
+    assert await asked.answered() == "After all."
+    assert await pond.value("SELECT count(*) FROM inbox") == 1
 
 
 async def test_a_command_that_is_typed_as_a_message_is_answered_too(pond: Scene) -> None:

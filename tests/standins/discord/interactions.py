@@ -90,7 +90,7 @@ async def _say(call: Call, interaction: Interaction, flags: int) -> Json:
         "attachments": call.standin.keep_files(channel["id"], call.files),
         "webhook_id": world.bot["id"],
     }
-    content = call.body.get("content") or ""
+    content = (call.body.get("content") or "").strip()
     if interaction.is_private or call.body.get("flags", 0) & EPHEMERAL:
         # Only the person sees it: it is no message of the channel.
         author = world.bot
@@ -148,6 +148,15 @@ async def delete_response(call: Call) -> None:
 async def follow_up(call: Call) -> Json:
     interaction = _open(call)
     rules.check_message(call.body, len(call.files))
+    if interaction.messages and interaction.messages[0]["flags"] & LOADING:
+        # What follows a response that is still to come is that response, for as many to see as was said then.
+        first = interaction.messages[0]
+        given = {key: value for key, value in call.body.items() if key != "flags"}
+        inner = Call(call.standin, call.ids, call.query, given, call.files)
+        await change_message(inner, call.standin.world.channels[first["channel_id"]], first)
+        first["flags"] &= ~LOADING
+        await interaction.tell()
+        return first
     message = await _say(call, interaction, 0)
     await interaction.tell()
     return message

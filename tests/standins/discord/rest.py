@@ -90,6 +90,13 @@ async def open_private(call: Call) -> Json:
     return call.standin.world.add_private(person)
 
 
+@route("GET", "/guilds/{}")
+async def get_guild(call: Call) -> Json:
+    if call.ids[0] not in call.standin.world.guilds:
+        raise Refused(404, 10004, "Unknown Guild")
+    return call.standin.world.guilds[call.ids[0]]
+
+
 @route("GET", "/guilds/{}/members/{}")
 async def get_member(call: Call) -> Json:
     guild_id, person_id = call.ids
@@ -147,7 +154,7 @@ async def post_message(call: Call) -> Json:
     message = world.keep_message(
         channel,
         world.bot,
-        call.body.get("content") or "",
+        (call.body.get("content") or "").strip(),
         attachments=attachments,
         components=call.body.get("components") or [],
         embeds=call.body.get("embeds") or [],
@@ -192,9 +199,11 @@ async def edit_message(call: Call) -> Json:
 
 async def change_message(call: Call, channel: Json, message: Json) -> Json:
     """Change what was given, and tell everybody."""
-    for key in ("content", "components", "embeds", "flags"):
+    if "content" in call.body:
+        message["content"] = (call.body["content"] or "").strip()
+    for key in ("components", "embeds", "flags"):
         if key in call.body:
-            message[key] = call.body[key] if call.body[key] is not None else ("" if key == "content" else [])
+            message[key] = call.body[key] if call.body[key] is not None else []
     if "attachments" in call.body or call.files:
         kept = {str(each["id"]) for each in call.body.get("attachments", [])}
         old = [each for each in message["attachments"] if each["id"] in kept]

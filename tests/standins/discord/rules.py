@@ -5,7 +5,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
-MOST_CHARS, MOST_FILES, MOST_FILE_BYTES = 2000, 10, 10 * 1024 * 1024
+MOST_CHARS, MOST_FILES = 2000, 10
+MEGABYTE = 1024 * 1024
+BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
 MESSAGE_KEYS = frozenset(
     {"content", "tts", "nonce", "enforce_nonce", "embeds", "allowed_mentions", "message_reference", "components"}
     | {"attachments", "flags", "sticker_ids"}

@@ -16,7 +16,7 @@ from tests.standins.discord import interactions
 from tests.standins.discord.gateway import Gateway
 from tests.standins.discord.limits import Limits, too_many
 from tests.standins.discord.rest import ROUTES, Answer, Call
-from tests.standins.discord.rules import MOST_FILE_BYTES, Refused
+from tests.standins.discord.rules import BY_BOOST_TIER, MEGABYTE, Refused
 from tests.standins.discord.world import EPHEMERAL, Json, World, snowflake
 
 API, CDN = "/api/v10", "/cdn"
@@ -67,6 +67,7 @@ class DiscordStandIn:
         self.commands: list[Json] = []
         self.interactions: dict[str, interactions.Interaction] = {}
         self.latency = 0.0
+        self.file_limit = 25 * MEGABYTE
         self.made_at: dict[str, float] = {}
         self.changed = asyncio.Condition()
         self._nonces: dict[tuple[str, str], tuple[float, Json]] = {}
@@ -182,8 +183,10 @@ class DiscordStandIn:
     def keep_files(self, channel_id: str, files: list[tuple[str, str, bytes]]) -> list[Json]:
         """Store files and return them as attachments."""
         kept = []
+        guild = self.world.guilds.get(self.world.channels[channel_id].get("guild_id", ""), {})
+        limit = BY_BOOST_TIER.get(guild.get("premium_tier", 0), self.file_limit)
         for _, name, content in files:
-            if len(content) > MOST_FILE_BYTES:
+            if len(content) > limit:
                 raise Refused(413, 40005, "Request entity too large")
             file_id = snowflake()
             path = f"/attachments/{channel_id}/{file_id}/{name}"
