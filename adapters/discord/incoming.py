@@ -32,7 +32,7 @@ def to_incoming(
         event_id=str(message.id),
         content=to_text(message, me),
         sent_at=message.created_at,
-        attachments=tuple(to_attachment(each) for each in message.attachments),
+        attachments=tuple(to_attachment(each) for each in list_attachments(message)),
         platform_message_id=str(message.id),
         around=to_surroundings(message.author, message.channel, message.guild, earlier),
     )
@@ -56,9 +56,11 @@ def to_place(channel: object, guild: discord.Guild | None, thread_id: str | None
 def to_text(message: discord.Message, me: int) -> str:
     """Return the text as a person reads it: names instead of ids, the call to the agent left out."""
     names = {each.id: each.display_name for each in message.mentions}
-    content = re.sub(rf"<@!?{me}>[ ,:]*", "", message.content)
+    mine = "|".join([rf"<@!?{me}>", *(f"<@&{role.id}>" for role in message.role_mentions if _is_own(role, me))])
+    content = re.sub(rf"(?:{mine})[ ,:]*", "", message.content)
     forwarded = "\n".join(each.content for each in message.message_snapshots if each.content)
-    whole = "\n".join(part for part in (content.strip(), forwarded) if part)
+    stickers = " ".join(f"[sticker: {each.name}]" for each in message.stickers)
+    whole = "\n".join(part for part in (content.strip(), stickers, forwarded) if part)
     return named(whole, names, message.guild)
 
 
@@ -75,6 +77,11 @@ def named(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
 
     text = USER.sub(lambda found: f"@{names[int(found[1])]}" if int(found[1]) in names else found[0], text)
     return EMOJI.sub(r":\1:", ROLE.sub(role, CHANNEL.sub(channel, text)))
+
+
+def list_attachments(message: discord.Message) -> list[discord.Attachment]:
+    """Return the files of a message, those of a forwarded one included."""
+    return [*message.attachments, *(file for each in message.message_snapshots for file in each.attachments)]
 
 
 def to_attachment(given: discord.Attachment) -> Attachment:
@@ -112,7 +119,7 @@ def to_surroundings(
 
 def to_line(message: discord.Message, me: int) -> Line:
     """Return a message as something that was said before."""
-    names = [each.filename for each in message.attachments]
+    names = [each.filename for each in list_attachments(message)]
     files = f" [files: {', '.join(names)}]" if names else ""
     said = cut(clean(to_text(message, me)), LINE_CHARS) + files
     return Line(clean(message.author.display_name), said, str(message.id))
@@ -127,7 +134,12 @@ def calls(message: discord.Message, me: int) -> bool:
     """Tell whether a message mentions the agent, its own role included, or replies to it."""
     if any(each.id == me for each in message.mentions):
         return True
-    if any(role.tags is not None and role.tags.bot_id == me for role in message.role_mentions):
+    if any(_is_own(role, me) for role in message.role_mentions):
         return True
     resolved = message.reference.resolved if message.reference else None
     return isinstance(resolved, discord.Message) and resolved.author.id == me
+
+
+def _is_own(role: discord.Role, me: int) -> bool:
+    # The role that Discord makes for a bot; people take it for the bot when they choose whom to mention.
+    return role.tags is not None and role.tags.bot_id == me

@@ -153,7 +153,10 @@ async def _named(request: Any) -> Any:
             raise Unavailable("Discord refuses the token.") from error
         if error.status == 429:
             raise Unavailable("Discord asks to wait.") from error
-        raise Refused(error.code, f"{error.status} {error.text or error.code}") from error
+        # What stands before Discord refuses a large body too, and has no numbers.
+        raise Refused(
+            TOO_LARGE if error.status == 413 else error.code, f"{error.status} {error.text or error.code}"
+        ) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unavailable("Discord can't be reached just now.") from error
 

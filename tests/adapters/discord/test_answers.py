@@ -2,9 +2,13 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
+from shared.permissions import Permission
+from shared.tools import Tool, ToolContext
 from tests.adapters.discord.conftest import Scene
-from tests.standins.discord import Fault, Sent
+from tests.standins.discord import Fault, Json, Sent
+from tests.standins.discord.rules import MEGABYTE
 from tests.standins.openai_api import Answer
 
 CODE = "```python\n" + "\n".join(f"print({number:04})" for number in range(400)) + "\n```"
@@ -157,6 +161,46 @@ async def test_files_of_an_answer_come_along(pond: Scene) -> None:
     (file,) = pond.ann.reads(pond.ann.dm())[0]["attachments"]
     assert file["filename"].endswith(".txt")
     assert b"Frogs are green." in pond.discord.world.files[file["url"].removeprefix(pond.discord.cdn_base)]
+
+
+async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(pond: Scene) -> None:
+    async def make(context: ToolContext, megabytes: int) -> dict[str, Any]:
+        """Make a file."""
+        file = await context.storage.create(f"{megabytes}.bin", bytes(megabytes * MEGABYTE))
+        return {"file_id": file.file_id, "url": file.url}
+
+    pond.house.app.toolbox.set_remote([Tool(make, Permission.GUEST, module="office")])
+    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
+    sizes = (12, 30, 12, 11)
+    made = [(Answer(tool_calls=[("office__make", {"megabytes": size})]), Answer(f"{size}.")) for size in sizes]
+    pond.model.play([answer for pair in made for answer in pair])
+
+    async def asks(channel: Json, count: int) -> Json:
+        await pond.ann.asks("make it", channel)
+        await pond.ann.hears(channel, count)
+        return pond.ann.reads(channel)[-1]
+
+    assert [each["filename"] for each in (await asks(pond.ann.dm(), 1))["attachments"]] == ["12.bin"]
+    await pond.sql("UPDATE users SET token_budget_monthly = NULL")
+    pond.guild["premium_tier"] = 2
+    assert [each["filename"] for each in (await asks(pond.general, 1))["attachments"]] == ["30.bin"]
+    # Discord takes less than it said: that is found out once.
+    pond.guild["premium_tier"], pond.discord.file_limit = 0, 10 * MEGABYTE
+    assert "12.bin: <http" in (await asks(pond.general, 2))["content"]
+    assert "11.bin: <http" in (await asks(pond.general, 3))["content"]
+    assert [each.status for each in pond.discord.sent("POST", "/messages")] == [200, 200, 413, 413, 200, 200]
+
+
+async def test_without_the_right_to_attach_files_a_very_long_answer_comes_in_parts(pond: Scene) -> None:
+    pond.discord.world.forbid(pond.general, "attach_files")
+    pond.model.play([Answer("\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(40)))])
+
+    await pond.ann.asks("a book, please", pond.general)
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    parts = [each["content"] for each in pond.ann.reads(pond.general)]
+    assert len(parts) > 6
+    assert "Paragraph 39." in parts[-1]
 
 
 async def test_without_the_right_to_attach_files_there_is_a_link(pond: Scene) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from pydantic import SecretStr
 
 from adapters.discord import build
@@ -44,6 +45,37 @@ async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(po
 
     assert await pond.ann.hears(pond.general, 2) == ["First.", "Second."]
     assert len(pond.discord.gateway.identifies) == 2
+
+
+async def test_a_session_that_is_invalid_and_can_be_resumed_is_resumed(pond: Scene) -> None:
+    pond.model.play([Answer("Still here.")])
+
+    await pond.discord.gateway.send_all({"op": 9, "d": True})
+    await pond.discord.gateway.until_gone()
+    await pond.ann.says("are you back?", pond.ann.dm())
+
+    assert await pond.ann.hears(pond.ann.dm()) == ["Still here."]
+    assert (len(pond.discord.gateway.identifies), pond.discord.gateway.resumes) == (1, 1)
+
+
+async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_says_so(
+    pond: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pond.discord.gateway.token = "another"  # the stand-in's
+    await pond.discord.gateway.drop_all(4004)
+    await pond.discord.gateway.until_gone()
+
+    told = ""
+    async with asyncio.timeout(30):
+        while "platform_refuses" not in told:
+            await asyncio.sleep(0.02)
+            told += capsys.readouterr().out
+    assert "make a new one in the developer portal and set DISCORD_TOKEN" in told
+    assert len(pond.discord.gateway.identifies) == 1
+    # What was waiting is answered all the same: workers send without a gateway, once the token is a good one.
+    pond.model.play([Answer("I still send.")])
+    await pond.house.accepts("hello", door="discord", platform="discord", user=pond.ann.id, channel=pond.ann.dm()["id"])
+    assert await pond.ann.hears(pond.ann.dm()) == ["I still send."]
 
 
 async def test_a_missed_heartbeat_ends_the_connection_and_it_comes_back(

@@ -72,7 +72,9 @@ class DiscordStandIn:
         self.changed = asyncio.Condition()
         self._nonces: dict[tuple[str, str], tuple[float, Json]] = {}
         self._port = port
-        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.2)
+        self._runner = web.ServerRunner(
+            web.Server(self._serve, request_factory=_to_request, access_log=None), shutdown_timeout=0.2
+        )
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
@@ -225,6 +227,11 @@ class DiscordStandIn:
         event = {"id": message["id"], "channel_id": channel["id"]} | ({"guild_id": guild_id} if guild_id else {})
         await self.gateway.dispatch("MESSAGE_DELETE", event, guild_id, self.gateway.message_intent(channel))
         await self.tell()
+
+
+def _to_request(*given: Any) -> web.BaseRequest:
+    # What is too large is for the rules to say.
+    return web.BaseRequest(*given, asyncio.get_running_loop(), client_max_size=200 * MEGABYTE)
 
 
 def _find(method: str, path: str) -> tuple[str, tuple[str, ...], Answer] | None:

@@ -1,0 +1,80 @@
+"""Payloads as Discord documents them, over the wire and through the library: what they are in our shape."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import discord
+import pytest
+
+from adapters.discord.incoming import calls, is_written_by_a_person, to_incoming
+from adapters.discord.library import client_options, redirect
+from shared.messages import IncomingMessage
+from tests.adapters.discord.conftest import Scene, ended
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "discord"
+MESSAGES = sorted(path for path in FOLDER.glob("*.json") if path.stem != "guild")
+BOT = "1279000000000000001"
+OPTIONAL = {each.name: each.default for each in fields(IncomingMessage)}
+
+
+class Listener(discord.Client):
+    """The library's client, which hands over what it makes of the events."""
+
+    def __init__(self) -> None:
+        super().__init__(**client_options(aiohttp.TraceConfig()))
+        self.heard: asyncio.Queue[discord.Message] = asyncio.Queue()
+        self.joined = asyncio.Event()
+
+    async def on_message(self, message: discord.Message) -> None:
+        self.heard.put_nowait(message)
+
+    async def on_guild_available(self, _guild: discord.Guild) -> None:
+        self.joined.set()
+
+
+@pytest.fixture
+async def listener(scene: Scene) -> AsyncIterator[Listener]:
+    """A client that is connected and knows the server of the fixtures."""
+    scene.discord.world.bot["id"] = BOT
+    scene.discord.world.guilds.clear()
+    redirect(scene.settings)
+    client = Listener()
+    running = asyncio.create_task(client.start(scene.discord.token))
+    try:
+        await scene.discord.gateway.until()
+        await client.wait_until_ready()
+        guild = json.loads((FOLDER / "guild.json").read_text())["event"]
+        await scene.discord.gateway.dispatch("GUILD_CREATE", guild, None)
+        async with asyncio.timeout(30):
+            await client.joined.wait()
+        yield client
+    finally:
+        await client.close()
+        await ended(running)
+
+
+def to_json(message: discord.Message) -> dict[str, Any]:
+    """Return the message in our shape, without what nobody has told, and whether it calls the agent."""
+    incoming = to_incoming(message, int(BOT))
+    told = {key: value for key, value in asdict(incoming).items() if value != OPTIONAL.get(key)}
+    around = told["around"].items()
+    told["around"] = {key: value for key, value in around if value is not None and (value or key == "role_ids")}
+    plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
+    return plain | {"calls": calls(message, int(BOT))}
+
+
+async def test_payloads_of_discord_become_our_messages(scene: Scene, listener: Listener) -> None:
+    assert len(MESSAGES) > 10
+    for path in MESSAGES:
+        given = json.loads(path.read_text())
+        await scene.discord.gateway.dispatch("MESSAGE_CREATE", given["event"], None)
+        async with asyncio.timeout(30):
+            message = await listener.heard.get()
+        found = to_json(message) if is_written_by_a_person(message) else None
+        assert (path.stem, found) == (path.stem, given["expected"])
