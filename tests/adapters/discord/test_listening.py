@@ -2,6 +2,7 @@
 
 from adapters.discord.incoming import PLATFORM
 from tests.adapters.discord.conftest import Scene
+from tests.pictures import GREEN, picture, shown
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer
 
@@ -192,6 +193,14 @@ async def test_attachments_arrive_as_files_of_the_message(pond: Scene) -> None:
 
     assert "notes.txt" in pond.prompt()
     assert await pond.sql("SELECT filename, status, size_bytes FROM file_records") == [("notes.txt", "stored", 15)]
+
+
+async def test_an_image_is_seen_by_the_model(pond: Scene) -> None:
+    await pond.ann.says("what is this?", pond.ann.dm(), files=[("frog.png", picture(), "image/png")])
+    await pond.ann.hears(pond.ann.dm())
+
+    (image,) = shown(pond.house)
+    assert image.getpixel((5, 5)) == GREEN
 
 
 async def test_the_same_event_twice_is_one_message(pond: Scene) -> None:
