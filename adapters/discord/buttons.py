@@ -11,9 +11,12 @@ from adapters.discord.rest import Json
 
 MARK = "parley"
 STOP, AGAIN, CHOICE, GOOD, BAD = "stop", "again", "choice", "good", "bad"
+VOTES = ((GOOD, "👍"), (BAD, "👎"))
 LASTS = timedelta(hours=24)
 MOST_BUTTONS, IN_A_ROW, LABEL_CHARS = 20, 5, 80
 BLUE, GREY, GREEN, RED = 1, 2, 3, 4
+# The words that answer a question for confirmation.
+COLOURS = {"yes": GREEN, "no": RED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +55,28 @@ def stop_row(turn_id: int, asker: str, now: datetime) -> list[Json]:
 
 
 def answer_rows(
-    turn_id: int, asker: str, now: datetime, choices: Sequence[str] = (), *, was_edited: bool = False
+    turn_id: int,
+    asker: str,
+    now: datetime,
+    choices: Sequence[str] = (),
+    *,
+    status: str = "answered",
+    was_edited: bool = False,
 ) -> list[Json]:
-    """Return the rows below an answer: what can be chosen, and what can be done about it."""
+    """Return the rows below an answer: what can be chosen, or what can be done about it."""
     offered = [
-        _shown(_button(CHOICE, turn_id, asker, now, index), BLUE, _label(choice))
+        _shown(_button(CHOICE, turn_id, asker, now, index), COLOURS.get(choice, BLUE), _label(choice))
         for index, choice in enumerate(choices[:MOST_BUTTONS])
     ]
     rows = [_row(offered[start : start + IN_A_ROW]) for start in range(0, len(offered), IN_A_ROW)]
     again = _button(AGAIN, turn_id, asker, now)
-    first = _shown(again, BLUE, "Answer the edited message") if was_edited else _shown(again, GREY, emoji="🔄")
+    if was_edited:
+        return [*rows, _row([_shown(again, BLUE, "Answer the edited message")])]
+    if rows or status == "refused":
+        # A question is answered, not judged; and what was refused once would be refused again.
+        return rows
     votes = [_shown(_button(action, turn_id, asker, now), GREY, emoji=emoji) for action, emoji in VOTES]
-    return [*rows, _row([first, *votes])]
-
-
-VOTES = ((GOOD, "👍"), (BAD, "👎"))
+    return [_row([_shown(again, GREY, emoji="🔄"), *(votes if status == "answered" else ())])]
 
 
 def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
@@ -93,5 +103,5 @@ def _row(buttons: Sequence[Json]) -> Json:
 
 
 def _label(choice: str) -> str:
-    shown = " ".join(choice.split()) or "…"
+    shown = choice.capitalize() if choice in COLOURS else " ".join(choice.split()) or "…"
     return shown if len(shown) <= LABEL_CHARS // 2 else f"{shown[: LABEL_CHARS // 2 - 1]}…"

@@ -1,5 +1,6 @@
 """Commands, menus and clicks: acknowledged within three seconds, answered when the answer is there."""
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from adapters.discord.clicks import Clicks
 from adapters.discord.incoming import PLATFORM, to_file, to_line, to_place, to_sender, to_surroundings
 from adapters.discord.pens import INTERACTION, WHISPER, ResponsePen
 from adapters.discord.render import render
-from adapters.discord.respond import Reception, store, text_of
+from adapters.discord.respond import AT_ONCE_SECONDS, Reception, store, text_of
+from adapters.discord.rest import Json
 from agent import commands
+from agent.commands import CommandReply
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
 from shared.messages import Attachment, IncomingMessage, Line
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 SORRY = "I can't take this just now; please try again in a moment."
 SUMMARISE = "Summarise what was said from there on."
 MOST_SUMMARISED = 100
+NOBODY: Json = {"allowed_mentions": {"parse": []}}
 MODAL_MARK = "parley-about"
 QUESTION_FIELD = "question"
 
@@ -80,19 +84,24 @@ class Interactions:
 
     async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
         found = next((each for each in commands.list_commands(PLATFORM) if each.name == name), None)
-        is_private = found is None or found.is_private
-        await self._reception.defer(interaction, is_private=is_private)
-        reply = await commands.answer(
-            self._app,
-            to_sender(interaction.user),
-            to_place(interaction.channel, interaction.guild),
-            slash.to_line(name, options),
-            to_surroundings(interaction.user, interaction.channel, interaction.guild),
-        )
-        said = reply.text if reply is not None else f"There is no command /{name}."
+        sender, place = to_sender(interaction.user), to_place(interaction.channel, interaction.guild)
+        around = to_surroundings(interaction.user, interaction.channel, interaction.guild)
+        work = commands.answer(self._app, sender, place, slash.to_line(name, options), around)
+        answering = asyncio.create_task(work, name="command")
+        await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
+        if is_deferred := not answering.done():
+            await self._reception.defer(interaction, is_private=found is None or found.is_private)
+        reply = await answering or CommandReply(f"There is no command /{name}.", is_private=True)
+        # What it comes to may be for the person alone, such as a refusal; what was said to come stays as it was said.
+        is_private = found.is_private if is_deferred and found is not None else reply.is_private
+        first, *others = ({"content": part, **NOBODY} for part in render(reply.text, may_attach=False).parts)
         pen = ResponsePen(self._rest, interaction.token, is_private=is_private)
-        for index, part in enumerate(render(said, may_attach=False).parts):
-            await pen.write({"content": part, "allowed_mentions": {"parse": []}}, f"command-{index}")
+        if is_deferred:
+            await pen.write(first, "command-0")
+        else:
+            await self._reception.say(interaction, first["content"], is_private=is_private)
+        for index, part in enumerate(others, start=1):
+            await pen.write(part, f"command-{index}")
 
     async def _ask(
         self,

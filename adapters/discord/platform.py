@@ -97,8 +97,8 @@ class DiscordPlatform:
     def _rows(self, app: "App", reply: "Reply", facts: Facts) -> list[Json]:
         if not reply.turn_id or facts.asker is None:
             return []
-        now = app.clock.now()
-        return answer_rows(reply.turn_id, facts.asker, now, reply.choices, was_edited=facts.was_edited)
+        given = (reply.turn_id, facts.asker, app.clock.now(), reply.choices)
+        return answer_rows(*given, status=facts.status, was_edited=facts.was_edited)
 
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer while it grows."""

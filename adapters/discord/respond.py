@@ -6,7 +6,7 @@ from typing import Any
 
 import discord
 
-from adapters.discord.pens import EPHEMERAL, ResponsePen
+from adapters.discord.pens import EPHEMERAL, SUPPRESS_EMBEDS, ResponsePen
 from adapters.discord.rest import Json, Refused, Rest
 from agent.inbox import accept
 from agent.patience import insist
@@ -16,7 +16,7 @@ from shared.messages import IncomingMessage
 SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
 QUESTION_CHARS = 1500
 # Of the three seconds so many are left to the database before the acknowledgement goes out.
-STORE_FIRST_SECONDS, STORE_SECONDS = 1.5, 120.0
+AT_ONCE_SECONDS, STORE_SECONDS = 1.5, 120.0
 
 
 class Reception:
@@ -29,9 +29,14 @@ class Reception:
         """Say that an answer will come, to all there or to the person alone."""
         await self._respond(interaction, DEFER, {"flags": EPHEMERAL} if is_private else {})
 
+    async def say(self, interaction: discord.Interaction, text: str, *, is_private: bool) -> None:
+        """Say something at once, to all there or to the person alone."""
+        flags = SUPPRESS_EMBEDS | (EPHEMERAL if is_private else 0)
+        await self._respond(interaction, SAY, {"content": text, "flags": flags, "allowed_mentions": {"parse": []}})
+
     async def whisper(self, interaction: discord.Interaction, text: str) -> None:
         """Say something to the person alone."""
-        await self._respond(interaction, SAY, {"content": text, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}})
+        await self.say(interaction, text, is_private=True)
 
     async def update(self, interaction: discord.Interaction, rows: list[Json]) -> None:
         """Change the buttons of the message that was clicked."""
@@ -69,7 +74,7 @@ async def store(
     A worker that is faster than the acknowledgement waits for it.
     """
     storing = asyncio.create_task(insist(lambda: accept(database, message), STORE_SECONDS), name="storing")
-    await asyncio.wait({storing}, timeout=STORE_FIRST_SECONDS)
+    await asyncio.wait({storing}, timeout=AT_ONCE_SECONDS)
     try:
         if acknowledge is not None:
             await acknowledge()

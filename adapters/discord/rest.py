@@ -154,9 +154,8 @@ async def _named(request: Any) -> Any:
         if error.status == 429:
             raise Unavailable("Discord asks to wait.") from error
         # What stands before Discord refuses a large body too, and has no numbers.
-        raise Refused(
-            TOO_LARGE if error.status == 413 else error.code, f"{error.status} {error.text or error.code}"
-        ) from error
+        number = TOO_LARGE if error.status == 413 else error.code
+        raise Refused(number, f"{error.status} {error.text or error.code}") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unavailable("Discord can't be reached just now.") from error
 

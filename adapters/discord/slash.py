@@ -60,13 +60,13 @@ def _options(usage: str) -> list[Json]:
 
 
 def _subcommand(found: re.Match[str]) -> Json:
-    shown: Json = {"type": SUBCOMMAND, "name": found["word"], "description": _short(found[0])}
+    shown: Json = {"type": SUBCOMMAND, "name": found["word"], "description": _short(found[0].capitalize())}
     return shown | ({"options": [_text(found["value"], found["value"], is_required=True)]} if found["value"] else {})
 
 
 def _text(name: str, shown: str, *, is_required: bool) -> Json:
     plain = re.sub(r"[^a-z0-9_-]+", "_", name.lower()).strip("_")[:32]
-    return {"type": STRING, "name": plain, "description": _short(shown), "required": is_required}
+    return {"type": STRING, "name": plain, "description": _short(shown.capitalize()), "required": is_required}
 
 
 def _short(text_: str) -> str:

@@ -11,7 +11,7 @@ MOST_LINKS = 20
 
 @command("/budget")
 async def show_budget(request: Request) -> str:
-    """Show what you have used, what is left and when it renews; on a server with a budget also the server's."""
+    """Show what you have used, what is left and when it renews, your own and the server's."""
     async with request.app.database.transaction() as session:
         own = await get_standing(session, request.user.id)
         server = await find_server_standing(session, request.place)

@@ -71,9 +71,9 @@ async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_s
     await pond.ann.asks("who is Bob?", pond.general)
     await pond.ann.hears(pond.general, 2)
 
-    stranger = await (await pond.bob.clicks(question, "yes")).acked()
+    stranger = await (await pond.bob.clicks(question, "Yes")).acked()
     assert ("are for" in stranger.text, office.sent) == (True, [])
-    await (await pond.ann.clicks(question, "yes")).acked()
+    await (await pond.ann.clicks(question, "Yes")).acked()
 
     assert (await pond.ann.hears(pond.general, 3))[2] == "Sent."
     assert office.sent == [("bob", "See you at eight.")]
@@ -98,15 +98,15 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pon
         bob=pond.bob.id,
     )
 
-    own = await (await pond.ann.clicks(question, "yes")).acked()
-    strangers = await (await carl.clicks(question, "yes")).acked()
+    own = await (await pond.ann.clicks(question, "Yes")).acked()
+    strangers = await (await carl.clicks(question, "Yes")).acked()
     await pond.ann.asks("yes", pond.general)
     typed = (await pond.ann.hears(pond.general, 2))[1]
     assert own.text == strangers.text == typed
     assert own.text == "A yes to this needs the permission admin: somebody who has it may press the button here."
     assert (own.is_private, strangers.is_private, office.sent) == (True, True, [])
 
-    await (await pond.bob.clicks(question, "yes")).acked()
+    await (await pond.bob.clicks(question, "Yes")).acked()
     assert (await pond.ann.hears(pond.general, 3))[2] == "Sent."
     assert office.sent == [("bob", "See you at eight.")]
     rows = await pond.sql(

@@ -56,8 +56,12 @@ async def test_a_persona_is_set_by_admins_only(pond: Scene) -> None:
     await pond.sql("INSERT INTO personas (name, system_prompt) VALUES ('frog', 'Croak.')")
 
     refused = await (await pond.bob.types("persona", pond.general, set="frog")).answered()
+    reset = await pond.bob.types("reset", pond.general)
+    assert (await reset.answered(), reset.is_private) == ("This needs the permission user; yours is guest.", True)
     await pond.sql("UPDATE users SET permission_level = 'admin'")
     done = await (await pond.bob.types("persona", pond.general, set="frog")).answered()
+    reset = await pond.bob.types("reset", pond.general)
+    assert (await reset.answered(), reset.is_private) == ("Nothing has been said here yet.", False)
 
     assert refused == "This needs the permission admin; yours is guest."
     assert done.startswith("frog answers in this channel")

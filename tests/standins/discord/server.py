@@ -73,7 +73,7 @@ class DiscordStandIn:
         self._nonces: dict[tuple[str, str], tuple[float, Json]] = {}
         self._port = port
         self._runner = web.ServerRunner(
-            web.Server(self._serve, request_factory=_to_request, access_log=None), shutdown_timeout=0.2
+            web.Server(self._serve, request_factory=_Request, access_log=None), shutdown_timeout=0.2
         )
 
     async def __aenter__(self) -> Self:
@@ -229,9 +229,11 @@ class DiscordStandIn:
         await self.tell()
 
 
-def _to_request(*given: Any) -> web.BaseRequest:
+class _Request(web.BaseRequest):
     # What is too large is for the rules to say.
-    return web.BaseRequest(*given, asyncio.get_running_loop(), client_max_size=200 * MEGABYTE)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given, asyncio.get_running_loop())  # type: ignore[arg-type,call-arg]  # as aiohttp calls it
+        self._client_max_size = 200 * MEGABYTE
 
 
 def _find(method: str, path: str) -> tuple[str, tuple[str, ...], Answer] | None:
