@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from agent.outbox import Reply
 
 # An answer that comes sooner costs one post and no more.
-TYPING_AFTER, LIVE_AFTER = 0.6, 1.0
+LIVE_AFTER = 1.0
+# Where it takes no message's place to say so, that somebody is writing may be shown sooner.
+TYPING_AFTER = 0.6
 TYPING_LASTS, SECONDS_PER_EDIT = 8.0, 1.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 # Who stayed up so long has recovered from what went wrong before.
@@ -115,10 +117,7 @@ async def show_live(turn: "LiveTurn", canvas: Canvas) -> None:
     A platform that refuses ends the show, not the turn.
     """
     try:
-        if await turn.ends_within(TYPING_AFTER):
-            return
-        await canvas.type()
-        if await turn.ends_within(LIVE_AFTER - TYPING_AFTER):
+        if await turn.ends_within(LIVE_AFTER):
             return
         await _show_growing(turn, canvas)
     except ParleyError as error:
@@ -127,7 +126,7 @@ async def show_live(turn: "LiveTurn", canvas: Canvas) -> None:
 
 async def _show_growing(turn: "LiveTurn", canvas: Canvas) -> None:
     message_id = await turn.find_message()
-    shown, quiet = "", TYPING_AFTER
+    shown, quiet = "", TYPING_LASTS
     while True:
         seen = to_live_text(turn)
         if seen and seen != shown:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from adapters.discord.rest import (
     CANNOT_READ_HISTORY,
@@ -19,7 +19,7 @@ SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
 # alone, or what follows such a response.
 INTERACTION, WHISPER, ASIDE = "interaction", "whisper", "aside"
 # A worker may be faster than the acknowledgement of the command that it answers.
-UNKNOWN_FOR, UNKNOWN_WAIT = 5, 0.3
+UNKNOWN_WAITS = (0.2, 0.3, 0.5, 0.5)
 
 
 class Pen(Protocol):
@@ -100,15 +100,8 @@ class ResponsePen:
         return await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", body | {"flags": flags}, files)
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
-        """Change the response; it may be a moment before it is there."""
+        """Change the response."""
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
-        for _ in range(UNKNOWN_FOR):
-            try:
-                return await self._call("PATCH", path, body, files, message_id=message_id)
-            except Refused as error:
-                if error.number not in GONE:
-                    raise
-                await asyncio.sleep(UNKNOWN_WAIT)
         return await self._call("PATCH", path, body, files, message_id=message_id)
 
     async def type(self) -> None:
@@ -117,8 +110,14 @@ class ResponsePen:
     async def _call(self, method: str, path: str, body: Json, files: Sequence[Upload], message_id: str = "") -> Json:
         me = await self._rest.me()
         ids: Json = {"webhook_id": str(me["id"]), "webhook_token": self._token, "message_id": message_id}
-        made: Json = await self._rest.call(method, path, body, files, **ids)
-        return made
+        for wait in (*UNKNOWN_WAITS, None):
+            try:
+                return cast("Json", await self._rest.call(method, path, body, files, **ids))
+            except Refused as error:
+                if error.number not in GONE or wait is None:
+                    raise
+                await asyncio.sleep(wait)
+        raise AssertionError("the last try returns or raises")
 
 
 def pen_for(rest: Rest, place: Place, reply_to: str | None) -> Pen:
