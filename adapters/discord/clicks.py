@@ -14,6 +14,7 @@ from adapters.discord.incoming import PLATFORM, to_place, to_sender, to_surround
 from adapters.discord.pens import ASIDE, WHISPER
 from adapters.discord.respond import Reception, store
 from agent.approvals import to_answer_of_asked
+from agent.redaction import DELETED
 from agent.turn import request_stop
 from shared.errors import ConfirmationClosed
 from shared.messages import Attachment, Decision, IncomingMessage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 NOT_YOURS = "These buttons are for <@{asker}>."
 OVER = "These buttons have expired."
 GONE = "That answer is gone."
+WITHDRAWN = "What was asked has been deleted."
 YES = "yes"
 
 TURN = text("""
@@ -83,7 +85,10 @@ class Clicks:
         row = await self._find(interaction, button)
         if row is None:
             return
-        content = "\n".join(each["content"] for each in row.asked)
+        if all(each["content"] == DELETED for each in row.asked):
+            await self._reception.whisper(interaction, WITHDRAWN)
+            return
+        content = "\n".join(each["content"] for each in row.asked if each["content"] != DELETED)
         files = tuple(Attachment(**file) for each in row.asked for file in each["attachments"])
         message = self._message(interaction, content, _next_to(row, interaction, row.reply_to), files)
         await store(self._app.database, message, partial(self._reception.update, interaction, []))

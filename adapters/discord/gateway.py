@@ -140,9 +140,8 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_message(self, message: discord.Message) -> None:
         """Store a message that is for the agent."""
-        lock = self._locks.setdefault(message.channel.id, asyncio.Lock())
         with self._kept(), self._seen.taking(message.id):
-            async with lock:
+            async with self._locked(message.channel.id):
                 self._listening.remember(message, self.me)
                 if is_written_by_a_person(message):
                     await insist(lambda: self._take(message), STORE_SECONDS)
@@ -159,7 +158,7 @@ class Gateway(discord.AutoShardedClient):
             return
         self._listening.correct(message, self.me)
         with self._kept():
-            async with self._locks.setdefault(message.channel.id, asyncio.Lock()):
+            async with self._locked(message.channel.id):
                 edited = await insist(lambda: self._changes.edit(message, self.me), STORE_SECONDS)
                 if edited is None and self._calls_only_now(message, message.edited_at):
                     await insist(lambda: self._take(message, sent_at=message.edited_at), STORE_SECONDS)
@@ -174,15 +173,22 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
         """Forget a message."""
-        self._listening.forget(payload.channel_id, {payload.message_id})
-        with self._kept():
-            await insist(lambda: self._changes.delete([payload.message_id]), STORE_SECONDS)
+        await self._forget(payload.channel_id, {payload.message_id})
 
     async def on_raw_bulk_message_delete(self, payload: discord.RawBulkMessageDeleteEvent) -> None:
         """Forget many messages."""
-        self._listening.forget(payload.channel_id, payload.message_ids)
+        await self._forget(payload.channel_id, payload.message_ids)
+
+    async def _forget(self, channel_id: int, message_ids: set[int]) -> None:
+        self._listening.forget(channel_id, message_ids)
         with self._kept():
-            await insist(lambda: self._changes.delete(payload.message_ids), STORE_SECONDS)
+            async with self._locked(channel_id):
+                # What was being stored just now is stored, and found.
+                pass
+            await insist(lambda: self._changes.delete(message_ids), STORE_SECONDS)
+
+    def _locked(self, channel_id: int) -> asyncio.Lock:
+        return self._locks.setdefault(channel_id, asyncio.Lock())
 
     async def _take(self, message: discord.Message, sent_at: datetime | None = None) -> None:
         call = await self._listening.find_call(message, self.me)

@@ -92,6 +92,8 @@ async def test_what_was_answered_and_is_deleted_is_redacted_everywhere(pond: Sce
     await pond.ann.hears(pond.ann.dm(), 2)
 
     assert "frog" not in str(pond.model.requests[-1].body["messages"])
+    again = await (await pond.ann.clicks(pond.ann.reads(pond.ann.dm())[0], "🔄")).acked()
+    assert again.text == "What was asked has been deleted."
     kept = await pond.sql(
         "SELECT content FROM inbox UNION ALL SELECT content FROM messages"
         " UNION ALL SELECT CAST(payload AS text) FROM turn_events"
@@ -119,6 +121,26 @@ async def test_what_was_quoted_beside_another_persons_question_is_redacted_there
     assert ("Bob: [deleted]" in told, "Bob: and it rains" in told, "what eats toads?" in told) == (True, True, True)
     kept = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
     assert [row.content for row in kept if "frog" in row.content] == []
+
+
+async def test_what_is_deleted_before_the_question_beside_it_is_worked_on_is_never_read(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Herons.")])
+    async with opened(scene, address, model, works=False):
+        secret = await scene.bob.says("my password is frog", scene.general)
+        others = [await scene.bob.says(f"croak {number}", scene.general) for number in range(3)]
+        await scene.ann.asks("what eats toads?", scene.general)
+        await scene.until_value(1, "SELECT count(*) FROM inbox")
+        assert await scene.value("SELECT CAST(surroundings AS text) LIKE '%frog%' FROM inbox")
+        await scene.discord.forget_messages(scene.general, [secret, *others[:2]])
+        await scene.until_value(False, "SELECT CAST(surroundings AS text) LIKE '%frog%' FROM inbox")
+    await scene.discord.gateway.until_gone()
+
+    async with opened(scene, address, model):
+        await scene.ann.hears(scene.general)
+    assert scene.prompt().count("Bob: [deleted]") == 3
+    assert "Bob: croak 2" in scene.prompt()
 
 
 async def test_files_of_a_deleted_message_and_what_tools_were_told_word_for_word_go_with_it(pond: Scene) -> None:
