@@ -102,7 +102,7 @@ class ResponsePen:
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
         """Change the response."""
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
-        return await self._call("PATCH", path, body, files, message_id=message_id)
+        return await self._call("PATCH", path, body | {"flags": SUPPRESS_EMBEDS}, files, message_id=message_id)
 
     async def type(self) -> None:
         """The response shows it already."""

@@ -4,7 +4,7 @@ from sqlalchemy import text
 
 from shared.database import Address
 from tests.adapters.discord.conftest import Scene, opened
-from tests.standins.discord.world import EPHEMERAL
+from tests.standins.discord.world import EPHEMERAL, SUPPRESS_EMBEDS
 from tests.standins.openai_api import Answer, OpenAIStub
 
 
@@ -71,12 +71,18 @@ async def test_ask_is_a_question_whose_answer_is_the_response(pond: Scene) -> No
     await pond.discord.until(lambda: pond.discord.commands)
     pond.model.play([Answer("Green.")])
 
-    asked = await pond.ann.types("ask", pond.general, question="what colour are frogs?")
+    notes = ("notes.txt", b"frogs are green")
+    asked = await pond.ann.types("ask", pond.general, question="what colour are frogs?", attached=notes)
 
     assert await asked.answered() == "Green."
+    assert asked.messages[0]["flags"] & SUPPRESS_EMBEDS
     assert not asked.is_private
     assert [each["content"] for each in pond.bob.reads(pond.general)] == ["Green."]
     assert await pond.value("SELECT content FROM inbox") == "what colour are frogs?"
+    assert "notes.txt" in pond.prompt()
+    assert await pond.sql("SELECT filename, mime_type, status FROM file_records") == [
+        ("notes.txt", "text/plain", "stored")
+    ]
 
 
 async def test_a_slow_answer_to_ask_grows_in_the_response(pond: Scene) -> None:

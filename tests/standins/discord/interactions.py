@@ -9,7 +9,7 @@ from uuid import uuid4
 from tests.standins.discord import rules
 from tests.standins.discord.rest import Call, change_message, route
 from tests.standins.discord.rules import Refused
-from tests.standins.discord.world import EPHEMERAL, LOADING, Json, snowflake
+from tests.standins.discord.world import EPHEMERAL, LOADING, SUPPRESS_EMBEDS, Json, snowflake
 
 ACK_SECONDS, TOKEN_SECONDS = 3.0, 900.0
 SAY, DEFER, DEFER_UPDATE, UPDATE, MODAL = 4, 5, 6, 7, 9
@@ -131,7 +131,7 @@ async def edit_response(call: Call) -> Json:
     rules.check_message(call.body, len(call.files), is_edit=True)
     was = message["flags"] & ~LOADING
     await change_message(call, call.standin.world.channels[message["channel_id"]], message)
-    message["flags"] = was
+    message["flags"] = was | call.body.get("flags", 0) & SUPPRESS_EMBEDS
     await interaction.tell()
     return message
 

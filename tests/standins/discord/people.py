@@ -93,11 +93,15 @@ class Person:
         channel = self.standin.world.channels[message["channel_id"]]
         return await self._interact(COMPONENT, channel, chosen, message=message)
 
-    async def types(self, name: str, channel: Json, **options: str) -> Interaction:
-        """Give a slash command; a key `sub` names its subcommand, `file` is an attachment."""
+    async def types(
+        self, name: str, channel: Json, *, attached: tuple[str, bytes] | None = None, **options: str
+    ) -> Interaction:
+        """Give a slash command; a key `sub` names its subcommand, `attached` is what its option `file` holds."""
         wanted = next((each for each in self.standin.commands if each["name"] == name), None)
         assert wanted is not None, f"there is no command /{name}"
         sub = options.pop("sub", None)
+        files = self.standin.keep_files(channel["id"], [("", *attached)] if attached is not None else [])
+        options |= {"file": files[0]["id"]} if files else {}
         known = {each["name"]: each for each in wanted.get("options", [])}
         if sub is not None:
             known = {each["name"]: each for each in known[sub].get("options", [])}
@@ -105,7 +109,8 @@ class Person:
         given = [{"name": key, "type": known[key]["type"], "value": value} for key, value in options.items()]
         if sub is not None:
             given = [{"name": sub, "type": 1, "options": given}]
-        asked = {"id": wanted["id"], "name": name, "type": CHAT_INPUT, "options": given}
+        asked: Json = {"id": wanted["id"], "name": name, "type": CHAT_INPUT, "options": given}
+        asked |= {"resolved": {"attachments": {file["id"]: file for file in files}}} if files else {}
         return await self._interact(SLASH, channel, asked)
 
     async def picks(self, menu: str, message: Json) -> Interaction:
@@ -166,6 +171,15 @@ class Person:
         return [each for each in messages if each["author"]["id"] == me and not each["flags"] & (EPHEMERAL | LOADING)]
 
     async def hears(self, channel: Json, count: int = 1) -> list[str]:
-        """Return the bot's texts in a channel as soon as there are so many."""
-        await self.standin.until(lambda: len(self.reads(channel)) >= count)
-        return [each["content"] for each in self.reads(channel)]
+        """Return the bot's texts in a channel as soon as there are so many that do not grow any more."""
+
+        def ended() -> list[str]:
+            return [each["content"] for each in self.reads(channel) if not _grows(each)]
+
+        await self.standin.until(lambda: len(ended()) >= count)
+        return ended()
+
+
+def _grows(message: Json) -> bool:
+    # As a person sees it: as long as an answer can be stopped it is not ended.
+    return any(each.get("label") == "Stop" for row in message["components"] for each in row["components"])
