@@ -85,7 +85,7 @@ class ConfirmationClosed(Refusal):
 
 
 class ApprovalNeeded(Refusal):
-    """A yes to this needs the permission {level}: somebody who has it may press the button here."""
+    """A yes to this needs the permission {level}; somebody here who has it can answer in your place."""
 
     code = "approval_needed"
 

@@ -103,7 +103,7 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pon
     await pond.ann.asks("yes", pond.general)
     typed = (await pond.ann.hears(pond.general, 2))[1]
     assert own.text == strangers.text == typed
-    assert own.text == "A yes to this needs the permission admin: somebody who has it may press the button here."
+    assert own.text == "A yes to this needs the permission admin; somebody here who has it can answer in your place."
     assert (own.is_private, strangers.is_private, office.sent) == (True, True, [])
 
     await (await pond.bob.clicks(question, "Yes")).acked()
