@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from adapters.terminal import terminal_place, terminal_sender
 from adapters.web.app import Server as WebServer
 from adapters.web.app import listen, to_config
+from adapters.web.wire import BoundedProtocol
 from agent.app import App
 from agent.conversations import resolve_conversation
 from agent.personas import resolve_persona
@@ -232,7 +233,7 @@ async def serve_http(app: App, server: ModuleServer, port: int, started: Callabl
     Raises `ConfigurationError` when the port is taken.
     """
     listening = listen(app.settings.model_copy(update={"port": port}))
-    config = to_config(build_http(app, server), lifespan="on")
+    config = to_config(build_http(app, server), lifespan="on", http=BoundedProtocol)
     host, bound = listening.getsockname()[:2]
     started(f"http://{host}:{bound}{PATH}")
     await WebServer(config).serve([listening])

@@ -65,7 +65,7 @@ UNUSED_WORDS = frozenset(
 # Names that a library looks up on our classes, so they are not ours to choose.
 LIBRARY_HOOKS = frozenset(
     {"do_DELETE", "do_GET", "do_HEAD", "do_POST", "do_PUT", "process_bind_param", "process_result_value"}
-    | {"_process_streaming_request"}
+    | {"_process_streaming_request", "data_received"}
 )
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")

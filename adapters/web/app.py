@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from adapters import a2a
 from adapters.web import chat, files, health, messages, openai, page
 from adapters.web.faults import HANDLERS
+from adapters.web.wire import BoundedProtocol
 from agent.app import App
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -102,7 +103,7 @@ async def serve(app: App, started: Callable[[str, int], None] | None = None) -> 
     Raises `ConfigurationError` when the port is taken.
     """
     listening = listen(app.settings)
-    own = {"http": "httptools", "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
+    own: dict[str, Any] = {"http": BoundedProtocol, "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
     server = Server(to_config(build_web(app), **own))
     serving = asyncio.create_task(server.serve([listening]), name="web server")
     try:

@@ -1,0 +1,70 @@
+"""What somebody sends who wants to harm the house, with a token, with a session or with neither."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from adapters.web.wire import MAX_HEAD_BYTES
+from tests.adapters.web.conftest import Site
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: parley\r\n"
+CHUNKED = b"POST /healthz HTTP/1.1\r\nHost: parley\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+MOST_SENT = 64 * MAX_HEAD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("beginning", "piece"),
+    [(HEAD + b"X-One: ", b"a" * 8192), (HEAD, b"X-Many: a\r\n" * 1000), (b"GET /", b"a" * 8192)],
+    ids=["one header", "many headers", "address"],
+)
+async def test_headers_without_an_end_are_refused(site: Site, beginning: bytes, piece: bytes) -> None:
+    sent, answer = await flood(site, beginning, piece)
+
+    assert sent < MOST_SENT
+    assert answer == b"" or b" 431 " in answer
+    assert (await site.client.get("/healthz")).status_code == 200
+
+
+async def test_what_follows_a_body_without_an_end_is_refused(site: Site) -> None:
+    sent, _ = await flood(site, CHUNKED, b"X-Many: a\r\n" * 1000)
+
+    assert sent < MOST_SENT
+    assert (await site.client.get("/healthz")).status_code == 200
+
+
+async def test_long_headers_and_bodies_in_tiny_pieces_are_taken(site: Site) -> None:
+    long = {"X-Long": "a" * (MAX_HEAD_BYTES - 2000)}
+    body = b'{"platform": "test", "platform_user_id": "ann", "platform_channel_id": "dm", "content": "hello"}'
+
+    async def in_pieces() -> AsyncIterator[bytes]:
+        for _ in range(20_000):
+            yield b" "
+        yield body
+
+    answered = await site.client.post(
+        "/v1/messages", content=in_pieces(), headers=long | {"Content-Type": "application/json"}
+    )
+
+    assert answered.json()["content"] == "You said: hello"
+
+
+async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]:
+    """Send without end; return how much was taken before the other side hung up, and what it said."""
+    address = urlsplit(site.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    sent, answer = 0, b""
+    try:
+        async with asyncio.timeout(30):
+            writer.write(beginning)
+            while sent < MOST_SENT:
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+            answer = await reader.read()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+    return sent, answer
