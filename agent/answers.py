@@ -22,6 +22,8 @@ CAUSES = {
 # 500: some servers of one's own.
 TOO_LONG_STATUS = (400, 422, 500)
 TOLD_CHARS = 4000
+# No call takes more, and the ledger can't hold it: a server that tells so has not counted.
+MOST_TOKENS = 2**31 - 1
 TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|limit|size)|context (?:the overflows|overflow)|maximum (?:prompt|input) length"
     r"|(?:prompt|input) is too long|prompt contains \d+ tokens|input token count|too many (?:input |total )?tokens"
@@ -77,14 +79,14 @@ def is_too_long(status: int, told: str) -> bool:
 
 
 def to_usage(given: Any) -> Usage | None:
-    """Return the provider's own count without its cost, never below zero; None when it gave none."""
+    """Return the provider's own count without its cost, never below zero; None when it gave none to be believed."""
     if given is None:
         return None
     details = getattr(given, "prompt_tokens_details", None)
     input_tokens = _count(getattr(given, "prompt_tokens", 0))
     output_tokens = _count(getattr(given, "completion_tokens", 0))
     # litellm writes zeros where the provider said nothing; no prompt is of no tokens.
-    if not input_tokens:
+    if not input_tokens or max(input_tokens, output_tokens) > MOST_TOKENS:
         return None
     cached_tokens = min(_count(getattr(details, "cached_tokens", 0)), input_tokens)
     return Usage(input_tokens, cached_tokens, output_tokens)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agent.completions import Cause, Completion, Flight, Model, ModelRequest, OnText, RejectedCall, RouteFailed
@@ -26,7 +26,10 @@ UNSEEN = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 @dataclass(slots=True)
 class Attempts:
-    """One `complete` while it lasts; `rejected` are the attempts so far that cost something and gave nothing."""
+    """One `complete` while it lasts; `rejected` are the attempts so far that cost something and gave nothing.
+
+    `pay` settles them before another attempt may cost as much, and raises the `Refusal` when nothing is left for it.
+    """
 
     request: ModelRequest
     deadline: float
@@ -39,6 +42,7 @@ class Attempts:
     on_text: OnText | None
     on_reset: Callable[[], None] | None
     rejected: list[RejectedCall]
+    pay: Callable[[], Awaitable[None]] | None = None
     _causes: dict[str, str] = field(default_factory=dict)
     _has_spoken: bool = False
     _tries: Counter[str] = field(default_factory=Counter)
@@ -56,6 +60,8 @@ class Attempts:
         tries = 0
         while self.seconds_left > 0:
             tries += 1
+            if self.rejected and self.pay is not None:
+                await self.pay()
             # A route that hangs leaves the next one half of the time.
             limit = self.seconds_left * (1.0 if is_last else 0.5)
             request = self._fit(name)

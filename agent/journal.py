@@ -160,6 +160,18 @@ async def record_and_settle(
     return Recorded(row.stop_requested, to_verdict(row))
 
 
+async def pay(session: Session, key: TurnKey, calls: Sequence[PaidCall], *, reserve: int, seconds: float) -> Verdict:
+    """Pay for calls that gave no answer, and hold `reserve` tokens for the one that is asked in their place.
+
+    Raises `Superseded` when another attempt runs the turn.
+    """
+    given = to_given(key, [], [], "") | to_settlement(calls, reserve, seconds)
+    row = (await session.execute(RECORD_AND_SETTLE, given | {"iterations": 0})).one_or_none()
+    if row is None:
+        raise Superseded
+    return to_verdict(row)
+
+
 async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> None:
     """Pay for calls that led to no step, and give back what the turn holds."""
     given = to_given(key, [], [], "") | to_settlement(calls)

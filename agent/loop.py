@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from agent import breaker
 from agent.app import App
@@ -17,7 +18,7 @@ from agent.closing import Answer
 from agent.confirmations import Question, tell_outcome
 from agent.context import Context
 from agent.intents import tell_intents
-from agent.journal import PaidCall, Recorded, Step, record_and_settle
+from agent.journal import PaidCall, Recorded, Step, pay, record_and_settle
 from agent.modes import LoopMode
 from agent.opening import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.patience import insist, unbroken
@@ -27,7 +28,7 @@ from agent.planner import PlannerMode
 from agent.progress import Progress, add_usage
 from agent.router import RejectedCall
 from agent.wave import Ending, find_ending, list_file_ids, play
-from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Stopped
+from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Refusal, Stopped
 
 BUDGET_WAIT_SECONDS = 0.1
 MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
@@ -87,8 +88,9 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
             on_text=stream.add if stream else None,
             on_reset=stream.reset if stream else None,
             spent=spent,
+            pay=partial(_pay_and_admit, app, turn, progress, spent),
         )
-    except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong):
+    except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong, Refusal):
         _note_spent(turn, progress, spent)
         progress.text = (stream.told if stream else "") or progress.text
         raise
@@ -99,6 +101,21 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
     if stream is not None:
         stream.finish(said)
     return said
+
+
+async def _pay_and_admit(app: App, turn: RunningTurn, progress: Progress, spent: list[RejectedCall]) -> None:
+    # An attempt that was paid for is a call: the one after it has to be admitted like any other.
+    async def settle_them() -> None:
+        seconds = turn.deadline - app.clock.monotonic() + RESERVATION_SLACK_SECONDS
+        async with app.database.statement() as session:
+            progress.verdict = await pay(
+                session, turn.key, _to_paid(turn, spent), reserve=progress.estimate, seconds=seconds
+            )
+        _add_spent(progress, _to_paid(turn, spent))
+        spent.clear()
+
+    await unbroken(settle_them())
+    await _admit(app, turn, progress)
 
 
 class _Stream:
@@ -138,8 +155,16 @@ class _Stream:
 
 def _note_spent(turn: RunningTurn, progress: Progress, calls: Sequence[RejectedCall]) -> None:
     # An answer that was refused on the way to a fallback, or cut off, was paid for like any other.
-    progress.unpaid = [PaidCall(each.model, each.usage, turn.purpose) for each in calls]
-    for call in progress.unpaid:
+    progress.unpaid = _to_paid(turn, calls)
+    _add_spent(progress, progress.unpaid)
+
+
+def _to_paid(turn: RunningTurn, calls: Sequence[RejectedCall]) -> list[PaidCall]:
+    return [PaidCall(each.model, each.usage, turn.purpose) for each in calls]
+
+
+def _add_spent(progress: Progress, calls: Sequence[PaidCall]) -> None:
+    for call in calls:
         progress.model = call.model
         progress.usage = add_usage(progress.usage, call.usage)
 

@@ -6,7 +6,7 @@ import random
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,12 +96,14 @@ class Router:
         on_text: OnText | None = None,
         on_reset: Callable[[], None] | None = None,
         spent: list[RejectedCall] | None = None,
+        pay: Callable[[], Awaitable[None]] | None = None,
     ) -> Completion:
         """Return the first usable answer, before `deadline` on the monotonic clock; streams when `on_text` is given.
 
         `on_reset` says that the text told so far belongs to an attempt that failed. `spent` takes the attempts that
-        cost something and gave no answer, also when this is cancelled. Raises `ModelsUnavailable` when no route
-        answered, `PromptTooLong` when all said that it is too long.
+        cost something and gave no answer, also when this is cancelled; `pay` is asked before an attempt that follows
+        one of them, and takes them out. Raises `ModelsUnavailable` when no route answered, `PromptTooLong` when all
+        said that it is too long.
         """
         spent = [] if spent is None else spent
         attempts = Attempts(
@@ -116,6 +118,7 @@ class Router:
             on_text,
             on_reset,
             spent,
+            pay,
         )
         names = self.routes(request.models)
         if request.images and any(name not in self._own for name in names):

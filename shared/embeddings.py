@@ -19,6 +19,7 @@ DEADLINE_SECONDS = 3.0
 REST_SECONDS = 30.0
 DIMENSIONS = 512
 MAX_DIMENSIONS = 1280
+MARK_TOKENS = 16
 
 
 class EmbeddingUnavailable(Unavailable):
@@ -123,7 +124,7 @@ class LiteLLMEmbedder:
                 # Most models have one size, and some servers refuse to be asked for another.
                 self._takes_dimensions = False
                 answer = await self._call(texts)
-            return self._read(answer, len(texts))
+            return self._read(answer, texts)
         except (OpenAIError, httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
             # An answer that is no answer ends in whatever error its reader ran into.
             raise EmbeddingUnavailable(type(error).__name__) from error
@@ -160,13 +161,15 @@ class LiteLLMEmbedder:
             # A name that litellm does not know is one of the server that OPENAI_BASE_URL names.
             return self._base_url is not None and "/" not in bare
 
-    def _read(self, answer: Any, expected: int) -> Embedded:
+    def _read(self, answer: Any, texts: Sequence[str]) -> Embedded:
         rows = sorted(answer.data, key=lambda row: row["index"])
-        if len(rows) != expected:
+        if len(rows) != len(texts):
             raise ValueError("as many vectors as texts are needed")
         vectors = tuple(_unit(row["embedding"]) for row in rows)
         spent = int(answer.usage.prompt_tokens or answer.usage.total_tokens or 0) if answer.usage else 0
-        return Embedded(vectors, Usage(input_tokens=max(0, spent), cost=self._price(spent)))
+        # A byte is a token at the most, beside what marks the ends of a text: more was not counted.
+        tokens = min(max(0, spent), sum(len(each.encode(errors="replace")) + MARK_TOKENS for each in texts))
+        return Embedded(vectors, Usage(input_tokens=tokens, cost=self._price(tokens)))
 
     def _price(self, tokens: int) -> float | None:
         listed = self._litellm.model_cost.get(self.model.removeprefix("openai/")) or {}

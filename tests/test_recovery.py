@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -238,10 +238,13 @@ class FaultyRouter(Router):
         on_text: Callable[[str], None] | None = None,
         on_reset: Callable[[], None] | None = None,
         spent: list[RejectedCall] | None = None,
+        pay: Callable[[], Awaitable[None]] | None = None,
     ) -> Completion:
         if "poison" in last_user_text({"messages": request.messages}):
             raise RuntimeError("a bug in the router")
-        return await super().complete(request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent)
+        return await super().complete(
+            request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent, pay=pay
+        )
 
 
 async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -183,6 +183,7 @@ class MarkedRouter(Router):
         on_text: Callable[[str], None] | None = None,
         on_reset: Callable[[], None] | None = None,
         spent: list[RejectedCall] | None = None,
+        pay: Callable[[], Awaitable[None]] | None = None,
     ) -> Completion:
         """Answer from the script while the place's advisory lock is held."""
         place = last_user_text({"messages": request.messages}).split()[0]
@@ -190,7 +191,7 @@ class MarkedRouter(Router):
         async with self._counts.connected() as connection:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
             completion = await super().complete(
-                request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent
+                request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent, pay=pay
             )
             await connection.execute(
                 "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4)",
