@@ -17,6 +17,7 @@ from agent.tokens import count_tokens
 from shared.driver import Session
 from shared.errors import Superseded
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, Usage
+from shared.storage import SEEN_HERE
 
 Status = Literal["answered", "refused", "failed", "cancelled"]
 # The inbox knows no refusal: a refused message has its answer.
@@ -30,9 +31,9 @@ ENDED = f"SELECT replied.id, fenced.live_message_id, {ANNOUNCED} FROM fenced, re
 CLOSE = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED} {ENDED}")
 # A turn that ends with a question makes its row too: what was not shown can't be agreed to.
 CLOSE_ASKING = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED}, {ASK} {ENDED}")
-STORED_FILES = text("""
+STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records
-WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored'
+WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {SEEN_HERE}
 """)
 
 
@@ -119,7 +120,7 @@ def to_response(turn: RunningTurn, answer: Answer, reply: Reply) -> AgentRespons
 async def _find_files(app: App, session: Session, turn: RunningTurn, file_ids: Sequence[int]) -> list[ReplyFile]:
     if not file_ids:
         return []
-    given = {"ids": list(file_ids), "user_id": turn.user.id}
+    given = {"ids": list(file_ids), "user_id": turn.user.id, "conversation_id": turn.conversation.id}
     records = {row.id: row for row in (await session.execute(STORED_FILES, given)).all()}
     described = [app.storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
     return [ReplyFile(each.file_id, each.filename, each.mime_type, each.size_bytes, each.url) for each in described]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlencode
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import BigInteger, ColumnElement, TextClause, bindparam, delete, func, or_, select, text, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock, SystemClock
@@ -27,6 +27,17 @@ LISTED_FILES = 100
 MAX_ID = 2**63 - 1
 # A file that is pending for longer was lost in a crash and takes no room.
 PENDING_SECONDS = 3600
+
+
+# As with memories: what came in private is seen in private alone, what came on a server there and in private.
+SEEN_HERE = """EXISTS (
+    SELECT FROM conversations AS here LEFT JOIN conversations AS origin ON origin.id = file_records.conversation_id
+    WHERE here.id = :conversation_id AND (here.is_direct OR (
+        NOT origin.is_direct AND origin.platform = here.platform
+        AND coalesce(origin.platform_server_id, origin.platform_channel_id)
+            = coalesce(here.platform_server_id, here.platform_channel_id)
+    ))
+)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +185,10 @@ async def used_bytes(session: AsyncSession, user_id: int) -> int:
 
 
 class FilesOfUser:
-    """The files of one user. Another person's id is answered exactly as a missing one: `NotFound`."""
+    """The files of one user, as far as one conversation may see them; without one, all.
+
+    Another person's id is answered exactly as a missing one: `NotFound`.
+    """
 
     def __init__(
         self, storage: Storage, database: Database, user_id: int, conversation_id: int | None, turn_id: int | None
@@ -223,7 +237,7 @@ class FilesOfUser:
         """Return the newest files, up to a hundred."""
         statement = (
             select(FileRecord)
-            .where(FileRecord.user_id == self._user_id, FileRecord.status == "stored")
+            .where(FileRecord.user_id == self._user_id, FileRecord.status == "stored", self._is_seen_here())
             .order_by(FileRecord.id.desc())
             .limit(LISTED_FILES)
         )
@@ -253,13 +267,21 @@ class FilesOfUser:
         async with self._database.transaction() as session:
             await session.execute(update(FileRecord).where(FileRecord.id == file_id).values(status=status))
 
+    def _is_seen_here(self) -> ColumnElement[bool] | TextClause:
+        if self._conversation_id is None:
+            return true()
+        return text(SEEN_HERE).bindparams(bindparam("conversation_id", self._conversation_id, BigInteger))
+
     async def _find(self, file_id: int, *, is_any_status: bool = False) -> FileRecord:
         if not 0 < file_id <= MAX_ID:
             raise NotFound(what="file")
         async with self._database.transaction() as session:
             record = await session.get(FileRecord, file_id)
+            is_seen = await session.scalar(select(FileRecord.id).where(FileRecord.id == file_id, self._is_seen_here()))
         if record is None or record.user_id != self._user_id:
             raise NotFound(what="file")
+        if is_seen is None:
+            raise ToolError("This file was sent in private, or elsewhere: ask for it in a direct message.")
         if record.status != "stored" and not is_any_status:
             raise ToolError(f"The file {record.filename} has not arrived; it has to be sent again.")
         return record

@@ -1,22 +1,25 @@
 """What somebody tries who wants more than is theirs, with a model that says whatever suits them."""
 
-import pytest
+import json
+from typing import Any
 
 from tests.house import House
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
 
 
-@pytest.mark.parametrize("count", [2**31, 10**15, 10**30])
-async def test_a_count_that_cannot_be_is_not_believed_and_loses_no_answer(house: House, count: int) -> None:
-    house.model.play([Answer("Here I am.", usage={"prompt_tokens": count, "completion_tokens": count})])
+async def test_a_count_that_cannot_be_is_not_believed_and_loses_no_answer(house: House) -> None:
+    spent = 0
+    for count in (2**31, 10**30):
+        house.model.play([Answer("Here I am.", usage={"prompt_tokens": count, "completion_tokens": count})])
 
-    reply = await house.hears("hello")
+        reply = await house.hears("hello")
 
-    assert reply.content == "Here I am."
-    spent = await house.value("SELECT tokens_used_this_month FROM users")
-    assert 0 < spent < 5000
-    assert spent == reply.usage.total == await house.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
+        assert reply.content == "Here I am."
+        assert 0 < reply.usage.total < 2000
+        spent += reply.usage.total
+    assert spent == await house.value("SELECT tokens_used_this_month FROM users")
+    assert spent == await house.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
 
 
 async def test_paid_answers_that_are_no_answers_end_with_the_budget(house: House) -> None:
@@ -47,3 +50,44 @@ async def test_a_paid_attempt_and_the_answer_after_it_are_each_on_the_ledger_onc
     assert [row[0] for row in ledger] == [700, 805]
     stored = await house.sql("SELECT tokens_used_this_month, tokens_reserved, iterations FROM users, turns")
     assert [tuple(row) for row in stored] == [(1505, 0, 1)]
+
+
+SAME_SERVER = {"server": "guild", "channel": "general"}
+
+
+async def send(house: House, name: str, text: str, **given: Any) -> None:
+    key = f"inbox/{name}"
+    await house.app.storage.put(key, text.encode(), "text/plain")
+    await house.hears("keep this", attachments=[house.attach(name, key, size=len(text))], **given)
+
+
+async def test_a_file_sent_in_private_is_neither_read_nor_posted_where_others_read_along(house: House) -> None:
+    await send(house, "diary.txt", "I am in love with Bob.")
+    await send(house, "menu.txt", "Soup.", **SAME_SERVER)
+    made_up = {"agent": "file_manager", "file_id": 1, "url": "https://example.org/1"}
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("file_manager__list_files", {}),
+        ("file_manager__read_document", {"file_id": 1}),
+        ("file_manager__get_file_link", {"file_id": 1}),
+        ("file_manager__delete_file", {"file_id": 1}),
+        ("file_manager__read_document", {"file_id": 2}),
+        ("file_manager__get_file_link", made_up),
+    ]
+    house.model.play([Answer(tool_calls=calls), Answer("Here.")])
+
+    openly = await house.hears("show all", **SAME_SERVER)
+
+    told = json.dumps([each.result for each in openly.tool_calls_made])
+    assert "love" not in told
+    assert "diary" not in told
+    assert "Soup." in told
+    assert openly.files == ()
+    assert await house.value("SELECT count(*) FROM file_records WHERE status = 'stored'") == 2
+
+    house.model.play([Answer(tool_calls=calls[:3]), Answer("Here.")])
+    in_private = await house.hears("show all")
+
+    told = json.dumps([each.result for each in in_private.tool_calls_made])
+    assert "love" in told
+    assert "menu.txt" in told
+    assert [each.filename for each in in_private.files] == ["diary.txt"]
