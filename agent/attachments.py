@@ -11,7 +11,7 @@ from agent.personas import prompts
 from shared.attachments import Stored, store_attachment
 from shared.database import DatabaseLost
 from shared.driver import Session
-from shared.errors import ToolError, Unavailable
+from shared.errors import NotFound, ToolError, Unavailable
 from shared.filenames import clean_filename, new_key
 from shared.log import get_logger
 from shared.messages import Attachment
@@ -22,6 +22,9 @@ log = get_logger()
 
 MARK = text("UPDATE file_records SET status = :status, mime_type = :mime_type, size_bytes = :size WHERE id = :id")
 
+DROP = text("""
+UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_id AND status = 'pending' RETURNING id
+""")
 DRAW = text("SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count)")
 
 
@@ -113,6 +116,7 @@ async def _store(app: App, user_id: int, file: PendingFile) -> None:
         raise
     except (ToolError, Unavailable) as error:
         log.warning("attachment_failed", file=file.file_id, cause=str(error))
+        await _remove(app, file)
     row = {
         "id": file.file_id,
         "status": "stored" if stored else "failed",
@@ -121,6 +125,26 @@ async def _store(app: App, user_id: int, file: PendingFile) -> None:
     }
     async with app.database.transaction() as session:
         await session.execute(MARK, row)
+
+
+async def drop_pending(app: App, turn_id: int, files: Sequence[PendingFile]) -> None:
+    """Remove what came with a turn that has ended before its files were stored: nobody's quota knows of them."""
+    if not files:
+        return
+    async with app.database.transaction() as session:
+        dropped = {row.id for row in (await session.execute(DROP, {"turn_id": turn_id})).all()}
+    for each in files:
+        if each.file_id in dropped:
+            await _remove(app, each)
+
+
+async def _remove(app: App, file: PendingFile) -> None:
+    # Bytes that an adapter has put there take room, whatever becomes of the file.
+    if file.attachment.storage_key is not None:
+        try:
+            await app.storage.delete(file.attachment.storage_key)
+        except (NotFound, Unavailable) as error:
+            log.warning("attachment_left_behind", file=file.file_id, cause=str(error))
 
 
 def _describe(attachment: Attachment) -> str:

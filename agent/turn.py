@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from agent.agents import count_model_calls
 from agent.app import App
-from agent.attachments import store_files
+from agent.attachments import drop_pending, store_files
 from agent.budget import Admission
 from agent.closing import Answer, Status, close, to_response
 from agent.context import PastStep, build_context
@@ -79,6 +79,8 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
             await asyncio.shield(hand_over(app, turn.key, progress.unpaid))
         raise
     await deliver(app, reply)
+    with suppress(DatabaseLost):
+        await drop_pending(app, turn.key.id, turn.files)
     log.info(
         "turn_finished",
         turn=turn.key.id,

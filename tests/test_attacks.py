@@ -3,6 +3,9 @@
 import json
 from typing import Any
 
+import pytest
+
+from shared.errors import NotFound
 from tests.house import House
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
@@ -91,3 +94,29 @@ async def test_a_file_sent_in_private_is_neither_read_nor_posted_where_others_re
     assert "love" in told
     assert "menu.txt" in told
     assert [each.filename for each in in_private.files] == ["diary.txt"]
+
+
+async def test_files_of_a_message_that_is_refused_take_no_room(house: House) -> None:
+    await house.hears("hello")
+    await house.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
+    await house.app.storage.put("inbox/big.txt", b"a" * 1000, "text/plain")
+
+    reply = await house.hears("keep this", attachments=[house.attach("big.txt", "inbox/big.txt", size=1000)])
+
+    # The place is free for the next turn when all of this one is done.
+    await house.hears("hello again")
+    assert reply.error == "budget_exhausted"
+    assert await house.value("SELECT status FROM file_records") == "failed"
+    with pytest.raises(NotFound):
+        await house.app.storage.size("inbox/big.txt")
+
+
+async def test_files_beyond_the_quota_take_no_room(house: House) -> None:
+    house.app.storage.quota_bytes = 500
+    await house.app.storage.put("inbox/big.txt", b"a" * 1000, "text/plain")
+
+    await house.hears("keep this", attachments=[house.attach("big.txt", "inbox/big.txt", size=1000)])
+
+    assert await house.value("SELECT status FROM file_records") == "failed"
+    with pytest.raises(NotFound):
+        await house.app.storage.size("inbox/big.txt")

@@ -19,6 +19,7 @@ from agent.app import App
 from agent.inbox import Accepted
 from agent.journal import Event
 from agent.replies import find_response
+from shared.errors import EventTaken
 from shared.messages import AgentResponse, IncomingMessage
 from shared.models import Conversation, Turn, TurnEvent
 
@@ -51,8 +52,12 @@ async def post_message(request: Request) -> Response:
 
 
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:
-    """Accept the message; what a second copy brought is not kept."""
-    accepted = await inbox.accept(app.database, message)
+    """Accept the message; what a second copy brought is not kept, nor what came under another message's id."""
+    try:
+        accepted = await inbox.accept(app.database, message)
+    except EventTaken:
+        await discard(app, message.attachments)
+        raise
     if not accepted.is_new:
         await discard(app, message.attachments)
     return accepted

@@ -5,6 +5,7 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import UploadFile
@@ -25,32 +26,48 @@ CONTENT_ADDRESS = re.compile(r"^data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*?
 
 async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, ...]:
     """Store the files that came as base64; those with an address are fetched later, by the turn."""
-    stored = []
-    for position, file in enumerate(files):
-        if file.data is None:
-            stored.append(Attachment(clean_filename(file.filename), file.mime_type, file.size_bytes, url=file.url))
-            continue
-        content = await _decode(file.data, f"attachments.{position}.data")
-        if file.size_bytes not in (None, len(content)):
-            raise invalid(f"attachments.{position}.size_bytes", f"the content has {len(content)} bytes")
-        stored.append(await store_content(app, file.filename, file.mime_type, content))
+    async with all_or_none(app) as stored:
+        for position, file in enumerate(files):
+            if file.data is None:
+                stored.append(Attachment(clean_filename(file.filename), file.mime_type, file.size_bytes, url=file.url))
+                continue
+            content = await _decode(file.data, f"attachments.{position}.data")
+            if file.size_bytes not in (None, len(content)):
+                raise invalid(f"attachments.{position}.size_bytes", f"the content has {len(content)} bytes")
+            stored.append(await store_content(app, file.filename, file.mime_type, content))
     return tuple(stored)
 
 
 async def store_parts(app: App, message: ChatMessage) -> tuple[Attachment, ...]:
     """Store the images and files of an OpenAI message; an image on the web is fetched later, by the turn."""
-    stored = []
-    for number, part in enumerate(message.content if isinstance(message.content, list) else (), 1):
-        if isinstance(part, ImagePart):
-            stored.append(await _from_address(app, part.image_url.url, f"image-{number}"))
-        elif isinstance(part, FilePart):
-            stored.append(await _from_address(app, part.file.file_data, part.file.filename))
+    async with all_or_none(app) as stored:
+        for number, part in enumerate(message.content if isinstance(message.content, list) else (), 1):
+            if isinstance(part, ImagePart):
+                stored.append(await _from_address(app, part.image_url.url, f"image-{number}"))
+            elif isinstance(part, FilePart):
+                stored.append(await _from_address(app, part.file.file_data, part.file.filename))
     return tuple(stored)
 
 
 async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attachment, ...]:
     """Store the files of a form, in chunks."""
-    return tuple([await _put_upload(app, upload) for upload in uploads])
+    async with all_or_none(app) as stored:
+        for upload in uploads:
+            stored.append(await _put_upload(app, upload))  # what is there must be known when one fails
+    return tuple(stored)
+
+
+@asynccontextmanager
+async def all_or_none(app: App) -> AsyncIterator[list[Attachment]]:
+    """Give the list of what the block stores; when it fails, nothing of that is kept."""
+    stored: list[Attachment] = []
+    is_whole = False
+    try:
+        yield stored
+        is_whole = True
+    finally:
+        if not is_whole:
+            await discard(app, stored)
 
 
 async def discard(app: App, attachments: Sequence[Attachment]) -> None:

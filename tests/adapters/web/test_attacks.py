@@ -1,7 +1,9 @@
 """What somebody sends who wants to harm the house, with a token, with a session or with neither."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -68,3 +70,28 @@ async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]
     finally:
         writer.close()
     return sent, answer
+
+
+def stored_files(site: Site) -> list[Path]:
+    return [each for each in (site.house.app.settings.parley_home / "files").rglob("*") if each.is_file()]
+
+
+async def test_files_under_the_id_of_another_message_take_no_room(site: Site) -> None:
+    content = {"files": ("big.txt", b"a" * 5000, "text/plain")}
+    async with site.browser() as page:
+        await page.post("/chat/messages", data={"chat": "one", "event_id": "1", "content": "hi"}, files=content)
+        before = stored_files(site)
+
+        taken = await page.post("/chat/messages", data={"chat": "two", "event_id": "1", "content": "hi"}, files=content)
+
+    assert taken.status_code == 409
+    assert stored_files(site) == before
+
+
+async def test_the_files_of_a_request_are_kept_together_or_not_at_all(site: Site) -> None:
+    good = {"filename": "big.txt", "data": base64.b64encode(b"a" * 5000).decode()}
+
+    refused = await site.posts("hi", attachments=[good, {"filename": "bad.txt", "data": "?"}])
+
+    assert refused.status_code == 400
+    assert stored_files(site) == []
