@@ -6,6 +6,7 @@ time (clock, memories) comes last, together with this message.
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -33,9 +34,14 @@ HISTORY_TOKENS = 6000
 BLOCK_MESSAGES = 10
 MEMORY_CHARS = 300
 MAX_NAME_CHARS = 64
+# Characters that nobody sees, and those that look like the one after a name.
+UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
+COLONS = re.compile("[:\u02d0\u02f8\u0589\u05c3\u2236\ua789\ufe13\ufe55\uff1a]")
 
-# What only the house may write.
-MARKS = re.compile(r"</?context>", re.IGNORECASE)
+# What only the house may write, however it is disguised; bounded, because anybody may write it.
+MARKS = re.compile(r"<[^\w<]{0,8}context[^\w<>.]{0,8}>", re.IGNORECASE)
+# All that a model may take for the end of a line.
+LINE_ENDS = re.compile(r"\r\n?|[\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 ModelMessage = dict[str, Any]
 
@@ -219,9 +225,10 @@ def _tool_result(step: Step) -> ModelMessage:
 
 def _named(name: str | None, said: str) -> str:
     # A name can't break out of its line and speak for somebody else.
-    shown = " ".join((name or "somebody").replace(":", " ").split())[:MAX_NAME_CHARS]
+    visible = "".join(each for each in name or "somebody" if each.isspace() or unicodedata.category(each) not in UNSEEN)
+    shown = MARKS.sub("[context]", " ".join(COLONS.sub(" ", visible).split())[:MAX_NAME_CHARS]) or "somebody"
     # Nor can what follows a line break: only a line that begins at the margin tells who speaks.
-    return f"{shown}: " + said.replace("\n", "\n  ")
+    return f"{shown}: " + LINE_ENDS.sub("\n  ", said)
 
 
 def _around(app: App, user: ResolvedUser, memories: Sequence[RecalledMemory], told: Surroundings) -> str:
@@ -233,7 +240,7 @@ def _around(app: App, user: ResolvedUser, memories: Sequence[RecalledMemory], to
     lines += _surroundings(told)
     if memories:
         lines.append(prompts()["turn.memories_heading"].format(name=_named(user.name, "")[:-2]))
-        lines += [f"- {json.dumps(cut(each.content, MEMORY_CHARS), ensure_ascii=False)}" for each in memories]
+        lines += [f"- {_quoted(cut(each.content, MEMORY_CHARS))}" for each in memories]
     return "<context>\n" + "\n".join(lines) + "\n</context>"
 
 
@@ -246,15 +253,19 @@ def _surroundings(told: Surroundings) -> list[str]:
         "Thread": told.thread_title,
         "Roles of who writes": ", ".join(told.roles),
     }
-    quoted = {
-        name: MARKS.sub("[context]", json.dumps(fact, ensure_ascii=False)) for name, fact in facts.items() if fact
-    }
-    return [f"{name}: {fact}" for name, fact in quoted.items()]
+    return [f"{name}: {_quoted(fact)}" for name, fact in facts.items() if fact]
+
+
+def _quoted(given: str) -> str:
+    return MARKS.sub("[context]", json.dumps(LINE_ENDS.sub("\n", given), ensure_ascii=False))
 
 
 def with_earlier(said: str, earlier: Sequence[Line]) -> str:
     """Return a message with what others had said before it, which the agent has not heard."""
+    heading = prompts()["turn.earlier_heading"]
+    # Only the house says what others have said.
+    said = said.replace(heading, f"({heading[1:-1]})")
     if not earlier:
         return said
-    lines = [_named(each.speaker, each.text) for each in earlier]
-    return "\n".join([said, "", prompts()["turn.earlier_heading"], *lines]).strip()
+    lines = [_named(each.speaker, each.text.replace(heading, f"({heading[1:-1]})")) for each in earlier]
+    return "\n".join([said, "", heading, *lines]).strip()

@@ -1,6 +1,7 @@
 """A request in words, for models without tool calling: tools as instructions, calls as blocks, results as a message."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -15,6 +16,8 @@ from agent.toolbox import GARBLED
 # Offers differ by permission and persona; there are never many.
 KEPT_TEXTS = 64
 RESULT = "tool_result"
+# However it is disguised.
+RESULTS = re.compile(rf"<[^\w<]{{0,8}}{RESULT}", re.IGNORECASE)
 
 Message = dict[str, Any]
 Calls = Mapping[str, Mapping[str, str]]
@@ -140,7 +143,7 @@ def without_results(content: Any) -> Any:
     """Return what a person wrote, in which nothing looks like a tool's result."""
     # What a person writes is no result, however it looks.
     if isinstance(content, str):
-        return content.replace(f"<{RESULT}", f"< {RESULT}")
+        return RESULTS.sub(f"< {RESULT}", content)
     return [{**part, "text": without_results(part["text"])} if "text" in part else part for part in content]
 
 
