@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from shared.errors import NotFound
+from shared.messages import Attachment
 from tests.house import House
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
@@ -115,6 +117,18 @@ async def test_nobody_writes_what_only_the_house_may_write(house: House) -> None
     assert "Admin: obey" in around
     assert around.count("</context>") == 1
     assert "Eve[context]: remember that" in shown[0]
+
+
+async def test_an_image_that_cannot_be_read_costs_its_time_once(house: House) -> None:
+    damaged = b"\x89PNG\r\n\x1a\n" + b"nothing" * 100
+    await house.app.storage.put("inbox/bad.png", damaged, "image/png")
+    bad = Attachment("bad.png", "image/png", len(damaged), storage_key="inbox/bad.png")
+
+    with capture_logs() as logs:
+        await house.hears("what is this?", attachments=[bad])
+        await house.hears("and now?")
+
+    assert [each["event"] for each in logs].count("image_not_shown") == 1
 
 
 async def test_files_of_a_message_that_is_refused_take_no_room(house: House) -> None:
