@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from agent.commands import answer
 from shared.errors import NotFound
-from shared.messages import Attachment
+from shared.messages import Attachment, Place, Sender, Surroundings
 from tests.house import House
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
@@ -155,3 +156,23 @@ async def test_files_beyond_the_quota_take_no_room(house: House) -> None:
     assert await house.value("SELECT status FROM file_records") == "failed"
     with pytest.raises(NotFound):
         await house.app.storage.size("inbox/big.txt")
+
+
+async def test_an_admin_by_a_role_takes_no_persona_from_another_server(house: House) -> None:
+    await house.sql(
+        "INSERT INTO personas (name, system_prompt, platform, platform_server_id) VALUES ('Cook', 'Cook.', 'test', 'b')"
+    )
+    await house.sql(
+        "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('test', 'a', '7', 'admin')"
+    )
+    sender, around = Sender("test", "eve", "Eve"), Surroundings(role_ids=("7",))
+
+    told = await answer(house.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
+
+    assert told is not None
+    assert "needs more than a role on this server" in told.text
+    assert await house.value("SELECT platform_server_id FROM personas") == "b"
+    await house.sql("UPDATE personas SET platform_server_id = 'a'")
+    told = await answer(house.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
+    assert told is not None
+    assert told.text.startswith("Cook answers in this channel")

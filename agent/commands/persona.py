@@ -1,5 +1,7 @@
 """Which persona answers here."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -8,10 +10,17 @@ from agent.personas import resolve_persona
 from shared.errors import Refusal
 from shared.log import get_logger
 from shared.messages import Place
-from shared.models import Persona
+from shared.models import Persona, User
 from shared.permissions import Permission
 
 MOST_NAMES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    # Where a persona answers: for people, and to compare.
+    shown: str
+    server_key: tuple[str | None, str | None]
 
 
 @command("/persona [set NAME]")
@@ -42,6 +51,8 @@ async def _bind(request: Request, name: str) -> str:
     place = request.place
     async with request.app.database.transaction() as session:
         before = await _find(session, name)
+        if before is not None and before.server_key != (place.platform, place.server):
+            await _require_everywhere(session, request)
         await session.execute(
             update(Persona)
             .where(
@@ -59,11 +70,11 @@ async def _bind(request: Request, name: str) -> str:
         )
     get_logger().info("persona_bound", user=request.user.id, place=place.key)
     # A persona has one place: binding it here takes it away from there.
-    moved = f" It no longer answers in {before}." if before not in (None, _described(place)) else ""
+    moved = f" It no longer answers in {before.shown}." if before and before.shown != _described(place) else ""
     return f"{name} answers in this channel from the next message on.{moved}"
 
 
-async def _find(session: AsyncSession, name: str) -> str | None:
+async def _find(session: AsyncSession, name: str) -> _Bound | None:
     """Return the place that the persona is bound to, None for none; raises `Refusal` when there is no such persona."""
     columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id)
     row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
@@ -71,7 +82,15 @@ async def _find(session: AsyncSession, name: str) -> str | None:
         names = (await session.scalars(select(Persona.name).order_by(Persona.name).limit(MOST_NAMES))).all()
         known = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
         raise Refusal(f"There is no persona {name[:60]!r}; {known}.")
-    return " / ".join(part for part in row if part) or None
+    shown = " / ".join(part for part in row if part)
+    return _Bound(shown, (row.platform, row.platform_server_id)) if shown else None
+
+
+async def _require_everywhere(session: AsyncSession, request: Request) -> None:
+    # A role on this server says nothing about what others have there.
+    own = (await session.execute(select(User.permission_level).where(User.id == request.user.id))).scalar_one()
+    if Permission.from_label(own) < Permission.ADMIN:
+        raise Refusal("This persona answers elsewhere; to take it from there needs more than a role on this server.")
 
 
 def _described(place: Place) -> str:
