@@ -27,6 +27,7 @@ MAX_REDIRECTS = 5
 MAX_BYTES = 5 * 1024 * 1024
 TIMEOUT_SECONDS = 30.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
+MAX_PORT = 65_535
 DEFAULT_HEADERS = {"accept": "*/*", "accept-encoding": "gzip", "user-agent": "Parley"}
 # What may follow a redirect to another origin; whatever else a caller sets may be a credential.
 HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
@@ -221,9 +222,18 @@ def _parse(url: str) -> "httpx.URL":
     import httpx
 
     try:
-        return httpx.URL(url.strip())
-    except httpx.InvalidURL as error:
+        return _readable(httpx.URL(url.strip()))
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise ToolError(f"{url[:200]!r} is not a URL that can be opened.") from error
+
+
+def _readable(url: "httpx.URL") -> "httpx.URL":
+    import httpx
+
+    # A host in Punycode that is no name is found out when it is read, and a port when it is used.
+    if url.host and not 0 <= (url.port or 0) <= MAX_PORT:
+        raise httpx.InvalidURL("There is no such port.")
+    return url
 
 
 def _check(url: "httpx.URL") -> None:
@@ -237,8 +247,8 @@ def _redirected(hop: _Hop, status: int, location: str) -> _Hop:
     import httpx
 
     try:
-        url = hop.url.join(location)
-    except httpx.InvalidURL as error:
+        url = _readable(hop.url.join(location))
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise ToolError(f"{hop.url.host} redirects to something that is not a URL.") from error
     if status == 303 or (status in (301, 302) and hop.method == "POST"):
         hop = replace(hop, method="HEAD" if hop.method == "HEAD" else "GET", content=b"")

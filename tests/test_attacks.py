@@ -176,3 +176,11 @@ async def test_an_admin_by_a_role_takes_no_persona_from_another_server(house: Ho
     told = await answer(house.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
     assert told is not None
     assert told.text.startswith("Cook answers in this channel")
+
+
+async def test_an_address_that_is_none_costs_its_file_and_not_the_turn(house: House) -> None:
+    for url in ("http://xn--a/", "http://1.1.1.1:99999/", "http://1.1.1.1:-1/", "http://a\x7fb/"):
+        reply = await house.hears("look at this", attachments=[Attachment("a.txt", url=url)])
+
+        assert (reply.error, reply.content[:9]) == (None, "You said:")
+    assert await house.value("SELECT array_agg(DISTINCT status) FROM file_records") == ["failed"]
