@@ -45,7 +45,7 @@ class House:
     async def asks(
         self,
         *,
-        seconds: float = 20,
+        seconds: float = 60,
         is_streamed: bool = False,
         spent: list[RejectedCall] | None = None,
         **request: Any,
