@@ -34,7 +34,7 @@ def to_incoming(
         sent_at=message.created_at,
         attachments=tuple(to_attachment(each) for each in list_attachments(message)),
         platform_message_id=str(message.id),
-        around=to_surroundings(message.author, message.channel, message.guild, earlier),
+        around=to_surroundings(message.author, message.channel, message.guild, [*earlier, *to_forwarded(message)]),
     )
 
 
@@ -58,9 +58,8 @@ def to_text(message: discord.Message, me: int) -> str:
     names = {each.id: each.display_name for each in message.mentions}
     mine = "|".join([rf"<@!?{me}>", *(f"<@&{role.id}>" for role in message.role_mentions if _is_own(role, me))])
     content = re.sub(rf"(?:{mine})[ ,:]*", "", message.content)
-    forwarded = "\n".join(each.content for each in message.message_snapshots if each.content)
     stickers = " ".join(f"[sticker: {each.name}]" for each in message.stickers)
-    whole = "\n".join(part for part in (content.strip(), stickers, forwarded) if part)
+    whole = "\n".join(part for part in (content.strip(), stickers) if part)
     return named(whole, names, message.guild)
 
 
@@ -117,11 +116,18 @@ def to_surroundings(
     )
 
 
+def to_forwarded(message: discord.Message) -> list[Line]:
+    """Return what somebody else wrote and this message passes on; nobody says who that was."""
+    texts = [named(each.content, {}, message.guild) for each in message.message_snapshots if each.content]
+    return [Line("forwarded message", clean(each), str(message.id)) for each in texts]
+
+
 def to_line(message: discord.Message, me: int) -> Line:
     """Return a message as something that was said before."""
     names = [each.filename for each in list_attachments(message)]
     files = f" [files: {', '.join(names)}]" if names else ""
-    said = cut(clean(to_text(message, me)), LINE_CHARS) + files
+    told = "\n".join([to_text(message, me), *(each.text for each in to_forwarded(message))]).strip()
+    said = cut(clean(told), LINE_CHARS) + files
     return Line(clean(message.author.display_name), said, str(message.id))
 
 
