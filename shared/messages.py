@@ -59,13 +59,18 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message: already in storage under `storage_key`, or to be fetched from `url`."""
+    """A file that came with a message: already in storage under `storage_key`, or to be fetched from `url`.
+
+    `credential` names what the platform's server wants to see before it gives the file; the secret itself is the
+    platform's to add when the file is fetched.
+    """
 
     filename: str
     mime_type: str = "application/octet-stream"
     size_bytes: int | None = None
     url: str | None = None
     storage_key: str | None = None
+    credential: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,12 +52,15 @@ def run_worker() -> None:
 @app.command("adapter")
 def run_adapter(name: str = typer.Argument(metavar="web|discord|slack", help="Which door to open.")) -> None:
     """Open one door only: what comes in there is stored and waits for a worker."""
-    from adapters.cli.platforms import build_platform
+    from adapters.cli.platforms import build_platform, list_configured
     from adapters.cli.serving import Parts, serve
 
     settings = read_settings()
     if name == "web":
-        serve(settings, Parts(web=True), _tell_doors)
+        # Slack may send what people write there to the web door.
+        is_asked = settings.slack_signing_secret is not None and "slack" in list_configured(settings)
+        slack = [build_platform("slack", settings)] if is_asked else []
+        serve(settings, Parts(web=True, senders=slack), _tell_doors)
         return
 
     async def tell(_house: "App") -> None:

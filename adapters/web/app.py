@@ -12,6 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from adapters import a2a
+from adapters.slack import http as slack_http
 from adapters.web import chat, files, health, messages, openai, page
 from adapters.web.faults import HANDLERS
 from adapters.web.wire import BoundedProtocol
@@ -46,6 +47,7 @@ def build_web(app: App) -> Starlette:
             Route("/", page.get_page),
             *page.static_routes(),
             *a2a.routes(),
+            *slack_http.routes(),
         ],
         exception_handlers=HANDLERS,
     )

@@ -1,0 +1,58 @@
+"""The library's app: each concern registers what it listens to.
+
+Its own checks are left out where ours come first: signatures (`http.py`), our own messages (`events.py`), and
+`auth.test` for every workspace (`clients.py` asks once). An event is acknowledged when its listener has returned; one
+whose listener fails is not, and Slack sends it again.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+
+from adapters.slack import events
+from adapters.slack.clients import Clients, quiet
+from adapters.slack.running import Running
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+ANYTHING = re.compile(r".*")
+
+
+def build_app(app: "App", clients: Clients, running: Running) -> AsyncApp:
+    """Return the library's app with all that we listen to."""
+
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
+        token = await clients.find_token(team_id)
+        if token is None:
+            return None
+        return AuthorizeResult(
+            enterprise_id=enterprise_id,
+            team_id=token.team_id,
+            bot_token=token.secret.get_secret_value(),
+            bot_id=token.bot_id,
+            bot_user_id=token.bot_user_id,
+        )
+
+    bolt = AsyncApp(
+        name="parley",
+        logger=quiet,
+        client=clients.library_client(),
+        authorize=authorize,
+        process_before_response=True,
+        request_verification_enabled=False,
+        ignoring_self_events_enabled=False,
+        ssl_check_enabled=False,
+        attaching_function_token_enabled=False,
+        attaching_conversation_kwargs_enabled=False,
+    )
+    events.register(bolt, app, clients, running)
+    # What nobody listens to is acknowledged all the same, or Slack would send it again and again.
+    bolt.event(ANYTHING)(_nothing)
+    return bolt
+
+
+async def _nothing(event: dict[str, Any]) -> None:
+    return

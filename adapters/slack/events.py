@@ -1,0 +1,95 @@
+"""What Slack tells becomes messages in the inbox; the acknowledgement goes out when they are stored."""
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from slack_bolt.async_app import AsyncApp
+
+from adapters.slack.changes import Changes
+from adapters.slack.clients import Clients
+from adapters.slack.directory import Directory
+from adapters.slack.incoming import TOPIC_CHARS, is_written_by_a_person, list_people, to_incoming, to_place, to_team
+from adapters.slack.listening import Listening
+from adapters.slack.running import Running
+from adapters.slack.web import Json, Web
+from agent.inbox import accept
+from agent.patience import insist
+from shared.messages import Line, Surroundings
+from shared.text import clean, cut
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+# The database may restart; Slack, which gets no acknowledgement meanwhile, sends the event again as well.
+STORE_SECONDS = 120.0
+TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+
+
+def register(bolt: AsyncApp, app: "App", clients: Clients, running: Running) -> None:
+    """Listen to messages and mentions."""
+    events = Events(app, clients, running)
+    bolt.event("message")(events.on_message)
+    bolt.event("app_mention")(events.on_message)
+
+
+class Events:
+    """Takes messages, each once, whatever number of events brings it."""
+
+    def __init__(self, app: "App", clients: Clients, running: Running) -> None:
+        self._app, self._clients, self._running = app, clients, running
+        self._directory = Directory(app.clock, running)
+        self._listening = Listening(app.database, self._directory)
+        self._changes = Changes(app, self._directory)
+        # Messages of one thread are taken one after the other, whatever is fetched for them in between.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def on_message(self, event: Json, context: Any) -> None:
+        """Take a message, or the news that one was changed or deleted."""
+        web = await self._clients.find(context.team_id)
+        if web is None or not isinstance(event.get("channel"), str):
+            return
+        with self._running.kept():
+            await self.take(event, web)
+
+    async def take(self, event: Json, web: Web) -> None:
+        """Take an event; what it holds may as well come from the history of a channel."""
+        kind = event.get("subtype")
+        if kind == "message_changed":
+            await insist(lambda: self._changes.edit(event, web), STORE_SECONDS)
+        elif kind == "message_deleted":
+            self._listening.forget(event["channel"], str(event.get("deleted_ts")))
+            await insist(lambda: self._changes.delete(event["channel"], str(event.get("deleted_ts"))), STORE_SECONDS)
+        elif is_written_by_a_person(event, web.token) and TS.fullmatch(str(event.get("ts"))):
+            place = to_place(event, web.token)
+            lock = self._locks.setdefault(place.key, asyncio.Lock())
+            async with lock:
+                await insist(lambda: self._store(event, web), STORE_SECONDS)
+            if not place.is_direct:
+                self._listening.remember(event)
+
+    async def _store(self, event: Json, web: Web) -> None:
+        call = await self._listening.find_call(event, to_place(event, web.token), web)
+        if call is None:
+            return
+        earlier = await self._listening.list_earlier(event, web) if call.is_first else []
+        names = await self._directory.list_names(web, list_people([event]))
+        around = await self._surroundings(event, web, earlier)
+        await accept(self._app.database, to_incoming(event, web.token, names, around))
+
+    async def _surroundings(self, event: Json, web: Web, earlier: list[Line]) -> Surroundings:
+        if to_place(event, web.token).is_direct:
+            return Surroundings(role_ids=await self._role_ids(event, web), earlier=tuple(earlier))
+        room = await self._directory.find_room(web, event["channel"])
+        return Surroundings(
+            role_ids=await self._role_ids(event, web),
+            server_name=clean(web.token.team_name) if web.token.team_name else None,
+            channel_name=clean(room.name) if room.name else None,
+            topic=cut(clean(room.topic), TOPIC_CHARS) if room.topic else None,
+            earlier=tuple(earlier),
+        )
+
+    async def _role_ids(self, event: Json, web: Web) -> tuple[str, ...] | None:
+        # A guest of another workspace has no groups here.
+        return () if to_team(event, web.token) != web.token.team_id else None

@@ -1,0 +1,104 @@
+"""Which messages are for the agent, and what was said just before them."""
+
+import asyncio
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from adapters.slack.directory import Directory
+from adapters.slack.incoming import calls, list_people, to_line
+from adapters.slack.web import Json, Web
+from shared.database import Database
+from shared.messages import Line, Place
+
+MOST_EARLIER, MOST_REPLIES = 20, 200
+REMEMBERED_CHANNELS = 1000
+FETCH_SECONDS = 1.2
+
+# The closest rule wins: the thread's own, its channel's, the workspace's. It takes part in a thread from the moment
+# that a message of it is stored, which is before the turn makes the conversation.
+RULE = text("""
+WITH rule AS (
+    SELECT mode FROM channel_modes
+    WHERE platform = 'slack' AND coalesce(platform_server_id, :server) = :server
+      AND (platform_channel_id IS NULL OR platform_channel_id IN (:channel, :thread))
+    ORDER BY platform_channel_id IS NULL, platform_channel_id <> :thread, platform_server_id IS NULL LIMIT 1
+)
+SELECT (SELECT mode FROM rule), EXISTS (
+    SELECT FROM conversations
+    WHERE platform = 'slack' AND platform_server_id = :server AND platform_channel_id = :channel
+      AND platform_thread_id IS NOT DISTINCT FROM CAST(nullif(:thread, '') AS text)
+) OR EXISTS (SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed'))
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A message that the agent answers. `is_first`: nothing has been said to it in this place before."""
+
+    is_first: bool
+
+
+class Listening:
+    """The rules, and the last messages of each channel as events have brought them."""
+
+    def __init__(self, database: Database, directory: Directory) -> None:
+        self._database, self._directory = database, directory
+        self._recent: OrderedDict[str, deque[Json]] = OrderedDict()
+
+    async def find_call(self, event: Json, place: Place, web: Web) -> Call | None:
+        """Return how a message calls the agent; None when it is for others."""
+        given = {
+            "server": place.server or "",
+            "channel": place.channel,
+            "thread": place.thread or "",
+            "place_key": place.key,
+        }
+        async with self._database.statement() as session:
+            mode, is_known = (await session.execute(RULE, given)).one()
+        if mode == "off" and not place.is_direct:
+            return None
+        takes_part = "thread_ts" in event and (is_known or event.get("parent_user_id") == web.token.bot_user_id)
+        if not (place.is_direct or mode == "always" or takes_part or calls(event, web.token)):
+            return None
+        return Call(is_first=not is_known)
+
+    def remember(self, event: Json) -> None:
+        """Keep a message of a channel for whoever calls the agent next."""
+        kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_EARLIER + 1))
+        self._recent.move_to_end(_key(event))
+        if all(each["ts"] != event["ts"] for each in kept):
+            kept.append(event)
+        if len(self._recent) > REMEMBERED_CHANNELS:
+            self._recent.popitem(last=False)
+
+    def forget(self, channel: str, ts: str) -> None:
+        """Drop a message that was deleted."""
+        for key, kept in self._recent.items():
+            if key.startswith(channel):
+                self._recent[key] = deque((each for each in kept if each["ts"] != ts), kept.maxlen)
+
+    async def list_earlier(self, event: Json, web: Web) -> list[Line]:
+        """Return what was said before in the thread, or in the channel where it begins one."""
+        before = await self._list_replies(event, web) if "thread_ts" in event else None
+        if before is None:
+            before = list(self._recent.get(_key(event), ()))
+        before = [each for each in before if str(each["ts"]) < str(event["ts"])][-MOST_EARLIER:]
+        names = await self._directory.list_names(web, list_people(before))
+        return [to_line(each, web.token.bot_user_id, names) for each in before if each.get("text") or each.get("files")]
+
+    async def _list_replies(self, event: Json, web: Web) -> list[Json] | None:
+        try:
+            # Slack waits for the acknowledgement: rather without what was said before than too late.
+            async with asyncio.timeout(FETCH_SECONDS):
+                found = await web.find(
+                    "conversations.replies", channel=event["channel"], ts=event["thread_ts"], limit=MOST_REPLIES
+                )
+        except TimeoutError:
+            return None
+        return None if found is None else [each for each in found.get("messages", ()) if "ts" in each]
+
+
+def _key(event: Json) -> str:
+    return f"{event['channel']}:{event.get('thread_ts') or ''}"

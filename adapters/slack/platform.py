@@ -1,0 +1,105 @@
+"""The platform as the house uses it: it listens in one process or several, and sends and shows in every worker."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from slack_bolt.request.async_request import AsyncBoltRequest
+
+from adapters.base import stay_up
+from adapters.slack.bolt import build_app
+from adapters.slack.clients import Clients, SettingsToken
+from adapters.slack.incoming import PLATFORM
+from adapters.slack.render import MESSAGE_LIMIT
+from adapters.slack.running import Running
+from adapters.slack.sending import send
+from adapters.slack.socket import open_socket, watch
+from shared.errors import ConfigurationError, Unavailable
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slack_bolt.async_app import AsyncApp
+    from slack_bolt.response import BoltResponse
+
+    from agent.app import App
+    from agent.outbox import Reply
+    from shared.settings import Settings
+
+log = get_logger()
+
+
+class SlackPlatform:
+    """Slack with one token, or with those of all workspaces that have installed the app."""
+
+    platform = PLATFORM
+    message_limit = MESSAGE_LIMIT
+
+    def __init__(self, settings: "Settings") -> None:
+        if settings.slack_app_token is None and settings.slack_signing_secret is None:
+            raise ConfigurationError(
+                "SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP) is not set; docs/slack.md says where to"
+                " get one."
+            )
+        self._settings = settings
+        self._app: App | None = None
+        self._clients: Clients | None = None
+        self._bolt: AsyncApp | None = None
+        self._running = Running()
+
+    async def open(self, app: "App") -> None:
+        """Take the house's collaborators; nothing is sent yet."""
+        if self._app is None:
+            self._app = app
+            self._clients = Clients(self._settings, app.clock)
+            self._clients.use(SettingsToken(self._settings, self._clients))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._running.settle(0)
+        if self._clients is not None:
+            await self._clients.aclose()
+        self._app = self._clients = self._bolt = None
+
+    async def listen(self, app: "App") -> None:
+        """Take what people write, until cancelled: through a socket, or by waiting for signed requests."""
+        # Where it sends as well, whoever opened it closes it: answers go out for longer than messages come in.
+        is_ours = self._app is None
+        await self.open(app)
+        try:
+            await stay_up(PLATFORM, self._hold, app.clock.monotonic)
+        finally:
+            if is_ours:
+                await self.aclose()
+
+    async def _hold(self) -> None:
+        app, clients = self._opened()
+        secret = self._settings.slack_app_token
+        if secret is None:
+            # What comes by HTTP is taken by the web door.
+            await asyncio.Event().wait()
+            return
+        async with open_socket(self._listener(), clients, secret, app.clock, self._running) as socket:
+            await watch(socket, app.clock)
+
+    async def take(self, body: str, headers: "Mapping[str, str]") -> "BoltResponse":
+        """Take a request of Slack's that came by HTTP and whose signature is genuine."""
+        self._opened()
+        with self._running.kept():
+            return await self._listener().async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
+
+    async def send(self, reply: "Reply") -> str | None:
+        """Say it by the Web API; the same reply is never there twice."""
+        app, clients = self._opened()
+        return await send(app, await clients.get(reply.place.server), reply)
+
+    def _listener(self) -> "AsyncApp":
+        app, clients = self._opened()
+        if self._bolt is None:
+            self._bolt = build_app(app, clients, self._running)
+        return self._bolt
+
+    def _opened(self) -> "tuple[App, Clients]":
+        if self._app is None or self._clients is None:
+            raise Unavailable("Slack is not open in this process.")
+        return self._app, self._clients

@@ -1,0 +1,51 @@
+"""An answer as Slack takes it: Markdown in blocks, nobody called by accident, parts of 12,000 characters."""
+
+import re
+from dataclasses import dataclass
+
+from adapters.base import split_text
+from adapters.slack.web import Json
+
+MESSAGE_LIMIT, TEXT_LIMIT = 11_000, 3_500
+MOST_PARTS = 3
+PREVIEW_CHARS = 3000
+AS_FILE = "The whole answer is in the file."
+EMPTY = "\N{ZERO WIDTH SPACE}"
+# `<!channel>`, `<!subteam^S1>`, `<@U1>`, `<#C1>`: what Slack makes a call or a link of, in Markdown too.
+CALL = re.compile(r"<(?=[!@#][A-Za-z0-9])")
+CALL_OF_MANY = re.compile(r"<(?=(?:!|#)[A-Za-z0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What is posted: parts in order, and the whole as a file when it is too long for that."""
+
+    parts: tuple[str, ...]
+    file: str | None = None
+
+
+def render(text: str, *, allows_mentions: bool = False) -> Rendered:
+    """Return the parts of an answer; one of more than three goes as a file, behind its beginning."""
+    shown = without_calls(text.strip(), allows_mentions=allows_mentions) or EMPTY
+    parts = split_text(shown, MESSAGE_LIMIT)
+    if len(parts) <= MOST_PARTS:
+        return Rendered(tuple(parts))
+    beginning = split_text(shown, PREVIEW_CHARS)[0]
+    return Rendered((f"{beginning}\n\n… {AS_FILE}",), text)
+
+
+def without_calls(text: str, *, allows_mentions: bool = False) -> str:
+    """Return the text with what would call somebody made harmless; people may be named if the persona may."""
+    return (CALL_OF_MANY if allows_mentions else CALL).sub("&lt;", text)
+
+
+def to_blocks(part: str) -> list[Json]:
+    """Return one part as Slack's blocks."""
+    return [{"type": "markdown", "text": part}]
+
+
+def to_notice(part: str) -> str:
+    """Return the part as plain text, for notifications and old clients."""
+    plain = part.replace("&lt;", "<")
+    plain = plain if len(plain) <= TEXT_LIMIT else plain[: TEXT_LIMIT - 1] + "…"
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
