@@ -1,0 +1,1 @@
+"""Slack, by way of its stand-in."""
