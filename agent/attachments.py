@@ -1,7 +1,8 @@
 """Files of a message: recorded with the turn, stored before any tool runs, named to the model by id."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -26,6 +27,15 @@ DROP = text("""
 UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_id AND status = 'pending' RETURNING id
 """)
 DRAW = text("SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count)")
+
+
+@runtime_checkable
+class HoldsCredentials(Protocol):
+    """A sender whose platform keeps files behind a secret."""
+
+    async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
+        """Return the headers that open this URL; none when it is not the platform's."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,10 @@ async def _store(app: App, user_id: int, file: PendingFile) -> None:
     try:
         if room <= 0:
             raise ToolError("The quota for files is used up.")
-        stored = await store_attachment(app.storage, app.http, file.attachment, file.key, max_bytes=room)
+        headers = await _find_headers(app, file.attachment)
+        stored = await store_attachment(
+            app.storage, app.http, file.attachment, file.key, headers=headers, max_bytes=room
+        )
     except DatabaseLost:
         raise
     except (ToolError, Unavailable) as error:
@@ -145,6 +158,15 @@ async def _remove(app: App, file: PendingFile) -> None:
             await app.storage.delete(file.attachment.storage_key)
         except (NotFound, Unavailable) as error:
             log.warning("attachment_left_behind", file=file.file_id, cause=str(error))
+
+
+async def _find_headers(app: App, attachment: Attachment) -> Mapping[str, str]:
+    """Return what the platform's server wants to see before it gives the file."""
+    door = (attachment.credential or "").partition(":")[0]
+    sender = app.senders.get(door)
+    if attachment.url is None or not isinstance(sender, HoldsCredentials):
+        return {}
+    return await sender.find_headers(attachment.url, str(attachment.credential))
 
 
 def _describe(attachment: Attachment) -> str:

@@ -30,12 +30,17 @@ log = get_logger()
 
 
 class LiveTurn:
-    """What can be seen of a running turn: the text of its last step, and the tools that run now."""
+    """What can be seen of a running turn: the text of its last step, the tools that run now, and those that did.
+
+    `ended_tools` says of each call by its id whether it failed; `calls` which tool it called.
+    """
 
     def __init__(self, database: Database, key: TurnKey, place: Place, reply_to: str, asker: str) -> None:
         self.turn_id, self.place, self.reply_to, self.asker = key.id, place, reply_to, asker
         self.text = ""
         self.tools: dict[str, str] = {}
+        self.calls: dict[str, str] = {}
+        self.ended_tools: dict[str, bool] = {}
         self._database, self._key = database, key
         self._is_new_step = False
         self._ended = asyncio.Event()
@@ -43,9 +48,10 @@ class LiveTurn:
     def observe(self, name: str, payload: dict[str, Any]) -> None:
         """Take what the turn tells."""
         if name == "tool_call":
-            self.tools[str(payload["id"])] = str(payload["tool"])
+            self.tools[str(payload["id"])] = self.calls[str(payload["id"])] = str(payload["tool"])
         elif name == "tool_result":
             self.tools.pop(str(payload.get("id")), None)
+            self.ended_tools[str(payload.get("id"))] = bool(payload.get("error"))
             self._is_new_step = True
         elif name == "text_delta":
             if payload.get("reset") or self._is_new_step:

@@ -75,6 +75,7 @@ class Reply:
     """What is to be said, and where; `turn_id` 0: no turn could begin. `nonce` is that of every attempt at it.
 
     With a `confirmation_id` it is a question, and a click on one of its `choices` is the `Decision` on that id.
+    `was_tried`: another delivery of it may have come to its end without anybody noting so.
     """
 
     id: int
@@ -87,6 +88,7 @@ class Reply:
     files: tuple[ReplyFile, ...]
     choices: tuple[str, ...] = ()
     confirmation_id: int | None = None
+    was_tried: bool = False
 
     @property
     def nonce(self) -> str:
@@ -195,11 +197,11 @@ async def sweep(app: App) -> None:
 
 
 def to_reply(row: Any) -> Reply:
-    """Return the reply of an outbox row."""
+    """Return the reply of an outbox row that another sender left over."""
     place = Place(row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct)
     files = tuple(ReplyFile(**each) for each in row.files)
     said = (row.content, files, tuple(row.choices), row.confirmation_id)
-    return Reply(row.id, row.turn_id or 0, row.door, place, row.reply_to, row.live_message_id, *said)
+    return Reply(row.id, row.turn_id or 0, row.door, place, row.reply_to, row.live_message_id, *said, was_tried=True)
 
 
 __all__ = [

@@ -49,6 +49,9 @@ async def store_attachment(
         max_bytes=limit,
     ) as response:
         _check(response)
+        if headers and _is_page(response) and "html" not in attachment.mime_type:
+            # Whoever isn't let in is shown where to sign in, as if that were the file.
+            raise ToolError("The file can't be fetched: the platform asks to sign in.")
         pieces = response.pieces
         head = await _head(pieces)
         mime_type = detect_type(head, attachment.mime_type)
@@ -61,6 +64,10 @@ def _check(response: StreamedResponse) -> None:
         raise Unavailable("The file can't be fetched just now.")
     if response.status != 200:
         raise ToolError(f"The file can't be fetched: its server answered with status {response.status}.")
+
+
+def _is_page(response: StreamedResponse) -> bool:
+    return response.headers.get("content-type", "").startswith("text/html")
 
 
 async def _head(pieces: AsyncIterator[bytes]) -> bytes:

@@ -14,7 +14,8 @@ from adapters.discord.pens import Pen, pen_for
 from adapters.discord.render import MESSAGE_LIMIT, live
 from adapters.discord.rest import Json, Refused, Rest
 from adapters.discord.room import Room
-from adapters.discord.sending import Facts, find_facts, nonce_of, send
+from adapters.discord.sending import nonce_of, send
+from agent.facts import Facts, find_facts
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class DiscordPlatform:
         """Say it by REST; the same reply is never there twice."""
         app, rest = self._opened()
         await self._space_edits(app, reply.live_message_id)
-        facts = await find_facts(app, reply.turn_id)
+        facts = await find_facts(app.database, reply.turn_id)
         rows = self._rows(app, reply, facts)
         try:
             return await send(app, rest, self._room, reply, facts, rows)

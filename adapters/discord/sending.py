@@ -5,12 +5,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from adapters.discord.pens import ChannelPen, Pen, ResponsePen, pen_for
 from adapters.discord.render import Rendered, render
 from adapters.discord.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest, Upload
 from adapters.discord.room import Room
+from agent.facts import Facts
 from shared.errors import NotFound, Unavailable
 from shared.messages import Place, ReplyFile
 
@@ -19,39 +18,6 @@ if TYPE_CHECKING:
     from agent.outbox import Reply
 
 MOST_FILES = 10
-
-FACTS = text("""
-SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status, last.platform_user_id AS asker,
-       last.edited_at IS NOT NULL AND position(last.content IN (
-           SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
-       )) = 0 AS was_edited
-FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
-LEFT JOIN LATERAL (
-    SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
-) AS last ON true
-WHERE turns.id = :turn_id
-""")
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What has to be known of a reply's turn: who asked, and what its persona allows."""
-
-    allows_mentions: bool = False
-    status: str = "answered"
-    asker: str | None = None
-    was_edited: bool = False
-
-    def allowed_mentions(self) -> Json:
-        """Return whom the reply may call: nobody, or the people it names; never everyone, never a role."""
-        return {"parse": ["users"] if self.allows_mentions else [], "replied_user": self.allows_mentions}
-
-
-async def find_facts(app: "App", turn_id: int) -> Facts:
-    """Return the facts of a turn."""
-    async with app.database.statement() as session:
-        row = (await session.execute(FACTS, {"turn_id": turn_id})).one_or_none()
-    return Facts() if row is None else Facts(*row)
 
 
 async def send(app: "App", rest: Rest, room: Room, reply: "Reply", facts: Facts, rows: Sequence[Json]) -> str:
@@ -97,10 +63,15 @@ class _Draft:
 
     def bodies(self) -> list[tuple[Json, Sequence[Upload]]]:
         # An edit that leaves the buttons out would keep the old ones.
-        plain: Json = {"allowed_mentions": self.facts.allowed_mentions(), "components": []}
+        plain: Json = {"allowed_mentions": _to_allowed_mentions(self.facts), "components": []}
         *before, last = self.rendered.parts
         bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part} | plain, ()) for part in before]
         return [*bodies, ({"content": last} | plain | {"components": list(self.rows)}, self.uploads)]
+
+
+def _to_allowed_mentions(facts: Facts) -> Json:
+    # Nobody, or the people it names; never everyone, never a role.
+    return {"parse": ["users"] if facts.allows_mentions else [], "replied_user": facts.allows_mentions}
 
 
 async def _draft(app: "App", reply: "Reply", facts: Facts, rows: Sequence[Json], allowed: int) -> _Draft:

@@ -1,18 +1,23 @@
 """The platform as the house uses it: it listens in one process or several, and sends and shows in every worker."""
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from adapters.base import stay_up
+from adapters.slack import notices
 from adapters.slack.bolt import build_app
 from adapters.slack.clients import Clients, SettingsToken
 from adapters.slack.incoming import PLATFORM
+from adapters.slack.live import ShownMessages, show
 from adapters.slack.render import MESSAGE_LIMIT
 from adapters.slack.running import Running
 from adapters.slack.sending import send
 from adapters.slack.socket import open_socket, watch
+from adapters.slack.web import Refused
+from agent.facts import find_facts
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 
@@ -23,8 +28,14 @@ if TYPE_CHECKING:
     from slack_bolt.response import BoltResponse
 
     from agent.app import App
+    from agent.live import LiveTurn
     from agent.outbox import Reply
     from shared.settings import Settings
+
+NO_TRANSPORT = (
+    "SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP) is not set; docs/slack.md says where to get one."
+)
+OWN_HOST = re.compile(r"https://([a-z0-9-]+\.)*slack\.com/")
 
 log = get_logger()
 
@@ -36,16 +47,12 @@ class SlackPlatform:
     message_limit = MESSAGE_LIMIT
 
     def __init__(self, settings: "Settings") -> None:
-        if settings.slack_app_token is None and settings.slack_signing_secret is None:
-            raise ConfigurationError(
-                "SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP) is not set; docs/slack.md says where to"
-                " get one."
-            )
         self._settings = settings
         self._app: App | None = None
         self._clients: Clients | None = None
         self._bolt: AsyncApp | None = None
         self._running = Running()
+        self._shown = ShownMessages()
 
     async def open(self, app: "App") -> None:
         """Take the house's collaborators; nothing is sent yet."""
@@ -63,6 +70,8 @@ class SlackPlatform:
 
     async def listen(self, app: "App") -> None:
         """Take what people write, until cancelled: through a socket, or by waiting for signed requests."""
+        if self._settings.slack_app_token is None and self._settings.slack_signing_secret is None:
+            raise ConfigurationError(NO_TRANSPORT)
         # Where it sends as well, whoever opened it closes it: answers go out for longer than messages come in.
         is_ours = self._app is None
         await self.open(app)
@@ -91,7 +100,26 @@ class SlackPlatform:
     async def send(self, reply: "Reply") -> str | None:
         """Say it by the Web API; the same reply is never there twice."""
         app, clients = self._opened()
-        return await send(app, await clients.get(reply.place.server), reply)
+        web = await clients.get(reply.place.server)
+        facts = await find_facts(app.database, reply.turn_id)
+        try:
+            return await send(app, web, reply, facts, (), self._shown)
+        except Refused as error:
+            await notices.tell(app, web, reply, facts.asker, error)
+            raise
+
+    async def show(self, turn: "LiveTurn") -> None:
+        """Show an answer while it grows."""
+        app, clients = self._opened()
+        await show(app, await clients.get(turn.place.server), turn, self._shown)
+
+    async def find_headers(self, url: str, credential: str) -> "Mapping[str, str]":
+        """Return the workspace's token for a file of Slack's own; nobody else is shown it."""
+        app, clients = self._opened()
+        web = await clients.find(credential.partition(":")[2])
+        if web is None or not (OWN_HOST.match(url) or app.http.is_platform(url)):
+            return {}
+        return {"authorization": f"Bearer {web.token.secret.get_secret_value()}"}
 
     def _listener(self) -> "AsyncApp":
         app, clients = self._opened()

@@ -4,9 +4,11 @@ import re
 from dataclasses import dataclass
 
 from adapters.base import split_text
+from adapters.slack.mrkdwn import to_mrkdwn
 from adapters.slack.web import Json
 
-MESSAGE_LIMIT, TEXT_LIMIT = 11_000, 3_500
+# With blocks the text is for notifications; without it is the message.
+MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
 MOST_PARTS = 3
 PREVIEW_CHARS = 3000
 AS_FILE = "The whole answer is in the file."
@@ -24,11 +26,11 @@ class Rendered:
     file: str | None = None
 
 
-def render(text: str, *, allows_mentions: bool = False) -> Rendered:
-    """Return the parts of an answer; one of more than three goes as a file, behind its beginning."""
+def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:
+    """Return the parts of an answer; one of more than three goes as a file, behind its beginning, or if `is_short`."""
     shown = without_calls(text.strip(), allows_mentions=allows_mentions) or EMPTY
     parts = split_text(shown, MESSAGE_LIMIT)
-    if len(parts) <= MOST_PARTS:
+    if len(parts) <= MOST_PARTS and not is_short:
         return Rendered(tuple(parts))
     beginning = split_text(shown, PREVIEW_CHARS)[0]
     return Rendered((f"{beginning}\n\n… {AS_FILE}",), text)
@@ -44,8 +46,7 @@ def to_blocks(part: str) -> list[Json]:
     return [{"type": "markdown", "text": part}]
 
 
-def to_notice(part: str) -> str:
-    """Return the part as plain text, for notifications and old clients."""
-    plain = part.replace("&lt;", "<")
-    plain = plain if len(plain) <= TEXT_LIMIT else plain[: TEXT_LIMIT - 1] + "…"
-    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def to_notice(part: str, limit: int = TEXT_LIMIT) -> str:
+    """Return the part in Slack's older mark-up, for notifications and old clients."""
+    text = to_mrkdwn(part) or EMPTY
+    return text if len(text) <= limit else text[: limit - 1].rpartition("\n")[0] + "\n…"

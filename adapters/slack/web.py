@@ -1,7 +1,7 @@
 """Calls of Slack's Web API, with errors sorted by what can be done about them."""
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -22,6 +22,9 @@ PASSING_CODES = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org", "unavailable"}
 )
 TOKEN_REMEDY = "Slack refuses the token; install the app again and set SLACK_BOT_TOKEN."  # noqa: S105  # a sentence
+# Of the calls that Slack takes in a minute (20, 100, 50), those that may show an answer while it grows.
+MINUTE = 60.0
+SPARE = {"chat.startStream": 14, "chat.stopStream": 14, "chat.appendStream": 80, "chat.update": 35}
 # How long one call waits in all when Slack asks to, and what it is asked to where it does not say.
 PATIENCE, USUAL_WAIT = 120.0, 30.0
 
@@ -42,11 +45,28 @@ class TokenRefused(Unavailable):
 
 
 class Gates:
-    """When each method may be called again, as Slack has asked of one token."""
+    """When each method may be called again, as Slack has asked of one token, and how often it was called of late."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._open_at: dict[str, float] = defaultdict(float)
+        self._calls: dict[str, deque[float]] = defaultdict(deque)
+
+    def note(self, method: str) -> None:
+        """Count a call."""
+        if method in SPARE:
+            self._calls[method].append(self._clock.monotonic())
+
+    def has_spare(self, *methods: str) -> bool:
+        """Tell whether these can be called for what may as well be left out, and leave room for what may not."""
+        since = self._clock.monotonic() - MINUTE
+        for method in methods:
+            calls = self._calls[method]
+            while calls and calls[0] < since:
+                calls.popleft()
+            if self.wait_for(method) > 0 or len(calls) >= SPARE[method]:
+                return False
+        return True
 
     def wait_for(self, method: str) -> float:
         """Return how many seconds a method is closed for."""
@@ -58,10 +78,11 @@ class Gates:
 
 
 class Web:
-    """The Web API with one token."""
+    """The Web API with one token. `can_stream`: Slack has not said that it does not stream answers here."""
 
     def __init__(self, client: AsyncWebClient, token: "Token", gates: Gates) -> None:
         self.token, self.gates = token, gates
+        self.can_stream = True
         self._client = client
         self._was_refused = False
 
@@ -93,6 +114,7 @@ class Web:
             return None
 
     async def _call_once(self, method: str, arguments: Json) -> Json:
+        self.gates.note(method)
         function = getattr(self._client, method.replace(".", "_"))
         try:
             answer = await function(**arguments)

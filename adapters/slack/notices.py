@@ -1,0 +1,52 @@
+"""An answer that can't be written where it belongs: its asker is told once, in a direct message."""
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from adapters.slack.web import Refused, Web
+from shared.errors import Unavailable
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.outbox import Reply
+
+REASONS = {
+    "channel_not_found": "I can't see that channel; somebody in it can invite me",
+    "not_in_channel": "I am not in that channel; somebody in it can invite me",
+    "is_archived": "that channel is archived",
+    "restricted_action": "only some people may write there",
+    "restricted_action_read_only_channel": "only some people may write there",
+    "restricted_action_thread_only_channel": "only some people may write there",
+    "restricted_action_non_threadable_channel": "I may not write there",
+    "restricted_action_thread_locked": "that thread is locked",
+}
+NOTICE = "I have an answer for you in <#{channel}>, but {reason}."
+TOLD = text("""
+SELECT EXISTS (
+    SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
+    WHERE outbox.status = 'failed' AND outbox.platform = 'slack' AND outbox.platform_channel_id = :channel
+      AND inbox.platform_user_id = :asker AND outbox.created_at > now() - interval '1 day'
+)
+""")
+
+log = get_logger()
+
+
+async def tell(app: "App", web: Web, reply: "Reply", asker: str | None, error: Refused) -> None:
+    """Tell the asker why there is no answer, unless that was told today."""
+    reason = REASONS.get(error.slack_code)
+    if reason is None or asker is None or reply.place.is_direct:
+        return
+    async with app.database.statement() as session:
+        given = {"channel": reply.place.channel, "asker": asker}
+        if (await session.execute(TOLD, given)).scalar_one():
+            return
+    notice = NOTICE.format(channel=reply.place.channel, reason=reason)
+    try:
+        opened = await web.call("conversations.open", users=asker.rpartition(":")[2])
+        await web.call("chat.postMessage", channel=str(opened["channel"]["id"]), text=notice)
+    except (Refused, Unavailable) as refusal:
+        # Who takes no direct messages can't be told.
+        log.info("notice_not_sent", reply=reply.id, cause=str(refusal))

@@ -1,0 +1,251 @@
+"""How an answer looks on Slack: a stream with cards in a thread, edits elsewhere, parts, files; nobody is called."""
+
+from itertools import pairwise
+
+from shared.database import Address
+from tests.adapters.slack.conftest import Scene, opened
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Sent, pings
+
+CODE = "```python\n" + "\n".join(f"print({number:05})" for number in range(1500)) + "\n```"
+DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
+
+
+def pieces(sent: Sent) -> str:
+    return "".join(each["text"] for each in sent.args.get("chunks", ()) if each["type"] == "markdown_text")
+
+
+async def test_a_quick_answer_is_one_call_that_unfurls_nothing(office: Scene) -> None:
+    office.model.play([Answer("Quick."), Answer("See https://example.com")])
+    await office.ann.direct("warm up")
+    await office.ann.hears()
+    office.slack.journal.clear()
+
+    await office.ann.direct("hello")
+    await office.ann.hears(count=2)
+    await office.until_value("delivered", DELIVERED)
+
+    (call,) = office.slack.calls()
+    assert call.method == "chat.postMessage"
+    assert call.args["unfurl_links"] is call.args["unfurl_media"] is False
+    assert call.args["metadata"]["event_type"] == "parley_reply"
+
+
+async def test_in_a_thread_a_slow_answer_is_streamed_and_ends_as_one_message(office: Scene) -> None:
+    text = " ".join(f"word{number}" for number in range(40))
+    office.model.play([Answer(text, chunk_chars=8, chunk_delay=0.1)])
+
+    asked = await office.ann.mentions(office.general, "slowly")
+    await office.until_value("delivered", DELIVERED)
+
+    assert office.ann.reads(office.general, asked["ts"]) == [text]
+    (start,) = office.slack.calls("chat.startStream")
+    assert (start.args["recipient_user_id"], start.args["recipient_team_id"]) == (office.ann.id, office.slack.team_id)
+    appends, (stop,) = office.slack.calls("chat.appendStream"), office.slack.calls("chat.stopStream")
+    assert len(appends) >= 2
+    assert all(later.at - earlier.at >= 0.95 for earlier, later in pairwise([start, *appends]))
+    assert "".join(pieces(each) for each in (start, *appends, stop)) == text
+    assert stop.args["metadata"]["event_payload"] == {"turn": await office.value("SELECT id FROM turns"), "part": 0}
+    assert office.slack.calls("chat.update") == office.slack.calls("chat.postMessage") == []
+    assert office.slack.world.messages[office.general["id"]][str(start.answer["ts"])]["metadata"]
+    assert office.refusals() == []
+
+
+async def test_tools_are_cards_that_stay_with_the_answer(office: Scene) -> None:
+    calls = [("calculator__calculate", {"expression": "2+2"}), ("calculator__calculate", {"expression": "1/0"})]
+    office.model.play([Answer("Let me see.", tool_calls=calls, delay=1.5), Answer("It is 4, I think.", delay=1.5)])
+
+    await office.ann.mentions(office.general, "how much is 2+2?")
+    await office.until_value("delivered", DELIVERED)
+
+    (said,) = office.ann.written(office.general)
+    cards = [each for each in said["blocks"] if each["type"] == "task_card"]
+    assert [(each["title"], each["status"]) for each in cards] == [
+        ("calculator.calculate", "complete"),
+        ("calculator.calculate", "error"),
+    ]
+    # What it said on the way is not part of the answer.
+    assert [each["text"] for each in said["blocks"] if each["type"] == "markdown"] == ["It is 4, I think."]
+    thread = next(iter(office.slack.world.assistant_threads.values()))
+    assert thread["statuses"][0] == "is thinking …"
+    assert office.refusals() == []
+
+
+async def test_where_nothing_is_streamed_the_message_is_edited_once_a_second(office: Scene) -> None:
+    text = " ".join(f"word{number}" for number in range(40))
+    office.model.play([Answer(text, chunk_chars=8, chunk_delay=0.1)] * 2)
+    office.slack.fail("chat.startStream", error="unknown_method")
+
+    await office.ann.direct("slowly")
+    await office.until_value("delivered", DELIVERED)
+
+    assert office.ann.reads() == [text]
+    (post,), edits = office.slack.calls("chat.postMessage"), office.slack.calls("chat.update")
+    assert len(edits) >= 2
+    assert all(later.at - earlier.at >= 0.95 for earlier, later in pairwise([post, *edits]))
+    assert all(text.startswith(each.args["blocks"][0]["text"]) for each in (post, *edits))
+
+
+async def test_a_workspace_without_streams_is_asked_once_and_answered_all_the_same(office: Scene) -> None:
+    office.model.play([Answer("One.", delay=1.5), Answer("Two.", delay=1.5)])
+    office.slack.fail("chat.startStream", error="unknown_method", times=5)
+
+    for count in (1, 2):
+        await office.ann.mentions(office.general, "slowly")
+        await office.ann.hears(office.general, count)
+
+    assert office.ann.reads(office.general) == ["One.", "Two."]
+    assert len(office.slack.calls("chat.startStream")) <= 1
+
+
+async def test_a_post_whose_answer_is_lost_is_found_by_its_metadata_and_not_made_again(office: Scene) -> None:
+    office.model.play([Answer("Only once."), Answer("And once.")])
+    office.slack.fail("chat.postMessage", is_lost=True, times=2)
+
+    asked = await office.ann.mentions(office.general, "hello")
+    await office.until_value("pending", DELIVERED)
+    await office.bob.direct("hello")
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+    assert office.ann.reads(office.general, asked["ts"]) == ["Only once."]
+    assert office.bob.reads() == ["And once."]
+    assert len(office.slack.calls("chat.postMessage")) == 2
+
+
+async def test_the_stream_of_a_worker_that_died_is_ended_with_the_answer(office: Scene) -> None:
+    office.model.play([Answer("The end.", delay=1.5)])
+    asked = await office.ann.mentions(office.general, "hello")
+    await office.slack.until(lambda: office.slack.calls("assistant.threads.setStatus"))
+    # What the attempt before has left: a stream that is open, and its id with the turn.
+    started = {"is_streaming": True, "tasks": {}, "stream": {"mode": "timeline", "began": 1e12, "pieces": []}}
+    bot = {"user": office.slack.bot_user_id, "bot_id": office.slack.installation.bot_id}
+    left = office.slack.world.keep_message(office.general, "The", thread_ts=asked["ts"], **started, **bot)
+    await office.sql("UPDATE turns SET live_message_id = :ts", ts=left["ts"])
+
+    await office.until_value("delivered", DELIVERED)
+
+    assert office.ann.reads(office.general, asked["ts"]) == ["The end."]
+    assert len([each for each in office.slack.world.messages[office.general["id"]].values() if "bot_id" in each]) == 1
+
+
+async def test_long_answers_are_split_and_fences_opened_again(office: Scene) -> None:
+    office.model.play([Answer(f"Here:\n{CODE}\nThat is all.")])
+
+    await office.ann.direct("code, please")
+    await office.until_value("delivered", DELIVERED)
+
+    parts = office.ann.reads()
+    assert len(parts) == 2
+    assert all(len(part) <= 12_000 and part.count("```") == 2 for part in parts)
+    printed = [line for part in parts for line in part.splitlines() if line.startswith("print")]
+    assert printed == [f"print({number:05})" for number in range(1500)]
+    assert office.refusals() == []
+
+
+async def test_an_answer_of_more_parts_is_a_file_behind_its_beginning(office: Scene) -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(60))
+    office.model.play([Answer(text)])
+
+    asked = await office.ann.mentions(office.general, "a book, please")
+    await office.until_value("delivered", DELIVERED)
+
+    beginning, shared = office.ann.written(office.general, asked["ts"])
+    assert "Paragraph 0." in beginning["text"]
+    assert [each["name"] for each in shared["files"]] == ["answer.md"]
+    assert office.slack.world.contents[shared["files"][0]["id"]].decode() == text.strip()
+
+
+async def test_a_text_that_slack_finds_too_long_becomes_a_file(office: Scene) -> None:
+    office.model.play([Answer("Not that long.")])
+    office.slack.fail("chat.postMessage", error="msg_too_long")
+
+    await office.ann.direct("hello")
+    await office.until_value("delivered", DELIVERED)
+
+    assert [each["name"] for each in office.ann.written()[1]["files"]] == ["answer.md"]
+
+
+async def test_nobody_is_called_unless_the_persona_allows_it_and_never_everyone(office: Scene) -> None:
+    said = f"<!channel> <!here|here> <!everyone> <!subteam^S1> <@{office.bob.id}> a < b && c <#C1>"
+    office.model.play([Answer(said), Answer(said), Answer(said, chunk_chars=1, chunk_delay=0.02)])
+
+    await office.ann.direct("call everybody")
+    await office.ann.hears()
+    await office.sql(
+        "INSERT INTO personas (name, system_prompt, platform, allow_mentions) VALUES ('p', 's', 'slack', true)"
+    )
+    await office.ann.direct("again")
+    await office.ann.hears(count=2)
+    await office.sql("DELETE FROM personas")
+    await office.ann.mentions(office.general, "in a stream")
+    await office.ann.hears(office.general)
+
+    assert [pings(each) for each in office.ann.written()] == [[], [office.bob.id]]
+    assert office.slack.calls("chat.startStream")
+    assert [pings(each) for each in office.ann.written(office.general)] == [[]]
+    assert "a < b && c" in office.ann.reads()[0]
+    assert "a &lt; b &amp;&amp; c" in office.ann.written()[0]["text"]
+
+
+async def test_tables_are_kept_and_old_clients_read_them_as_text(office: Scene) -> None:
+    office.model.play(
+        [Answer("# Frogs\n\n| Frog | Legs |\n|---|:-:|\n| **Grass frog** | 4 |\n\nSee [more](https://x.y).")]
+    )
+
+    await office.ann.direct("a table")
+    await office.ann.hears()
+
+    (said,) = office.ann.written()
+    assert "| **Grass frog** | 4 |" in said["blocks"][0]["text"]
+    assert (
+        said["text"]
+        == "*Frogs*\n\n```\nFrog        Legs\n----------  ----\nGrass frog  4\n```\n\nSee <https://x.y|more>."
+    )
+
+
+async def test_files_of_an_answer_come_along(office: Scene) -> None:
+    arguments = {"title": "Frogs", "content": "Green.", "format": "md"}
+    office.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
+
+    asked = await office.ann.mentions(office.general, "write it down")
+    await office.until_value("delivered", DELIVERED)
+
+    said, shared = office.ann.written(office.general, asked["ts"])
+    assert said["text"] == "Here it is."
+    assert office.slack.world.contents[shared["files"][0]["id"]] == b"# Frogs\n\nGreen.\n"
+    assert office.refusals() == []
+
+
+async def test_where_no_files_are_taken_there_is_a_link(office: Scene) -> None:
+    arguments = {"title": "Frogs", "content": "Green.", "format": "md"}
+    office.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
+    office.slack.fail("files.getUploadURLExternal", error="file_uploads_disabled")
+
+    await office.ann.direct("write it down")
+    await office.until_value("delivered", DELIVERED)
+
+    (said,) = office.ann.reads()
+    assert said.startswith("Here it is.")
+    assert "/files/" in said
+
+
+async def test_a_live_message_that_somebody_deletes_does_not_take_the_answer_along(office: Scene) -> None:
+    office.model.play([Answer("One two three four five six.", chunk_chars=4, chunk_delay=0.4)])
+
+    await office.ann.direct("count")
+    (live,) = await office.slack.until(office.ann.written)
+    del office.slack.world.messages[office.ann.dm["id"]][live["ts"]]
+    await office.until_value("delivered", DELIVERED)
+
+    assert office.ann.reads() == ["One two three four five six."]
+
+
+async def test_a_worker_alone_sends_what_another_process_has_taken(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("From the worker.")])
+    async with opened(scene, address, model, works=False):
+        await scene.ann.direct("hello")
+        await scene.until_value(1, "SELECT count(*) FROM inbox")
+    async with opened(scene, address, model, listens=False):
+        assert await scene.ann.hears() == ["From the worker."]
