@@ -37,6 +37,20 @@ SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
+# What was said is nobody's any more: it is the fact that it came that is kept.
+ACCEPT_ANSWERED = text("""
+INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                   platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
+VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
+        :sent_at, 'answered')
+ON CONFLICT (platform, platform_event_id) DO NOTHING
+RETURNING id
+""")
+ACCEPT_ANSWERED_ROW = frozenset(
+    {"door", "platform", "event_id", "place_key", "server", "channel", "thread", "is_direct", "user_id", "username"}
+    | {"sent_at"}
+)
+
 KNOWN = text("""
 SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
 """)
@@ -127,6 +141,13 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
     if (first.place_key, first.platform_user_id) != (given["place_key"], given["user_id"]):
         raise EventTaken
     return Accepted(first.id, is_new=False)
+
+
+async def accept_answered(database: Database, message: IncomingMessage) -> bool:
+    """Store that an event came whose answer needs no turn; return whether it came for the first time."""
+    given = {key: value for key, value in _to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
+    async with database.statement() as session:
+        return (await session.execute(ACCEPT_ANSWERED, given)).one_or_none() is not None
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:

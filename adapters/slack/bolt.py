@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
 
-from adapters.slack import events
+from adapters.slack import assistant
 from adapters.slack.clients import Clients, quiet
+from adapters.slack.events import Events, register
 from adapters.slack.running import Running
+from shared.errors import Unavailable
+from shared.log import get_logger
 
 if TYPE_CHECKING:
     from agent.app import App
 
+log = get_logger()
 ANYTHING = re.compile(r".*")
 
 
-def build_app(app: "App", clients: Clients, running: Running) -> AsyncApp:
+def build_app(app: "App", clients: Clients, running: Running, events: Events) -> AsyncApp:
     """Return the library's app with all that we listen to."""
 
     async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
@@ -48,11 +53,23 @@ def build_app(app: "App", clients: Clients, running: Running) -> AsyncApp:
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,
     )
-    events.register(bolt, app, clients, running)
+    register(bolt, events)
+    assistant.register(bolt, clients, running)
     # What nobody listens to is acknowledged all the same, or Slack would send it again and again.
     bolt.event(ANYTHING)(_nothing)
+    bolt.error(_tell)
     return bolt
 
 
 async def _nothing(event: dict[str, Any]) -> None:
     return
+
+
+async def _tell(error: Exception, body: dict[str, Any]) -> BoltResponse:
+    # Without an acknowledgement Slack sends it again, to this process or another.
+    kind = str((body.get("event") or {}).get("type") or body.get("type") or body.get("command"))
+    if isinstance(error, Unavailable):
+        log.warning("slack_event_not_taken", kind=kind, cause=str(error.__cause__ or error))
+    else:
+        log.error("slack_event_failed", kind=kind, exc_info=error)
+    return BoltResponse(status=500)

@@ -2,20 +2,24 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from slack_bolt.async_app import AsyncApp
 
+from adapters.slack.assistant import entitle
 from adapters.slack.changes import Changes
 from adapters.slack.clients import Clients
 from adapters.slack.directory import Directory
 from adapters.slack.incoming import TOPIC_CHARS, is_written_by_a_person, list_people, to_incoming, to_place, to_team
 from adapters.slack.listening import Listening
 from adapters.slack.running import Running
+from adapters.slack.typed import TypedCommands
 from adapters.slack.web import Json, Web
 from agent.inbox import accept
 from agent.patience import insist
+from shared.errors import EventTaken
 from shared.messages import Line, Surroundings
 from shared.text import clean, cut
 
@@ -27,9 +31,8 @@ STORE_SECONDS = 120.0
 TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
-def register(bolt: AsyncApp, app: "App", clients: Clients, running: Running) -> None:
+def register(bolt: AsyncApp, events: "Events") -> None:
     """Listen to messages and mentions."""
-    events = Events(app, clients, running)
     bolt.event("message")(events.on_message)
     bolt.event("app_mention")(events.on_message)
 
@@ -41,7 +44,7 @@ class Events:
         self._app, self._clients, self._running = app, clients, running
         self._directory = Directory(app.clock, running)
         self._listening = Listening(app.database, self._directory)
-        self._changes = Changes(app, self._directory)
+        self._changes, self._typed = Changes(app, self._directory), TypedCommands(app)
         # Messages of one thread are taken one after the other, whatever is fetched for them in between.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -65,7 +68,8 @@ class Events:
             place = to_place(event, web.token)
             lock = self._locks.setdefault(place.key, asyncio.Lock())
             async with lock:
-                await insist(lambda: self._store(event, web), STORE_SECONDS)
+                with suppress(EventTaken):
+                    await insist(lambda: self._store(event, web), STORE_SECONDS)
             if not place.is_direct:
                 self._listening.remember(event)
 
@@ -76,7 +80,15 @@ class Events:
         earlier = await self._listening.list_earlier(event, web) if call.is_first else []
         names = await self._directory.list_names(web, list_people([event]))
         around = await self._surroundings(event, web, earlier)
-        await accept(self._app.database, to_incoming(event, web.token, names, around))
+        message = to_incoming(event, web.token, names, around)
+        if await self._typed.answer(message, web):
+            return
+        accepted = await accept(self._app.database, message)
+        place = message.place
+        # A thread of the panel is begun by the app, with a message that nobody wrote.
+        is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id
+        if accepted.is_new and call.is_first and is_panel and place.thread is not None:
+            self._running.start(entitle(web, place.channel, place.thread, message.content), "title")
 
     async def _surroundings(self, event: Json, web: Web, earlier: list[Line]) -> Surroundings:
         if to_place(event, web.token).is_direct:

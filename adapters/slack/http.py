@@ -57,6 +57,10 @@ class Signatures:
             return "signature"
         return self._find_replay(given, now)
 
+    def forget(self, headers: Mapping[str, str]) -> None:
+        """Let a request come again that could not be taken: Slack may send it within the same second."""
+        self._seen.pop(headers.get("x-slack-signature", ""), None)
+
     def _sign(self, moment: str, body: bytes) -> str:
         base = b"v0:" + moment.encode() + b":" + body
         return "v0=" + hmac.new(self._secret, base, hashlib.sha256).hexdigest()
@@ -95,6 +99,8 @@ class _Door:
             log.warning("slack_request_refused", fault=fault)
             return Response("Not signed by Slack.", 401)
         answer = await platform.take(body.decode("utf-8", "replace"), request.headers)
+        if answer.status >= 400:
+            self._signatures.forget(request.headers)
         headers = {name: values[0] for name, values in answer.headers.items() if values}
         return Response(answer.body, answer.status, headers)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from adapters.slack.directory import Directory
-from adapters.slack.incoming import calls, list_people, to_line
+from adapters.slack.incoming import WRITTEN_BY_PEOPLE, calls, list_people, to_line
 from adapters.slack.web import Json, Web
 from shared.database import Database
 from shared.messages import Line, Place
@@ -97,7 +97,12 @@ class Listening:
                 )
         except TimeoutError:
             return None
-        return None if found is None else [each for each in found.get("messages", ()) if "ts" in each]
+        return None if found is None else [each for each in found.get("messages", ()) if _is_said(each)]
+
+
+def _is_said(message: Json) -> bool:
+    # Slack's own notices are not, like the one that begins a thread of the assistant's panel.
+    return "ts" in message and message.get("subtype") in (*WRITTEN_BY_PEOPLE, "bot_message")
 
 
 def _key(event: Json) -> str:

@@ -1,6 +1,6 @@
 """Markdown as Slack's older mark-up: for notifications, for search, and where blocks are not taken."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -41,25 +41,8 @@ def _end_of(tokens: Sequence[Token], start: int) -> int:
 
 
 def _block(token: Token, inside: Sequence[Token]) -> str:
-    match token.type:
-        case "fence" | "code_block":
-            return f"```\n{escape(token.content)}```"
-        case "hr":
-            return RULE
-        case "heading_open":
-            return f"*{_inline(inside[0]).replace('*', '')}*"
-        case "blockquote_open":
-            return "\n".join(f"> {line}" for line in "\n\n".join(_blocks(inside)).split("\n"))
-        case "bullet_list_open" | "ordered_list_open":
-            return _list(token, inside)
-        case "table_open":
-            return _table(inside)
-        case "inline":
-            return _inline(token)
-        case "html_block":
-            return escape(token.content)
-        case _:
-            return "\n\n".join(_blocks(inside))
+    draw = DRAWN.get(token.type)
+    return "\n\n".join(_blocks(inside)) if draw is None else draw(token, inside)
 
 
 def _list(token: Token, inside: Sequence[Token]) -> str:
@@ -76,7 +59,11 @@ def _list(token: Token, inside: Sequence[Token]) -> str:
     return "\n".join(lines)
 
 
-def _table(inside: Sequence[Token]) -> str:
+def _quote(_token: Token, inside: Sequence[Token]) -> str:
+    return "\n".join(f"> {line}" for line in "\n\n".join(_blocks(inside)).split("\n"))
+
+
+def _table(_token: Token, inside: Sequence[Token]) -> str:
     rows: list[list[str]] = []
     for token in inside:
         if token.type == "tr_open":
@@ -116,3 +103,17 @@ def _address(url: str) -> str:
     # Only what is an address can be one: `<!channel|x>` is a call.
     plain = escape(url).replace("|", "%7C")
     return plain if url.startswith(("https://", "http://", "mailto:")) else f"http://{plain.lstrip('!@#')}"
+
+
+DRAWN: Mapping[str, Callable[[Token, Sequence[Token]], str]] = {
+    "fence": lambda token, _: f"```\n{escape(token.content)}```",
+    "code_block": lambda token, _: f"```\n{escape(token.content)}```",
+    "hr": lambda _token, _: RULE,
+    "heading_open": lambda _token, inside: f"*{_inline(inside[0]).replace('*', '')}*",
+    "blockquote_open": _quote,
+    "bullet_list_open": _list,
+    "ordered_list_open": _list,
+    "table_open": _table,
+    "inline": lambda token, _: _inline(token),
+    "html_block": lambda token, _: escape(token.content),
+}

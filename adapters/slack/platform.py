@@ -1,7 +1,7 @@
 """The platform as the house uses it: it listens in one process or several, and sends and shows in every worker."""
 
-import asyncio
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
@@ -9,20 +9,24 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from adapters.base import stay_up
 from adapters.slack import notices
 from adapters.slack.bolt import build_app
+from adapters.slack.catch_up import catch_up
 from adapters.slack.clients import Clients, SettingsToken
+from adapters.slack.events import Events
 from adapters.slack.incoming import PLATFORM
 from adapters.slack.live import ShownMessages, show
 from adapters.slack.render import MESSAGE_LIMIT
 from adapters.slack.running import Running
+from adapters.slack.seen import Seen, attend
 from adapters.slack.sending import send
-from adapters.slack.socket import open_socket, watch
+from adapters.slack.socket import open_socket
 from adapters.slack.web import Refused
 from agent.facts import find_facts
+from shared.database import DatabaseLost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from slack_bolt.async_app import AsyncApp
     from slack_bolt.response import BoltResponse
@@ -51,6 +55,7 @@ class SlackPlatform:
         self._app: App | None = None
         self._clients: Clients | None = None
         self._bolt: AsyncApp | None = None
+        self._events: Events | None = None
         self._running = Running()
         self._shown = ShownMessages()
 
@@ -66,7 +71,7 @@ class SlackPlatform:
         await self._running.settle(0)
         if self._clients is not None:
             await self._clients.aclose()
-        self._app = self._clients = self._bolt = None
+        self._app = self._clients = self._bolt = self._events = None
 
     async def listen(self, app: "App") -> None:
         """Take what people write, until cancelled: through a socket, or by waiting for signed requests."""
@@ -86,10 +91,24 @@ class SlackPlatform:
         secret = self._settings.slack_app_token
         if secret is None:
             # What comes by HTTP is taken by the web door.
-            await asyncio.Event().wait()
+            await self._attend(_always)
             return
         async with open_socket(self._listener(), clients, secret, app.clock, self._running) as socket:
-            await watch(socket, app.clock)
+            await self._attend(socket.client.is_connected)
+
+    async def _attend(self, is_connected: "Callable[[], Awaitable[bool]]") -> None:
+        """Listen on while there is a connection; what was written before there was one is read."""
+        app, clients = self._opened()
+        self._listener()
+        seen = Seen(app.database, self._settings)
+        since = await seen.find_gap()
+        try:
+            if since is not None and self._events is not None:
+                self._running.start(catch_up(app, clients, since, self._events.take), "catch-up")
+            await attend(app, seen, is_connected)
+        finally:
+            with suppress(DatabaseLost):
+                await seen.leave()
 
     async def take(self, body: str, headers: "Mapping[str, str]") -> "BoltResponse":
         """Take a request of Slack's that came by HTTP and whose signature is genuine."""
@@ -124,10 +143,15 @@ class SlackPlatform:
     def _listener(self) -> "AsyncApp":
         app, clients = self._opened()
         if self._bolt is None:
-            self._bolt = build_app(app, clients, self._running)
+            self._events = Events(app, clients, self._running)
+            self._bolt = build_app(app, clients, self._running, self._events)
         return self._bolt
 
     def _opened(self) -> "tuple[App, Clients]":
         if self._app is None or self._clients is None:
             raise Unavailable("Slack is not open in this process.")
         return self._app, self._clients
+
+
+async def _always() -> bool:
+    return True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from adapters.slack.running import Running
     from shared.clock import Clock
 
-CONNECT_SECONDS, LOST_SECONDS, LOOK_SECONDS, PING_SECONDS = 20.0, 30.0, 1.0, 10.0
+CONNECT_SECONDS, PING_SECONDS = 20.0, 10.0
 CLOSE_SECONDS = 5.0
 
 log = get_logger()
@@ -57,17 +57,6 @@ async def open_socket(
     finally:
         await running.settle(CLOSE_SECONDS)
         await _close(socket)
-
-
-async def watch(socket: AsyncSocketModeHandler, clock: "Clock") -> None:
-    """Return never, unless the library has been without a connection for long: then raise `Unavailable`."""
-    last_seen = clock.monotonic()
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        if await socket.client.is_connected():
-            last_seen = clock.monotonic()
-        elif clock.monotonic() - last_seen > LOST_SECONDS:
-            raise Unavailable("The socket to Slack is lost.")
 
 
 async def _close(socket: AsyncSocketModeHandler) -> None:
