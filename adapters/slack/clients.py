@@ -117,6 +117,8 @@ class SettingsToken:
 
     async def find(self, team_id: str | None) -> Token | None:
         """Return the token; raises `Unavailable` while Slack can't say whose it is."""
+        if (known := self._token) is not None:
+            return known
         async with self._asking:
             if self._token is None and self._secret is not None:
                 self._token = await self._introduce(self._secret)

@@ -77,15 +77,17 @@ class Signatures:
 
 def routes() -> list[Route]:
     """Return where Slack sends events, clicks and commands to."""
-    return [Route(path, _Door(), methods=["POST"]) for path in PATHS]
+    # One for all: what was sent to one address can't be sent again to another.
+    door = _Door()
+    return [Route(path, door.post, methods=["POST"]) for path in PATHS]
 
 
 class _Door:
-    # One for each address; what it needs comes with the first request.
+    # What it needs comes with the first request.
     def __init__(self) -> None:
         self._signatures: Signatures | None = None
 
-    async def __call__(self, request: Request) -> Response:
+    async def post(self, request: Request) -> Response:
         house: App = request.app.state.parley
         secret, platform = house.settings.slack_signing_secret, house.senders.get("slack")
         if secret is None or not isinstance(platform, TakesRequests):

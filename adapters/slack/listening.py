@@ -49,6 +49,9 @@ class Listening:
 
     async def find_call(self, event: Json, place: Place, web: Web) -> Call | None:
         """Return how a message calls the agent; None when it is for others."""
+        if place.is_direct and place.thread is None:
+            # The busiest case needs no look at the tables: nothing is said in between that it would not know.
+            return Call(is_first=False)
         given = {
             "server": place.server or "",
             "channel": place.channel,

@@ -7,10 +7,11 @@ from typing import Any
 
 
 class Running:
-    """The tasks that store what came in; the library starts them and forgets them."""
+    """The tasks that store what came in, which the library starts and forgets; and what runs beside them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._beside: set[asyncio.Task[Any]] = set()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -26,16 +27,16 @@ class Running:
             self._tasks.discard(task)
 
     def start(self, work: Any, name: str) -> None:
-        """Run something beside what Slack waits for."""
+        """Run something beside what Slack waits for; a stop does not wait for it."""
         task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for all of them for so long; what takes longer is cut off, and comes again."""
-        tasks = self._tasks - {asyncio.current_task()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+        """Wait so long for what came in to be stored; what takes longer is cut off, and comes again."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        tasks = [*self._tasks, *self._beside]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from adapters.slack.running import Running
     from shared.clock import Clock
 
-CONNECT_SECONDS, PING_SECONDS = 20.0, 10.0
+CONNECT_SECONDS, PING_SECONDS = 20.0, 5.0
 CLOSE_SECONDS = 5.0
 
 log = get_logger()

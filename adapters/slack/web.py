@@ -119,7 +119,8 @@ class Web:
         try:
             answer = await function(**arguments)
         except SlackApiError as error:
-            raise self._sorted(method, error) from error
+            # The library's words hold the whole answer.
+            raise self._sorted(method, error) from None
         except SlackRequestError as error:
             raise Refused("bad_request", str(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -140,7 +141,7 @@ class Web:
             self._tell_refused(code)
             return TokenRefused()
         if status >= 500 or not code or code in PASSING_CODES:
-            return Unavailable("Slack can't take this just now.")
+            return Unavailable(f"Slack can't take this just now ({method}: {code or status}).")
         reason = f"{method}: {code}"
         if code == "missing_scope":
             reason += f", it needs {body.get('needed')}"

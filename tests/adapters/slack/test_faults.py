@@ -1,0 +1,172 @@
+"""What Slack refuses or breaks: waited for, told once, and never lost without a word."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from shared.database import Address
+from tests.adapters.slack.conftest import Scene, opened
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack.world import stamp
+
+FAILED = "SELECT count(*) FROM outbox WHERE status = 'failed'"
+
+
+async def test_a_method_that_is_called_too_often_is_left_alone_for_as_long_as_slack_asks(office: Scene) -> None:
+    office.model.play([Answer("One."), Answer("Two.")])
+    office.slack.fail("chat.postMessage", retry_after=2)
+
+    await office.ann.direct("hello")
+    await office.slack.until(lambda: office.slack.calls("chat.postMessage"))
+    await office.bob.direct("hello")
+    await office.ann.hears()
+    await office.bob.hears()
+
+    first, *others = office.slack.calls("chat.postMessage")
+    assert first.status == 429
+    assert len(others) == 2
+    assert all(each.at - first.at >= 2 for each in others)
+
+
+async def test_a_server_that_fails_for_long_gets_the_reply_later(office: Scene) -> None:
+    office.model.play([Answer("At last.")])
+    office.slack.fail("chat.postMessage", status=503, times=1)
+
+    await office.ann.direct("hello")
+    await office.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    await office.sql("UPDATE outbox SET claimed_until = now()")
+
+    assert await office.ann.hears() == ["At last."]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [("not_in_channel", "I am not in that channel"), ("is_archived", "that channel is archived")],
+)
+async def test_a_channel_where_it_may_not_write_is_told_once_by_direct_message(
+    office: Scene, code: str, reason: str
+) -> None:
+    office.model.play([Answer("One."), Answer("Two.")])
+    office.slack.fail("chat.postMessage", error=code, times=5, only={"channel": office.general["id"]})
+
+    await office.ann.mentions(office.general, "hello")
+    (notice,) = await office.ann.hears()
+    await office.until_value(1, FAILED)
+    await office.ann.mentions(office.general, "hello again")
+    await office.until_value(2, FAILED)
+
+    assert notice.startswith(f"I have an answer for you in #general, but {reason}")
+    assert len(office.ann.reads()) == 1
+    assert code in await office.value("SELECT error FROM outbox LIMIT 1")
+
+
+async def test_who_takes_no_direct_messages_stays_without_a_notice(office: Scene) -> None:
+    office.model.play([Answer("One.")])
+    office.slack.fail("chat.postMessage", error="not_in_channel")
+    office.slack.fail("conversations.open", error="cannot_dm_bot")
+
+    await office.ann.mentions(office.general, "hello")
+    await office.until_value(1, FAILED)
+
+    assert await office.value("SELECT error FROM outbox") == "Slack refuses this: chat.postMessage: not_in_channel."
+
+
+async def test_a_token_that_is_revoked_is_told_once_and_the_reply_stays_for_later(
+    office: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    office.model.play([Answer("With the token again.")])
+    office.slack.fail("chat.postMessage", error="token_revoked", times=2)
+    office.slack.fail("conversations.history", error="token_revoked")
+
+    await office.ann.direct("hello")
+    await office.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    await office.sql("UPDATE outbox SET claimed_until = now()")
+    await office.slack.until(lambda: len(office.slack.journal.refused) == 2)
+    office.slack.faults.clear()
+    await office.until_value("pending", "SELECT status FROM outbox")
+    await office.sql("UPDATE outbox SET claimed_until = now()")
+
+    assert await office.ann.hears() == ["With the token again."]
+    told = capsys.readouterr().out
+    assert told.count("slack_token_refused") == 1
+    assert "SLACK_BOT_TOKEN" in told
+    assert office.slack.bot_token not in told
+
+
+async def test_names_that_slack_does_not_tell_delay_nobody_for_long(office: Scene) -> None:
+    office.model.play([Answer("Whoever you are.")])
+    office.slack.fail("users.info", retry_after=60, times=5)
+    office.slack.fail("conversations.info", seconds=30)
+
+    await office.ann.mentions(office.general, "hello")
+    await office.slack.until(lambda: [each for each in office.slack.journal.envelopes if each.acked_at])
+
+    assert (office.slack.journal.envelopes[0].seconds or 9) < 3
+    assert await office.ann.hears(office.general) == ["Whoever you are."]
+
+
+async def test_a_thread_whose_beginning_can_not_be_read_is_answered_all_the_same(office: Scene) -> None:
+    office.model.play([Answer("I see nothing.")])
+    office.slack.fail("conversations.replies", seconds=30)
+    question = await office.bob.posts(office.general, "what colour are frogs?", is_heard=False)
+
+    await office.bob.posts(office.general, "brown?", thread_ts=question["ts"])
+    await office.ann.mentions(office.general, "is that right?", thread_ts=question["ts"])
+
+    assert await office.ann.hears(office.general) == ["I see nothing."]
+    # What was heard of it by itself is there.
+    assert "bob: brown?" in office.prompt()
+
+
+async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("In the channel."), Answer("Directly.")])
+    scene.slack.world.add_channel("never-talked-here")
+    async with opened(scene, address, model):
+        asked = await scene.ann.mentions(scene.general, "hello")
+        await scene.ann.hears(scene.general)
+        await scene.bob.direct("hello")
+        await scene.bob.hears()
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    await scene.slack.socket.until_gone()
+    long_ago = {"ts": stamp(datetime.now(UTC).timestamp() - 3600)}
+    scene.slack.world.keep_message(scene.bob.dm, "yesterday", user=scene.bob.id, **long_ago)
+    await scene.ann.posts(scene.general, "one more", thread_ts=asked["ts"], is_heard=False)
+    await scene.ann.posts(scene.general, "not for you", is_heard=False)
+    await scene.bob.mentions(scene.general, "a new one", is_heard=False)
+    await scene.bob.direct("are you there?", is_heard=False)
+
+    model.play([Answer("Caught up.")] * 5)
+    scene.slack.journal.clear()
+    async with opened(scene, address, model):
+        await scene.ann.hears(scene.general, 2, thread_ts=asked["ts"])
+        await scene.until_value(5, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+        read = {each.args["channel"] for each in scene.slack.calls("conversations.history")}
+
+        said = [row.content for row in await scene.sql("SELECT content FROM inbox")]
+    assert sorted(said) == sorted(["hello", "hello", "one more", "a new one", "are you there?"])
+    assert read == {scene.general["id"], scene.bob.dm["id"]}
+    assert not [each for each in scene.slack.calls() if each.method in ("conversations.list", "users.conversations")]
+
+
+async def test_what_lies_further_back_than_the_setting_says_is_left(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Hi.")] * 3)
+    async with opened(scene, address, model):
+        await scene.ann.direct("hello")
+        await scene.ann.hears()
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        await scene.sql("UPDATE shards SET seen_id = '1.000000'")
+    await scene.slack.socket.until_gone()
+    long_ago = {"ts": stamp(datetime.now(UTC).timestamp() - 7200)}
+    scene.slack.world.keep_message(scene.ann.dm, "long ago", user=scene.ann.id, **long_ago)
+    await scene.ann.direct("just now", is_heard=False)
+
+    scene.settings = scene.settings.model_copy(update={"catch_up_hours": 1.0})
+    async with opened(scene, address, model):
+        await scene.ann.hears(count=2)
+        await asyncio.sleep(0)
+        assert await scene.sql("SELECT content FROM inbox ORDER BY id") == [("hello",), ("just now",)]

@@ -1,0 +1,201 @@
+"""How events come in: by sockets that are refreshed and cut, by signed requests; each is taken once."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from adapters.slack.platform import SlackPlatform
+from shared.database import Address
+from tests.adapters.slack.conftest import Scene, ended, opened
+from tests.adapters.web.conftest import open_site
+from tests.given_database import connect
+from tests.house import open_house
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Envelope
+from tests.standins.slack.delivery import sign
+
+COUNT = "SELECT count(*) FROM inbox"
+
+
+@asynccontextmanager
+async def open_over_http(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[str]:
+    """Open the house with its web door instead of a socket; give the address for events."""
+    given = {"slack_app_token": None, "slack_signing_secret": SecretStr(scene.slack.signing_secret), "port": 0}
+    settings = scene.settings.model_copy(update=given)
+    platform = SlackPlatform(settings)
+    async with (
+        open_house(settings, address, model, senders={"slack": platform}) as house,
+        open_site(house) as site,
+    ):
+        scene.house = house
+        yield f"{site.url}/slack/events"
+
+
+def acked(scene: Scene) -> list[Envelope]:
+    return [each for each in scene.slack.journal.envelopes if each.acked_at is not None]
+
+
+async def test_several_connections_in_several_processes_make_one_turn_of_each_event(
+    office: Scene, address: Address, model: OpenAIStub
+) -> None:
+    office.slack.events.copies = 2
+    model.play(lambda _body, _number: Answer("Once."))
+    second = SlackPlatform(office.settings)
+    async with open_house(office.settings, address, model, senders={"slack": second}) as other:
+        listening = asyncio.create_task(second.listen(other.app))
+        await office.slack.socket.until(2)
+        for number in range(5):
+            await office.ann.mentions(office.general, f"question {number}")
+        await office.ann.hears(office.general, 5)
+        await office.until_value(5, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+        await ended(listening)
+
+    assert await office.value(COUNT) == 5
+    assert len({each.by for each in office.slack.journal.envelopes}) == 2
+    assert office.ann.reads(office.general) == ["Once."] * 5
+
+
+async def test_an_acknowledgement_goes_out_when_the_message_is_stored(office: Scene, address: Address) -> None:
+    office.slack.delivery.retry_delays = (0.1, 60.0)
+    office.slack.delivery.ack_seconds = 0.5
+    owner = await connect(address)
+    await owner.execute("ALTER TABLE inbox RENAME TO inbox_that_is_away")
+
+    await office.ann.direct("hello")
+    await office.slack.until(lambda: len(office.slack.journal.envelopes) == 2)
+    assert acked(office) == []
+    await owner.execute("ALTER TABLE inbox_that_is_away RENAME TO inbox")
+    await owner.close()
+    envelope = office.slack.journal.envelopes[0]
+    again = await office.slack.delivery.give("events_api", envelope.payload)
+
+    assert again.acked_at is not None
+    assert await office.value(COUNT) == 1
+
+
+async def test_an_acknowledgement_that_is_lost_or_late_makes_no_second_turn(office: Scene) -> None:
+    office.model.play([Answer("Once."), Answer("Never.")])
+    office.slack.delivery.retry_delays = (0.0, 0.2)
+    office.slack.delivery.ack_seconds = 0.2
+    office.slack.socket.lose_acks = 2
+
+    await office.ann.direct("hello")
+    await office.slack.until(lambda: acked(office))
+    await office.until_value("delivered", "SELECT status FROM outbox")
+
+    assert len(office.slack.journal.envelopes) == 3
+    assert office.ann.reads() == ["Once."]
+    assert await office.value(COUNT) == 1
+
+
+@pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
+async def test_a_connection_that_is_refreshed_loses_nothing(office: Scene, reason: str) -> None:
+    office.model.play([Answer("Before."), Answer("After.")])
+    office.slack.delivery.retry_delays = (0.1, 0.5, 1.0)
+
+    await office.slack.socket.ask_to_reconnect(reason)
+    await office.ann.direct("hello")
+    await office.ann.hears()
+    await office.slack.until(lambda: office.slack.socket.opened == 2)
+    await office.slack.socket.until()
+    await office.ann.direct("hello again")
+
+    assert await office.ann.hears(count=2) == ["Before.", "After."]
+
+
+async def test_a_connection_that_is_cut_comes_back(office: Scene) -> None:
+    office.model.play([Answer("Back.")])
+    office.slack.delivery.retry_delays = (0.5,) * 60
+
+    office.slack.socket.cut_all()
+    await office.slack.socket.until_gone()
+    await office.ann.direct("are you there?")
+
+    assert await office.ann.hears() == ["Back."]
+
+
+async def test_an_app_token_that_is_refused_is_told_and_tried_again(
+    scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.settings = scene.settings.model_copy(update={"slack_app_token": SecretStr("xapp-wrong")})
+    platform = SlackPlatform(scene.settings)
+    async with open_house(scene.settings, address, model, senders={"slack": platform}, works=False) as house:
+        listening = asyncio.create_task(platform.listen(house.app))
+        await scene.slack.until(lambda: scene.slack.calls("apps.connections.open"))
+        told = ""
+        while "platform_refuses" not in told:
+            await asyncio.sleep(0.01)
+            told += capsys.readouterr().out
+        assert "SLACK_APP_TOKEN" in told
+        assert "Traceback" not in told
+        assert not listening.done()
+        await ended(listening)
+
+
+async def test_events_that_come_by_http_are_answered_and_their_copies_are_not(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Hi Ann."), Answer("Hi Bob.")])
+    async with open_over_http(scene, address, model) as url:
+        # Slack asks an address for its challenge before it sends anything there.
+        await scene.slack.deliver_to(url)
+        scene.slack.events.copies = 2
+        scene.slack.delivery.retry_delays = (1.1,)
+        await scene.ann.direct("hello")
+        await scene.bob.mentions(scene.general, "hello")
+
+        assert await scene.ann.hears() == ["Hi Ann."]
+        assert await scene.bob.hears(scene.general) == ["Hi Bob."]
+        assert await scene.value(COUNT) == 2
+        assert all(each.seconds < 3 for each in acked(scene) if each.seconds is not None)
+
+
+async def test_only_what_slack_has_signed_just_now_is_taken_and_each_once(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Hi.")])
+    event = {"type": "message", "channel": scene.ann.dm["id"], "user": scene.ann.id, "text": "hello", "ts": "1.5"}
+    body = json.dumps({"type": "event_callback", "team_id": scene.slack.team_id, "event": event}).encode()
+    now = str(int(time.time()))
+    genuine = sign(scene.slack.signing_secret, now, body)
+    old = str(int(time.time()) - 301)
+    ahead = str(int(time.time()) + 400)
+    attempts = [
+        {},
+        {"x-slack-request-timestamp": now},
+        {"x-slack-request-timestamp": now, "x-slack-signature": "v0=é"},
+        {"x-slack-request-timestamp": now, "x-slack-signature": sign("guessed", now, body)},
+        {"x-slack-request-timestamp": now, "x-slack-signature": sign(scene.slack.signing_secret, now, body + b" ")},
+        {"x-slack-request-timestamp": old, "x-slack-signature": sign(scene.slack.signing_secret, old, body)},
+        {"x-slack-request-timestamp": ahead, "x-slack-signature": sign(scene.slack.signing_secret, ahead, body)},
+        {"x-slack-request-timestamp": "soon", "x-slack-signature": genuine},
+        {"x-slack-request-timestamp": "٣" * 10, "x-slack-signature": genuine},
+        {"x-slack-request-timestamp": now, "x-slack-signature": genuine},
+        {"x-slack-request-timestamp": now, "x-slack-signature": genuine},
+    ]
+    async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
+        answers = []
+        for each in attempts:
+            headers = [(name.encode(), value.encode()) for name, value in each.items()]
+            answers.append((await client.post(url, content=body, headers=headers)).status_code)
+        too_much = await client.post(url, content=b"x" * 2_000_000)
+        asked = await client.get(url)
+
+    assert answers == [401] * 9 + [200, 401]
+    assert too_much.status_code == 413
+    assert asked.status_code == 405
+
+
+async def test_without_a_signing_secret_nobody_listens_there(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    scene.settings = scene.settings.model_copy(update={"port": 0})
+    async with opened(scene, address, model, listens=False), open_site(scene.house) as site:
+        answer = await site.client.post("/slack/events", content=b"{}")
+
+    assert answer.status_code == 404
+    assert "SLACK_SIGNING_SECRET" in answer.text
