@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import bindparam, select, text
@@ -18,6 +18,7 @@ QUEUE = "turns"
 TAKE_TURN = "take_turn"
 # Doors without a sender: their callers read the answer, and for them its commit is the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
+AROUND = tuple(field.name for field in fields(Surroundings))
 # One turn takes at most so many waiting messages of a person.
 MAX_COALESCED = 50
 
@@ -33,6 +34,27 @@ WITH stored AS (
     RETURNING id, place_key
 )
 SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
+    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+)::procrastinate_job_to_defer_v1]) FROM stored
+""")
+
+# The same for many at once: of two with one id the first is stored.
+ACCEPT_ALL = text(f"""
+WITH stored AS (
+    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
+                       content, attachments, wants_stream, surroundings, sent_at, decision)
+    SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
+           content, attachments, wants_stream, surroundings, sent_at, decision
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+        door text, platform text, event_id text, place_key text, server text, channel text, thread text,
+        is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
+        wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb
+    )
+    ON CONFLICT (platform, platform_event_id) DO NOTHING
+    RETURNING id, place_key, platform_event_id
+)
+SELECT id, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
     '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
@@ -143,6 +165,26 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
     return Accepted(first.id, is_new=False)
 
 
+async def accept_all(database: Database, messages: Sequence[IncomingMessage]) -> list[Accepted]:
+    """Store events of one platform as `accept` does, in one transaction; who sends a known id is told so by it."""
+    rows = [_to_row(message) for message in messages]
+    async with database.statement() as session:
+        given = {"rows": json.dumps([_to_json(row) for row in rows])}
+        found = (await session.execute(ACCEPT_ALL, given)).all()
+    new = {row.platform_event_id: row.id for row in found}
+    accepted: list[Accepted] = []
+    for message, row in zip(messages, rows, strict=True):
+        inbox_id = new.pop(row["event_id"], None)
+        accepted.append(await accept(database, message) if inbox_id is None else Accepted(inbox_id, is_new=True))
+    return accepted
+
+
+def _to_json(row: dict[str, Any]) -> dict[str, Any]:
+    decoded = {name: json.loads(row[name]) for name in ("attachments", "surroundings")}
+    decision = json.loads(row["decision"]) if row["decision"] else None
+    return row | decoded | {"decision": decision, "sent_at": row["sent_at"].isoformat()}
+
+
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     """Store that an event came whose answer needs no turn; return whether it came for the first time."""
     given = {key: value for key, value in _to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
@@ -219,7 +261,9 @@ def _to_row(message: IncomingMessage) -> dict[str, Any]:
 
 def _to_surroundings_row(around: Surroundings) -> dict[str, Any]:
     # What is not known is left out: most doors tell nothing.
-    told = {key: value for key, value in asdict(around).items() if value is not None and (value or key == "role_ids")}
+    told = {name: value for name in AROUND if (value := getattr(around, name)) or (name == "role_ids" and value == ())}
+    if around.earlier:
+        told["earlier"] = [{"speaker": each.speaker, "text": each.text} for each in around.earlier]
     return dict(clean_json(told))
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from collections import OrderedDict
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -12,13 +14,22 @@ from adapters.slack.assistant import entitle
 from adapters.slack.changes import Changes
 from adapters.slack.clients import Clients
 from adapters.slack.directory import Directory
-from adapters.slack.incoming import TOPIC_CHARS, is_written_by_a_person, list_people, to_incoming, to_place, to_team
+from adapters.slack.incoming import (
+    TOPIC_CHARS,
+    is_written_by_a_person,
+    list_people,
+    to_event_id,
+    to_incoming,
+    to_place,
+    to_team,
+)
 from adapters.slack.listening import Listening
 from adapters.slack.running import Running
 from adapters.slack.typed import TypedCommands
 from adapters.slack.web import Json, Web
-from agent.inbox import accept
+from agent.inbox import accept_all
 from agent.patience import insist
+from agent.together import Together
 from shared.errors import EventTaken
 from shared.messages import Line, Surroundings
 from shared.text import clean, cut
@@ -28,6 +39,7 @@ if TYPE_CHECKING:
 
 # The database may restart; Slack, which gets no acknowledgement meanwhile, sends the event again as well.
 STORE_SECONDS = 120.0
+REMEMBERED = 5000
 TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
@@ -45,6 +57,8 @@ class Events:
         self._directory = Directory(app.clock, running)
         self._listening = Listening(app.database, self._directory)
         self._changes, self._typed = Changes(app, self._directory), TypedCommands(app)
+        self._inbox = Together(partial(accept_all, app.database))
+        self._taken: OrderedDict[str, None] = OrderedDict()
         # Messages of one thread are taken one after the other, whatever is fetched for them in between.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -68,10 +82,20 @@ class Events:
             place = to_place(event, web.token)
             lock = self._locks.setdefault(place.key, asyncio.Lock())
             async with lock:
-                with suppress(EventTaken):
-                    await insist(lambda: self._store(event, web), STORE_SECONDS)
+                await self._take_once(event, web)
             if not place.is_direct:
                 self._listening.remember(event)
+
+    async def _take_once(self, event: Json, web: Web) -> None:
+        # A mention comes twice, as what it is and as a message: the second is known without asking the database.
+        key = to_event_id(event["channel"], event["ts"])
+        if key in self._taken:
+            return
+        with suppress(EventTaken):
+            await insist(lambda: self._store(event, web), STORE_SECONDS)
+        self._taken[key] = None
+        if len(self._taken) > REMEMBERED:
+            self._taken.popitem(last=False)
 
     async def _store(self, event: Json, web: Web) -> None:
         call = await self._listening.find_call(event, to_place(event, web.token), web)
@@ -83,7 +107,7 @@ class Events:
         message = to_incoming(event, web.token, names, around)
         if await self._typed.answer(message, web):
             return
-        accepted = await accept(self._app.database, message)
+        accepted = await self._inbox.ask(message)
         place = message.place
         # A thread of the panel is begun by the app, with a message that nobody wrote.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id

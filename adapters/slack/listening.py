@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -9,27 +10,32 @@ from sqlalchemy import text
 from adapters.slack.directory import Directory
 from adapters.slack.incoming import WRITTEN_BY_PEOPLE, calls, list_people, to_line
 from adapters.slack.web import Json, Web
+from agent.together import Together
 from shared.database import Database
 from shared.messages import Line, Place
 
-MOST_EARLIER, MOST_REPLIES = 20, 200
+MOST_EARLIER, MOST_RECENT, MOST_REPLIES = 20, 10, 200
 REMEMBERED_CHANNELS = 1000
 FETCH_SECONDS = 1.2
 
-# The closest rule wins: the thread's own, its channel's, the workspace's. It takes part in a thread from the moment
-# that a message of it is stored, which is before the turn makes the conversation.
+# For several places at once. The closest rule wins: the thread's own, its channel's, the workspace's. It takes part in
+# a thread from the moment that a message of it is stored, which is before the turn makes the conversation.
 RULE = text("""
-WITH rule AS (
+SELECT (
     SELECT mode FROM channel_modes
-    WHERE platform = 'slack' AND coalesce(platform_server_id, :server) = :server
-      AND (platform_channel_id IS NULL OR platform_channel_id IN (:channel, :thread))
-    ORDER BY platform_channel_id IS NULL, platform_channel_id <> :thread, platform_server_id IS NULL LIMIT 1
-)
-SELECT (SELECT mode FROM rule), EXISTS (
+    WHERE platform = 'slack' AND coalesce(platform_server_id, server) = server
+      AND (platform_channel_id IS NULL OR platform_channel_id IN (channel, thread))
+    ORDER BY platform_channel_id IS NULL, platform_channel_id <> thread, platform_server_id IS NULL LIMIT 1
+) AS mode, EXISTS (
     SELECT FROM conversations
-    WHERE platform = 'slack' AND platform_server_id = :server AND platform_channel_id = :channel
-      AND platform_thread_id IS NOT DISTINCT FROM CAST(nullif(:thread, '') AS text)
-) OR EXISTS (SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed'))
+    WHERE platform = 'slack' AND platform_server_id = server AND platform_channel_id = channel
+      AND platform_thread_id IS NOT DISTINCT FROM nullif(thread, '')
+) OR EXISTS (
+    SELECT FROM inbox WHERE inbox.place_key = asked.place_key AND status IN ('waiting', 'claimed')
+) AS is_known
+FROM unnest(CAST(:servers AS text[]), CAST(:channels AS text[]), CAST(:threads AS text[]), CAST(:place_keys AS text[]))
+     WITH ORDINALITY AS asked (server, channel, thread, place_key, number)
+ORDER BY number
 """)
 
 
@@ -45,6 +51,7 @@ class Listening:
 
     def __init__(self, database: Database, directory: Directory) -> None:
         self._database, self._directory = database, directory
+        self._rules = Together(self._find_rules)
         self._recent: OrderedDict[str, deque[Json]] = OrderedDict()
 
     async def find_call(self, event: Json, place: Place, web: Web) -> Call | None:
@@ -52,14 +59,7 @@ class Listening:
         if place.is_direct and place.thread is None:
             # The busiest case needs no look at the tables: nothing is said in between that it would not know.
             return Call(is_first=False)
-        given = {
-            "server": place.server or "",
-            "channel": place.channel,
-            "thread": place.thread or "",
-            "place_key": place.key,
-        }
-        async with self._database.statement() as session:
-            mode, is_known = (await session.execute(RULE, given)).one()
+        mode, is_known = await self._rules.ask(place)
         if mode == "off" and not place.is_direct:
             return None
         takes_part = "thread_ts" in event and (is_known or event.get("parent_user_id") == web.token.bot_user_id)
@@ -67,9 +67,19 @@ class Listening:
             return None
         return Call(is_first=not is_known)
 
+    async def _find_rules(self, places: Sequence[Place]) -> list[tuple[str | None, bool]]:
+        given = {
+            "servers": [each.server or "" for each in places],
+            "channels": [each.channel for each in places],
+            "threads": [each.thread or "" for each in places],
+            "place_keys": [each.key for each in places],
+        }
+        async with self._database.statement() as session:
+            return [(row.mode, row.is_known) for row in (await session.execute(RULE, given)).all()]
+
     def remember(self, event: Json) -> None:
         """Keep a message of a channel for whoever calls the agent next."""
-        kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_EARLIER + 1))
+        kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_RECENT + 1))
         self._recent.move_to_end(_key(event))
         if all(each["ts"] != event["ts"] for each in kept):
             kept.append(event)
@@ -85,9 +95,10 @@ class Listening:
     async def list_earlier(self, event: Json, web: Web) -> list[Line]:
         """Return what was said before in the thread, or in the channel where it begins one."""
         before = await self._list_replies(event, web) if "thread_ts" in event else None
+        most = MOST_EARLIER
         if before is None:
-            before = list(self._recent.get(_key(event), ()))
-        before = [each for each in before if str(each["ts"]) < str(event["ts"])][-MOST_EARLIER:]
+            before, most = list(self._recent.get(_key(event), ())), MOST_RECENT
+        before = [each for each in before if str(each["ts"]) < str(event["ts"])][-most:]
         names = await self._directory.list_names(web, list_people(before))
         return [to_line(each, web.token.bot_user_id, names) for each in before if each.get("text") or each.get("files")]
 

@@ -72,18 +72,16 @@ class Seen:
 
 async def attend(app: "App", seen: Seen, is_connected: Callable[[], Awaitable[bool]]) -> None:
     """Note that we listen as long as we do; raises `Unavailable` when the connection is gone and does not come back."""
-    last = noted = 0.0
+    last, noted = app.clock.monotonic(), 0.0
     while True:
         now = app.clock.monotonic()
-        if await is_connected():
-            last = now
-            if now - noted >= NOTE_SECONDS:
-                noted = now
-                with suppress(DatabaseLost):
-                    await seen.note(app.clock.now())
-        elif last and now - last > LOST_SECONDS:
+        last = now if await is_connected() else last
+        if now - last > LOST_SECONDS:
             raise Unavailable("The socket to Slack is lost.")
-        last = last or now
+        if last == now and now - noted >= NOTE_SECONDS:
+            noted = now
+            with suppress(DatabaseLost):
+                await seen.note(app.clock.now())
         await asyncio.sleep(LOOK_SECONDS)
 
 
