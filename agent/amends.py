@@ -1,71 +1,53 @@
-"""Messages that their writers change or delete after they were taken."""
+"""Messages that their writers change after they were taken; what they delete is forgotten by `redaction.py`."""
 
-from collections.abc import Sequence
+import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import text
 
 from shared.database import Database
 
-DELETED = "[deleted]"
+SENT_WITHIN_SECONDS = 10
 
 CHANGE = text("""
-UPDATE inbox SET content = :content, edited_at = now()
-WHERE platform = :platform AND platform_event_id = :event_id AND content <> :content
-RETURNING turn_id
+WITH changed AS (
+    UPDATE inbox SET content = :content, edited_at = now()
+    WHERE platform = :platform AND platform_event_id = :message_id AND content <> :content
+    RETURNING id, turn_id
+)
+SELECT changed.turn_id FROM inbox LEFT JOIN changed ON changed.id = inbox.id
+WHERE platform = :platform AND platform_event_id = :message_id
 """)
 ANSWER = text("""
-SELECT platform_message_id, platform_channel_id, platform_thread_id, content, choices
-FROM outbox WHERE turn_id = :turn_id AND status = 'delivered' AND platform_message_id IS NOT NULL
-""")
-# The journal's first step holds what all messages of the turn have said; it is put together anew.
-REDACT = text("""
-WITH gone AS (
-    UPDATE inbox SET content = :deleted, attachments = '[]', surroundings = '{}',
-        status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
-    WHERE platform = :platform AND platform_event_id = ANY(:event_ids) RETURNING id, turn_id
-), left_over AS (
-    SELECT turn_id, coalesce(
-        (SELECT string_agg(other.content, E'\\n' ORDER BY other.sent_at, other.id) FROM inbox AS other
-         WHERE other.turn_id = gone.turn_id AND other.platform_event_id <> ALL(:event_ids)), :deleted
-    ) AS content FROM gone WHERE turn_id IS NOT NULL
-), forgotten AS (
-    UPDATE messages SET content = left_over.content FROM left_over
-    WHERE messages.turn_id = left_over.turn_id AND messages.role = 'user'
-), untold AS (
-    UPDATE turn_events SET payload = payload || jsonb_build_object('content', left_over.content) FROM left_over
-    WHERE turn_events.turn_id = left_over.turn_id AND turn_events.name = 'user_message'
-)
-SELECT count(*) AS changed FROM gone
+SELECT platform_message_id, platform_channel_id, platform_thread_id, choices,
+       status IN ('pending', 'claimed') AS is_on_its_way
+FROM outbox WHERE turn_id = :turn_id
 """)
 
 
 @dataclass(frozen=True, slots=True)
-class SaidAnswer:
-    """The answer to a message that was changed after it: where it stands, and what it offers."""
+class Edited:
+    """A message that was taken. `turn_id`: the turn that had begun with another text than the one there is now."""
 
-    turn_id: int
-    message_id: str
-    channel: str
-    thread: str | None
-    content: str
-    choices: list[str]
+    turn_id: int | None
 
 
-async def change_message(database: Database, platform: str, event_id: str, content: str) -> SaidAnswer | None:
-    """Replace a text that no turn has begun with; return the answer to the old one, if it was given already."""
-    given = {"platform": platform, "event_id": event_id, "content": content}
+async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
+    """Replace the text of a message that was taken; None when it was not."""
+    given = {"platform": platform, "message_id": message_id, "content": content}
     async with database.statement() as session:
         row = (await session.execute(CHANGE, given)).one_or_none()
-        if row is None or row.turn_id is None:
-            return None
-        answer = (await session.execute(ANSWER, {"turn_id": row.turn_id})).one_or_none()
-    # Without one its answer is still to come, and will know of the change.
-    return None if answer is None else SaidAnswer(row.turn_id, *answer)
+    return None if row is None else Edited(row.turn_id)
 
 
-async def redact_messages(database: Database, platform: str, event_ids: Sequence[str]) -> int:
-    """Cancel what waits, and forget what was said; return how many messages that were."""
-    given = {"platform": platform, "event_ids": list(event_ids), "deleted": DELETED}
-    async with database.statement() as session:
-        return int((await session.execute(REDACT, given)).scalar_one())
+async def find_answer(database: Database, turn_id: int) -> Any:
+    """Return the outbox row of a turn's answer; None when it is still to come, and will know of the change."""
+    # One that is being sent just now may have been put together before the edit.
+    for _ in range(SENT_WITHIN_SECONDS):
+        async with database.statement() as session:
+            answer = (await session.execute(ANSWER, {"turn_id": turn_id})).one_or_none()
+        if answer is None or not answer.is_on_its_way:
+            break
+        await asyncio.sleep(1)
+    return None if answer is None or answer.platform_message_id is None else answer

@@ -18,7 +18,7 @@ QUEUE = "turns"
 TAKE_TURN = "take_turn"
 # Doors without a sender: their callers read the answer, and for them its commit is the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
-AROUND = tuple(field.name for field in fields(Surroundings))
+AROUND, LINE = (tuple(field.name for field in fields(each)) for each in (Surroundings, Line))
 # One turn takes at most so many waiting messages of a person.
 MAX_COALESCED = 50
 
@@ -263,7 +263,9 @@ def _to_surroundings_row(around: Surroundings) -> dict[str, Any]:
     # What is not known is left out: most doors tell nothing.
     told = {name: value for name in AROUND if (value := getattr(around, name)) or (name == "role_ids" and value == ())}
     if around.earlier:
-        told["earlier"] = [{"speaker": each.speaker, "text": each.text} for each in around.earlier]
+        told["earlier"] = [
+            {name: value for name in LINE if (value := getattr(each, name)) is not None} for each in around.earlier
+        ]
     return dict(clean_json(told))
 
 

@@ -4,6 +4,8 @@ import asyncio
 import re
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -16,12 +18,16 @@ from adapters.slack.clients import Clients
 from adapters.slack.directory import Directory
 from adapters.slack.incoming import (
     TOPIC_CHARS,
+    calls,
     is_written_by_a_person,
     list_people,
+    to_account,
     to_event_id,
     to_incoming,
+    to_moment,
     to_place,
     to_team,
+    to_text,
 )
 from adapters.slack.listening import Listening
 from adapters.slack.running import Running
@@ -31,7 +37,7 @@ from agent.inbox import accept_all
 from agent.patience import insist
 from agent.together import Together
 from shared.errors import EventTaken
-from shared.messages import Line, Surroundings
+from shared.messages import Line, Place, Surroundings
 from shared.text import clean, cut
 
 if TYPE_CHECKING:
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
 # The database may restart; Slack, which gets no acknowledgement meanwhile, sends the event again as well.
 STORE_SECONDS = 120.0
 REMEMBERED = 5000
+EDIT_IS_NEW_FOR = timedelta(minutes=5)
+TOMBSTONE = "tombstone"
 TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
@@ -74,30 +82,68 @@ class Events:
         """Take an event; what it holds may as well come from the history of a channel."""
         kind = event.get("subtype")
         if kind == "message_changed":
-            await insist(lambda: self._changes.edit(event, web), STORE_SECONDS)
+            await self._take_change(event, web)
         elif kind == "message_deleted":
-            self._listening.forget(event["channel"], str(event.get("deleted_ts")))
-            await insist(lambda: self._changes.delete(event["channel"], str(event.get("deleted_ts"))), STORE_SECONDS)
-        elif is_written_by_a_person(event, web.token) and TS.fullmatch(str(event.get("ts"))):
+            gone = {**(event.get("previous_message") or {}), "ts": str(event.get("deleted_ts"))}
+            await self._forget({**gone, "channel": event["channel"]}, web)
+        elif is_message(event, web):
             place = to_place(event, web.token)
-            lock = self._locks.setdefault(place.key, asyncio.Lock())
-            async with lock:
+            async with self._locked(place):
                 await self._take_once(event, web)
             if not place.is_direct:
                 self._listening.remember(event)
 
-    async def _take_once(self, event: Json, web: Web) -> None:
+    async def _take_change(self, event: Json, web: Web) -> None:
+        """Take a changed text; one that calls the agent only now is a new message."""
+        message = {"channel_type": event.get("channel_type"), **(event.get("message") or {})}
+        message["channel"] = event["channel"]
+        if message.get("subtype") == TOMBSTONE:
+            # The first message of a thread that has replies leaves this behind when it is deleted.
+            await self._forget(message, web)
+            return
+        # Slack tells of previews and of answers in the thread in the same way: nobody has written those.
+        edited = (message.get("edited") or {}).get("ts")
+        if not is_message(message, web) or not TS.fullmatch(str(edited)):
+            return
+        self._listening.correct(event["channel"], message)
+        async with self._locked(to_place(message, web.token)):
+            known = await insist(lambda: self._changes.edit(message, web), STORE_SECONDS)
+            if known is None and self._calls_only_now(message, str(edited), web):
+                await self._take_once(message, web, sent_at=to_moment(str(edited)))
+        if known is not None and known.turn_id is not None:
+            asker = to_account(str(message["user"]), to_team(message, web.token), web.token)
+            self._running.start(self._changes.offer_again(web, known.turn_id, asker), "offer again")
+
+    def _calls_only_now(self, message: Json, edited: str, web: Web) -> bool:
+        # Nobody gives a command by correcting a text.
+        is_new = self._app.clock.now() - to_moment(edited) < EDIT_IS_NEW_FOR
+        is_command = to_text(message, web.token.bot_user_id, {}).startswith("/")
+        return is_new and calls(message, web.token) and not is_command
+
+    async def _forget(self, message: Json, web: Web) -> None:
+        channel, ts = message["channel"], str(message.get("ts"))
+        self._listening.forget(channel, ts)
+        async with self._locked(to_place({**message, "ts": ts}, web.token)):
+            # What was being stored just now is stored, and found.
+            pass
+        # It may look a second time, for which Slack need not wait.
+        self._running.start(insist(lambda: self._changes.delete(channel, ts), STORE_SECONDS), "redaction")
+
+    def _locked(self, place: Place) -> asyncio.Lock:
+        return self._locks.setdefault(place.key, asyncio.Lock())
+
+    async def _take_once(self, event: Json, web: Web, sent_at: datetime | None = None) -> None:
         # A mention comes twice, as what it is and as a message: the second is known without asking the database.
         key = to_event_id(event["channel"], event["ts"])
         if key in self._taken:
             return
         with suppress(EventTaken):
-            await insist(lambda: self._store(event, web), STORE_SECONDS)
+            await insist(lambda: self._store(event, web, sent_at), STORE_SECONDS)
         self._taken[key] = None
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
 
-    async def _store(self, event: Json, web: Web) -> None:
+    async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> None:
         call = await self._listening.find_call(event, to_place(event, web.token), web)
         if call is None:
             return
@@ -105,6 +151,7 @@ class Events:
         names = await self._directory.list_names(web, list_people([event]))
         around = await self._surroundings(event, web, earlier)
         message = to_incoming(event, web.token, names, around)
+        message = replace(message, sent_at=sent_at or message.sent_at)
         if await self._typed.answer(message, web):
             return
         accepted = await self._inbox.ask(message)
@@ -129,3 +176,8 @@ class Events:
     async def _role_ids(self, event: Json, web: Web) -> tuple[str, ...] | None:
         # A guest of another workspace has no groups here.
         return () if to_team(event, web.token) != web.token.team_id else None
+
+
+def is_message(event: Json, web: Web) -> bool:
+    """Tell whether this is something that a person has written, and whole."""
+    return is_written_by_a_person(event, web.token) and bool(TS.fullmatch(str(event.get("ts"))))

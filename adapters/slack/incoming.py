@@ -123,7 +123,8 @@ def to_line(event: Json, bot_user_id: str, names: Mapping[str, str]) -> Line:
     shown = f" [files: {', '.join(files)}]" if files else ""
     user = str(event.get("user") or "")
     speaker = names.get(user) or str(event.get("username") or user or "app")
-    return Line(clean(speaker), cut(clean(to_text(event, bot_user_id, names)), LINE_CHARS) + shown)
+    text = cut(clean(to_text(event, bot_user_id, names)), LINE_CHARS) + shown
+    return Line(clean(speaker), text, to_event_id(str(event.get("channel") or ""), str(event["ts"])))
 
 
 def is_written_by_a_person(event: Json, token: Token) -> bool:

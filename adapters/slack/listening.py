@@ -86,6 +86,13 @@ class Listening:
         if len(self._recent) > REMEMBERED_CHANNELS:
             self._recent.popitem(last=False)
 
+    def correct(self, channel: str, message: Json) -> None:
+        """Remember a message as it stands now."""
+        for key, kept in self._recent.items():
+            if key.startswith(channel):
+                corrected = ({**each, **message} if each["ts"] == message["ts"] else each for each in kept)
+                self._recent[key] = deque(corrected, kept.maxlen)
+
     def forget(self, channel: str, ts: str) -> None:
         """Drop a message that was deleted."""
         for key, kept in self._recent.items():
@@ -111,7 +118,11 @@ class Listening:
                 )
         except TimeoutError:
             return None
-        return None if found is None else [each for each in found.get("messages", ()) if _is_said(each)]
+        return (
+            None
+            if found is None
+            else [{**each, "channel": event["channel"]} for each in found.get("messages", ()) if _is_said(each)]
+        )
 
 
 def _is_said(message: Json) -> bool:
