@@ -15,6 +15,7 @@ from shared.models.memory import Memory, MemoryPosting, MemoryVector
 from shared.models.persona import Persona
 from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
+from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
 from shared.models.turn import Message, Turn, TurnEvent
 from shared.models.user import User, UserPlatformLink
 
@@ -41,6 +42,10 @@ __all__ = [
     "RoleGrant",
     "Server",
     "Shard",
+    "SlackGroupList",
+    "SlackGroupMember",
+    "SlackInstallation",
+    "SlackOAuthState",
     "TokenLog",
     "Turn",
     "TurnEvent",
