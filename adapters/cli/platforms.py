@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ADAPTERS = Path(__file__).resolve().parent.parent
 # What lies in `adapters/` and is no platform with a gateway of its own.
-OTHERS = frozenset({"__init__", "__pycache__", "base", "cli", "mcp", "terminal", "web"})
+OTHERS = frozenset({"__init__", "__pycache__", "base", "buttons", "cli", "mcp", "terminal", "web"})
 TOKENS = {"discord": ("discord_token",), "slack": ("slack_bot_token", "slack_client_id")}
 
 
