@@ -224,7 +224,7 @@ def test_every_table_stands_in_the_page_on_how_it_works() -> None:
 def test_the_commands_that_pages_name_exist() -> None:
     files = (ROOT / "adapters/cli").glob("*.py")
     commands = {name for file in files for name in re.findall(r'command\("([\w-]+)"', file.read_text("utf-8"))}
-    groups = {"user", "persona"}
+    groups = {"user", "persona", "slack"}
     prose = "\n".join(page.prose for page in documents())
 
     named = set(re.findall(r"`(?:\.venv/bin/)?parley ([a-z][\w-]*)(?: ([a-z][\w-]*))?", prose))

@@ -10,7 +10,7 @@ import typer
 # typer brings its own copy of click and gives its errors no public name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
-from adapters.cli import chat, database, doctor, explain, mcp, personas, run, tools, users
+from adapters.cli import chat, database, doctor, explain, mcp, personas, run, slack, tools, users
 from adapters.cli.console import complain, find_version, say
 from shared.errors import ConfigurationError, ParleyError
 
@@ -26,6 +26,7 @@ for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain
     app.add_typer(commands)
 app.add_typer(users.app, name="user")
 app.add_typer(personas.app, name="persona")
+app.add_typer(slack.app, name="slack")
 
 
 def _show_version(is_asked: bool) -> None:

@@ -66,8 +66,12 @@ def _enter(request: Request, who: str) -> Response:
 def _note(title: str, text: str, status: int, refresh: str | None = None) -> Response:
     head = f'<meta http-equiv="refresh" content="0; url={refresh}">' if refresh else ""
     more = f'<p><a href="{refresh}">Go on</a></p>' if refresh else ""
-    page = NOTE.format(head=head, title=escape(title), text=escape(text), more=more)
-    return HTMLResponse(page, status, headers=NO_STORE)
+    return HTMLResponse(to_note(title, text, head=head, more=more), status, headers=NO_STORE)
+
+
+def to_note(title: str, text: str, *, head: str = "", more: str = "") -> str:
+    """Return a page with one thing to say; `head` and `more` are HTML, the rest is text."""
+    return NOTE.format(head=head, title=escape(title), text=escape(text), more=more)
 
 
 def static_routes() -> list[Route]:
