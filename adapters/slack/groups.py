@@ -1,5 +1,6 @@
 """Who is in which user group: what `role_grants` gives on Slack. Kept in Postgres, so that every process knows."""
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 # Changes are told; this is for those that were told while nobody listened.
 FRESH_SECONDS = 900
 # It is asked before a message is acknowledged, which Slack waits three seconds for.
-PATIENCE = 0.5
+PATIENCE, ASK_SECONDS = 0.5, 1.2
 
 LOOK = text("""
 SELECT EXISTS (SELECT FROM role_grants WHERE platform = 'slack' AND server = :team_id) AS has_grants,
@@ -80,8 +81,8 @@ class Groups:
     async def _read(self, team_id: str, changes: int) -> bool:
         try:
             members = await self._list_members(team_id)
-        except Unavailable as error:
-            log.warning("slack_groups_unknown", team=team_id, cause=str(error))
+        except (Unavailable, TimeoutError) as error:
+            log.warning("slack_groups_unknown", team=team_id, cause=str(error) or "Slack takes too long")
             return False
         async with self._database.transaction() as session:
             kept = (await session.execute(KEEP, {"team_id": team_id, "changes": changes})).one_or_none()
@@ -93,7 +94,8 @@ class Groups:
     async def _list_members(self, team_id: str) -> list[Json]:
         web = await self._clients.get(team_id)
         try:
-            told = await web.call("usergroups.list", patience=PATIENCE, include_users=True)
+            async with asyncio.timeout(ASK_SECONDS):
+                told = await web.call("usergroups.list", patience=PATIENCE, include_users=True)
         except Refused as error:
             # A workspace without user groups, or an app without the right to read them: nobody is in one.
             log.warning("slack_groups_refused", team=team_id, cause=str(error))
@@ -122,7 +124,7 @@ def register(bolt: "AsyncApp", groups: Groups) -> None:
     async def updated(event: Json, body: Json) -> None:
         group = event.get("subteam") or {}
         # A group that was disabled is nobody's.
-        removed = None if group.get("date_delete") else []
+        removed: list[str] | None = None if group.get("date_delete") else []
         await groups.change(_team(event, body), str(group.get("id")), removed)
 
     bolt.event("subteam_members_changed")(members_changed)

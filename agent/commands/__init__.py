@@ -11,7 +11,7 @@ from shared.errors import ParleyError
 from shared.messages import Place, Sender, Surroundings
 from shared.text import clean, cut
 
-__all__ = ["Command", "CommandReply", "answer", "command", "list_commands"]
+__all__ = ["Command", "CommandReply", "answer", "command", "find_command", "list_commands"]
 
 # A path such as /etc/hosts has more slashes, and belongs to the message.
 COMMAND_LINE = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)

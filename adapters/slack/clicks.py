@@ -1,0 +1,141 @@
+"""What happens when somebody presses a button below an answer."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from adapters import buttons
+from adapters.buttons import Button, find_button
+from adapters.slack.buttons import ACTION_ID, without_buttons
+from adapters.slack.incoming import PLATFORM
+from adapters.slack.visitors import Visitor
+from adapters.slack.web import Json
+from agent.inbox import accept
+from shared.errors import EventTaken, ParleyError
+from shared.log import get_logger
+from shared.messages import Attachment, Decision, IncomingMessage
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
+    from adapters.slack.respond import Responses
+    from adapters.slack.running import Running
+    from adapters.slack.visitors import Visitors
+    from agent.app import App
+
+FAILED = "That did not work: {reason}"
+OURS = re.compile(rf"^{ACTION_ID}:")
+
+log = get_logger()
+
+
+class Clicks:
+    """Takes clicks by what their buttons say. Each of them acts once, however often it comes."""
+
+    def __init__(self, app: "App", visitors: "Visitors", responses: "Responses", running: "Running") -> None:
+        self._app, self._visitors, self._responses, self._running = app, visitors, responses, running
+        self._actions: dict[str, Callable[[Json, Visitor, Button], Awaitable[None]]] = {
+            buttons.STOP: self._stop,
+            buttons.AGAIN: self._ask_again,
+            buttons.CHOICE: self._choose,
+            buttons.GOOD: self._vote,
+            buttons.BAD: self._vote,
+        }
+
+    async def take(self, ack: Any, body: Json) -> None:
+        """Take a click: Slack is told at once, what it does is done beside that."""
+        await ack()
+        self._running.start(self._take(body), "slack click")
+
+    async def _take(self, body: Json) -> None:
+        button = find_button(str((body.get("actions") or [{}])[0].get("value", "")))
+        action = self._actions.get(button.action) if button is not None else None
+        url = str(body.get("response_url") or "")
+        if button is None or action is None:
+            return
+        try:
+            visitor = await self._visitors.meet_in(body)
+            if visitor is None:
+                return
+            if visitor.sender.platform_user_id != button.asker:
+                await self._responses.whisper(url, buttons.NOT_YOURS.format(asker=button.asker.rpartition(":")[2]))
+            elif button.is_over(self._app.clock.now()):
+                await self._responses.whisper(url, buttons.OVER)
+            else:
+                await action(body, visitor, button)
+        except ParleyError as error:
+            log.warning("slack_click_failed", action=button.action, cause=str(error))
+            await self._responses.whisper(url, FAILED.format(reason=error))
+
+    async def _stop(self, body: Json, _visitor: Visitor, button: Button) -> None:
+        is_stopping = await buttons.stop(self._app, button)
+        await self._responses.whisper(body["response_url"], buttons.STOPPING if is_stopping else buttons.ENDED)
+
+    async def _ask_again(self, body: Json, visitor: Visitor, button: Button) -> None:
+        row = await self._find(body, button)
+        if row is None:
+            return
+        content = "\n".join(each["content"] for each in row.asked)
+        files = tuple(Attachment(**file) for each in row.asked for file in each["attachments"])
+        await self._accept(visitor, button, row, content, files)
+        await self._replace(body)
+
+    async def _choose(self, body: Json, visitor: Visitor, button: Button) -> None:
+        row = await self._find(body, button)
+        if row is None:
+            return
+        if button.index >= len(row.choices):
+            await self._responses.whisper(body["response_url"], buttons.GONE)
+            return
+        choice = str(row.choices[button.index])
+        # A question that needs a yes is answered by its id, whatever was said since.
+        decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == buttons.YES)
+        await self._accept(visitor, button, row, choice, decision=decision)
+        await self._replace(body, choice)
+
+    async def _vote(self, body: Json, _visitor: Visitor, button: Button) -> None:
+        is_kept = await buttons.vote(self._app, button)
+        await self._responses.whisper(body["response_url"], buttons.THANKS if is_kept else buttons.GONE)
+
+    async def _find(self, body: Json, button: Button) -> Any:
+        row = await buttons.find_turn(self._app, button)
+        if row is None:
+            await self._responses.whisper(body["response_url"], buttons.GONE)
+        return row
+
+    async def _replace(self, body: Json, chosen: str | None = None) -> None:
+        message = body.get("message") or {}
+        blocks = without_buttons(message.get("blocks") or (), chosen)
+        await self._responses.replace(body["response_url"], str(message.get("text") or ""), blocks)
+
+    async def _accept(
+        self,
+        visitor: Visitor,
+        button: Button,
+        row: Any,
+        content: str,
+        files: tuple[Attachment, ...] = (),
+        decision: Decision | None = None,
+    ) -> None:
+        message = IncomingMessage(
+            door=PLATFORM,
+            sender=visitor.sender,
+            place=buttons.to_place(row),
+            # One for the turn and not for the click: a second one, or another button of the same row, is the same.
+            event_id=f"{button.action}:{button.turn_id:x}",
+            content=content,
+            sent_at=self._app.clock.now(),
+            attachments=files,
+            decision=decision,
+            platform_message_id=row.reply_to,
+            around=visitor.around,
+        )
+        try:
+            await accept(self._app.database, message)
+        except EventTaken:
+            log.warning("slack_click_taken", turn=button.turn_id)
+
+
+def register(bolt: "AsyncApp", clicks: Clicks) -> None:
+    """Listen to buttons of ours."""
+    bolt.action(OURS)(clicks.take)
