@@ -1,0 +1,118 @@
+"""How something reaches the app: by a socket, or by a signed request to its address; and again when it wasn't taken."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+from uuid import uuid4
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from tests.standins.slack.journal import Envelope
+from tests.standins.slack.world import Json
+
+if TYPE_CHECKING:
+    from tests.standins.slack.server import SlackStandIn
+
+ACK_SECONDS = 3.0
+RETRY_DELAYS = (0.0, 60.0, 300.0)
+
+
+def sign(secret: str, timestamp: str, body: bytes) -> str:
+    """Return what `X-Slack-Signature` says of a body."""
+    base = b"v0:" + timestamp.encode() + b":" + body
+    return "v0=" + hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
+
+
+class Delivery:
+    """Where things go. Without addresses they go by Socket Mode; `retry_delays` are the seconds before each retry."""
+
+    def __init__(self, standin: "SlackStandIn") -> None:
+        self.standin = standin
+        self.addresses: dict[str, str] = {}
+        self.ack_seconds = ACK_SECONDS
+        self.retry_delays: tuple[float, ...] = RETRY_DELAYS
+        self._client: ClientSession | None = None
+
+    async def deliver_to(self, url: str, *, interactions: str = "", commands: str = "") -> None:
+        """Send everything to this address by HTTP from now on, once it has answered Slack's challenge."""
+        challenge = uuid4().hex
+        body = json.dumps({"token": "x", "challenge": challenge, "type": "url_verification"}).encode()
+        async with self.client.post(url, data=body, headers=self._headers(body, "application/json")) as response:
+            text = await response.text()
+            is_right = response.status == 200 and challenge in text
+            assert is_right, f"the address didn't answer the challenge: {response.status} {text[:200]}"
+        self.addresses = {"events_api": url, "interactive": interactions or url, "slash_commands": commands or url}
+
+    @property
+    def client(self) -> ClientSession:
+        if self._client is None:
+            self._client = ClientSession()
+        return self._client
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def give(self, kind: str, payload: Json) -> Envelope:
+        """Give something to the app; events that are not taken in time come up to three times more."""
+        delays = self.retry_delays if kind == "events_api" else ()
+        envelope_id = str(uuid4())
+        for attempt, delay in enumerate((0.0, *delays)):
+            await asyncio.sleep(delay)
+            envelope = Envelope(time.monotonic(), kind, payload, attempt, "", envelope_id)
+            self.standin.journal.envelopes.append(envelope)
+            is_taken = await self._attempt(envelope)
+            await self.standin.tell()
+            if is_taken:
+                break
+        return envelope
+
+    async def _attempt(self, envelope: Envelope) -> bool:
+        if not self.addresses:
+            accepts = envelope.kind != "events_api"
+            return await self.standin.socket.send(envelope, accepts_response=accepts, seconds=self.ack_seconds)
+        return await self._post(envelope)
+
+    async def _post(self, envelope: Envelope) -> bool:
+        url = self.addresses[envelope.kind]
+        body, kind = _encoded(envelope)
+        headers = self._headers(body, kind)
+        if envelope.attempt:
+            reason = getattr(self, "_reason", "http_timeout")
+            headers |= {"x-slack-retry-num": str(envelope.attempt), "x-slack-retry-reason": reason}
+        envelope.by = f"http {url}"
+        try:
+            timeout = ClientTimeout(total=self.ack_seconds)
+            async with self.client.post(url, data=body, headers=headers, timeout=timeout) as response:
+                text, envelope.status = await response.text(), response.status
+                no_retry = response.headers.get("X-Slack-No-Retry") == "1"
+        except TimeoutError:
+            self._reason = "http_timeout"
+            return False
+        except ClientError:
+            self._reason = "connection_failed"
+            return False
+        self._reason = "http_error"
+        if not 200 <= envelope.status < 300:
+            return no_retry
+        envelope.acked_at = time.monotonic()
+        is_json = response.content_type == "application/json"
+        envelope.response = json.loads(text) if is_json and text else text or None
+        return True
+
+    def _headers(self, body: bytes, kind: str) -> dict[str, str]:
+        now = str(int(time.time()))
+        signature = sign(self.standin.signing_secret, now, body)
+        return {"Content-Type": kind, "X-Slack-Request-Timestamp": now, "X-Slack-Signature": signature}
+
+
+def _encoded(envelope: Envelope) -> tuple[bytes, str]:
+    """Return body and type of a request: events are JSON, interactions a form with JSON in it, commands a form."""
+    if envelope.kind == "events_api":
+        return json.dumps(envelope.payload).encode(), "application/json"
+    given = {"payload": json.dumps(envelope.payload)} if envelope.kind == "interactive" else envelope.payload
+    return urlencode(given).encode(), "application/x-www-form-urlencoded"

@@ -1,0 +1,138 @@
+"""The Events API: what happens in a workspace, told to the app as far as it asked for it and may know it."""
+
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from tests.standins.slack.chat import shown
+from tests.standins.slack.world import Installation, Json, new_id, stamp
+
+if TYPE_CHECKING:
+    from tests.standins.slack.server import SlackStandIn
+
+# What an app may ask for, with the scope that it needs for it.
+NEEDED: dict[str, str | None] = {
+    "app_mention": "app_mentions:read",
+    "message.channels": "channels:history",
+    "message.groups": "groups:history",
+    "message.im": "im:history",
+    "message.mpim": "mpim:history",
+    "app_home_opened": None,
+    "app_uninstalled": None,
+    "tokens_revoked": None,
+    "assistant_thread_started": "assistant:write",
+    "assistant_thread_context_changed": "assistant:write",
+    "member_joined_channel": "channels:read",
+    "member_left_channel": "channels:read",
+    "channel_left": "channels:read",
+    "channel_archive": "channels:read",
+    "channel_unarchive": "channels:read",
+    "channel_deleted": "channels:read",
+    "channel_rename": "channels:read",
+    "group_left": "groups:read",
+    "group_archive": "groups:read",
+    "reaction_added": "reactions:read",
+    "reaction_removed": "reactions:read",
+    "subteam_created": "usergroups:read",
+    "subteam_updated": "usergroups:read",
+    "subteam_members_changed": "usergroups:read",
+    "user_change": "users:read",
+    "team_join": "users:read",
+    "file_shared": "files:read",
+}
+
+
+class Events:
+    """What the app subscribes to, and what it was told. `copies` 2 tells it everything twice."""
+
+    def __init__(self, standin: "SlackStandIn") -> None:
+        self.standin = standin
+        self.subscriptions = set(NEEDED)
+        self.contexts: dict[str, list[Installation]] = {}
+        self.copies = 1
+        self.told: set[str] = set()
+
+    def authorization(self, installation: Installation) -> Json:
+        """Return who it was that an event is visible to."""
+        told = {"enterprise_id": None, "team_id": installation.team["id"], "user_id": installation.bot["id"]}
+        return told | {"is_bot": True, "is_enterprise_install": False}
+
+    async def message(self, channel: Json, message: Json) -> None:
+        """Tell that a message was written: as such, and when it names the bot in a channel as a mention too."""
+        kind = self.standin.world.kind(channel)
+        event = shown(message) | {"channel": channel["id"], "event_ts": message["ts"], "channel_type": kind}
+        await self._in_channel(f"message.{kind}", channel, event)
+        mentions = message.get("subtype") in (None, "file_share") and "bot_id" not in message
+        if kind != "im" and mentions:
+            await self._mention(channel, message)
+
+    async def _mention(self, channel: Json, message: Json) -> None:
+        for installation in self._present(channel):
+            if f"<@{installation.bot['id']}>" not in message["text"]:
+                continue
+            event = shown(message) | {"type": "app_mention", "channel": channel["id"], "event_ts": message["ts"]}
+            event.pop("subtype", None)
+            await self.tell("app_mention", event, [installation], channel)
+
+    async def changed(self, channel: Json, message: Json, before: Json) -> None:
+        """Tell that a message reads otherwise now."""
+        event = {"subtype": "message_changed", "message": shown(message), "previous_message": shown(before)}
+        await self._hidden(channel, event)
+
+    async def deleted(self, channel: Json, before: Json) -> None:
+        """Tell that a message is gone."""
+        event = {"subtype": "message_deleted", "deleted_ts": before["ts"], "previous_message": shown(before)}
+        await self._hidden(channel, event)
+
+    async def _hidden(self, channel: Json, event: Json) -> None:
+        at, kind = stamp(), self.standin.world.kind(channel)
+        event = {"type": "message", "hidden": True, **event, "channel": channel["id"], "ts": at, "event_ts": at}
+        await self._in_channel(f"message.{kind}", channel, event | {"channel_type": kind})
+
+    async def _in_channel(self, name: str, channel: Json, event: Json) -> None:
+        plural = {"message.channel": "message.channels", "message.group": "message.groups"}.get(name, name)
+        await self.tell(plural, event, self._present(channel), channel)
+        await self.standin.tell()
+
+    def _present(self, channel: Json) -> list[Installation]:
+        """Return the working installations whose bot is in a channel, one for each workspace."""
+        members = self.standin.world.members[channel["id"]]
+        teams = [self.standin.world.installation_of(each) for each in channel["shared_team_ids"]]
+        return [each for each in teams if each is not None and each.bot["id"] in members]
+
+    async def in_team(self, name: str, event: Json, team_id: str) -> None:
+        """Tell something that happened in a workspace, outside of any channel."""
+        installation = self.standin.world.installation_of(team_id)
+        if installation is not None:
+            await self.tell(name, {"type": name, "event_ts": stamp(), **event}, [installation])
+        await self.standin.tell()
+
+    async def tell(self, name: str, event: Json, seen_by: list[Installation], channel: Json | None = None) -> None:
+        """Send an event, when the app asked for it and has the scope that it needs."""
+        needed = NEEDED[name]
+        seen_by = [each for each in seen_by if needed is None or needed in each.scopes]
+        if name not in self.subscriptions or not seen_by:
+            return
+        payload = self._payload(event, seen_by, channel)
+        self.told.add(name)
+        for _ in range(self.copies):
+            self.standin.run(self.standin.delivery.give("events_api", payload))
+
+    def _payload(self, event: Json, seen_by: list[Installation], channel: Json | None) -> Json:
+        context = f"4-{uuid4().hex}"
+        self.contexts[context] = seen_by
+        payload: dict[str, Any] = {
+            "token": "verification-token-of-old",
+            "team_id": seen_by[0].team["id"],
+            "context_team_id": seen_by[0].team["id"],
+            "context_enterprise_id": None,
+            "api_app_id": self.standin.world.app_id,
+            "event": event,
+            "type": "event_callback",
+            "event_id": new_id("Ev"),
+            "event_time": int(time.time()),
+            "authorizations": [self.authorization(seen_by[0])],
+            "is_ext_shared_channel": bool(channel and channel["is_ext_shared"]),
+            "event_context": context,
+        }
+        return payload

@@ -1,0 +1,155 @@
+"""What follows a click, a command or a form: a trigger for 3 seconds, and an address to respond to for 30 minutes."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from aiohttp import web
+
+from tests.standins.slack.chat import said
+from tests.standins.slack.journal import Envelope
+from tests.standins.slack.rules import Refused, check_texts
+from tests.standins.slack.world import Json, stamp
+
+if TYPE_CHECKING:
+    from tests.standins.slack.server import SlackStandIn
+
+MOST_RESPONSES, RESPONSE_SECONDS = 5, 1800.0
+_RESPONSE_FIELDS = (
+    "text blocks attachments response_type replace_original delete_original thread_ts unfurl_links unfurl_media "
+    "metadata mrkdwn markdown_text"
+)
+RESPONSE_FIELDS = frozenset(_RESPONSE_FIELDS.split())
+
+
+@dataclass
+class Interaction:
+    """One of them with what came back: `envelope` says when it was taken, `responses` what was posted later."""
+
+    standin: "SlackStandIn"
+    payload: Json
+    user: Json
+    channel: Json | None = None
+    message: Json | None = None
+    envelope: Envelope | None = None
+    responses: list[Json] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_acked(self) -> bool:
+        """Tell whether the app took it within three seconds."""
+        return self.envelope is not None and self.envelope.acked_at is not None
+
+    @property
+    def response(self) -> Json:
+        """Return what the acknowledgement itself carried."""
+        given = self.envelope.response if self.envelope is not None else None
+        return given if isinstance(given, dict) else {"text": given} if given else {}
+
+    @property
+    def texts(self) -> list[str]:
+        """Return what the person was answered, in the acknowledgement and later."""
+        given = [self.response, *self.responses]
+        return [each["text"] for each in given if each.get("text")]
+
+    async def answered(self, count: int = 1) -> list[str]:
+        """Return the answers as soon as there are so many."""
+        await self.standin.until(lambda: len(self.texts) >= count)
+        return self.texts
+
+    async def view(self) -> Json:
+        """Return the modal that this has opened, as soon as it is there."""
+        before = self.payload.get("trigger_id")
+
+        def opened() -> Json | None:
+            calls = self.standin.calls("views.open", ok=True)
+            return next((each.answer["view"] for each in calls if each.args.get("trigger_id") == before), None)
+
+        return dict(await self.standin.until(opened))
+
+
+class Interactions:
+    """Triggers and addresses that were given out."""
+
+    def __init__(self, standin: "SlackStandIn") -> None:
+        self.standin = standin
+        self.triggers: dict[str, Json] = {}
+        self.open: dict[str, Interaction] = {}
+
+    def new_trigger(self, user_id: str) -> str:
+        """Return a `trigger_id` for something that somebody just did."""
+        trigger = f"{uuid4().int % 10**12}.{uuid4().int % 10**12}.{uuid4().hex}"
+        self.triggers[trigger] = {"at": time.monotonic(), "user": user_id, "is_used": False}
+        return trigger
+
+    async def begin(self, kind: str, interaction: Interaction, *, responds: bool = True) -> Interaction:
+        """Give an interaction to the app and return once it was taken, or not."""
+        if responds:
+            key = uuid4().hex
+            interaction.payload["response_url"] = f"{self.standin.base}/respond/{key}"
+            self.open[key] = interaction
+        interaction.payload["trigger_id"] = self.new_trigger(interaction.user["id"])
+        interaction.envelope = await self.standin.delivery.give(kind, interaction.payload)
+        if interaction.response.get("text") and kind == "slash_commands":
+            await self._respond(interaction, interaction.response)
+        return interaction
+
+    async def take_response(self, request: web.BaseRequest) -> web.Response:
+        """Take what is posted to a response address."""
+        interaction = self.open.get(request.path.rpartition("/")[2])
+        raw = await request.content.read()
+        if interaction is None or time.monotonic() - interaction.began > RESPONSE_SECONDS:
+            return web.json_response({"ok": False, "error": "expired_url"}, status=404)
+        if len(interaction.responses) >= MOST_RESPONSES:
+            return web.json_response({"ok": False, "error": "used_url"}, status=404)
+        given = json.loads(raw)
+        unknown = set(given) - RESPONSE_FIELDS
+        if unknown:
+            return web.json_response({"ok": False, "error": "invalid_payload", "unknown": sorted(unknown)}, status=400)
+        try:
+            if not given.get("delete_original"):
+                check_texts(given)
+        except Refused as refused:
+            return web.json_response(refused.answer, status=400)
+        interaction.responses.append(given)
+        self.standin.journal.responses.append(given | {"user": interaction.user["id"]})
+        await self._respond(interaction, given)
+        await self.standin.tell()
+        return web.Response(text="ok")
+
+    async def _respond(self, interaction: Interaction, given: Json) -> None:
+        channel, original = interaction.channel, interaction.message
+        if channel is None:
+            return
+        if original is not None and (given.get("delete_original") or given.get("replace_original")):
+            await self._change_original(channel, original, given)
+        elif given.get("response_type") == "in_channel":
+            await self._say(interaction, channel, given)
+        else:
+            note = {"channel": channel["id"], "for": interaction.user["id"], "ts": stamp()}
+            if given.get("thread_ts"):
+                note["thread_ts"] = given["thread_ts"]
+            self.standin.world.ephemerals.append({**said(given), **note})
+
+    async def _change_original(self, channel: Json, original: Json, given: Json) -> None:
+        ephemerals = self.standin.world.ephemerals
+        if original in ephemerals and given.get("delete_original"):
+            ephemerals.remove(original)
+        elif original in ephemerals:
+            original.update({"blocks": []} | said(given))
+        elif given.get("delete_original"):
+            await self.standin.forget(channel, original)
+        else:
+            await self.standin.change(channel, original, said(given), edited_by=original["user"])
+
+    async def _say(self, interaction: Interaction, channel: Json, given: Json) -> None:
+        installation = self.standin.world.installation_of(channel["context_team_id"])
+        if installation is None:
+            return
+        kept = said(given) | {"user": installation.bot["id"], "bot_id": installation.bot_id}
+        if given.get("thread_ts"):
+            kept["thread_ts"] = given["thread_ts"]
+        message = self.standin.world.keep_message(channel, kept.pop("text"), **kept)
+        await self.standin.events.message(channel, message)

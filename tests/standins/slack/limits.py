@@ -1,0 +1,37 @@
+"""How many calls a minute Slack takes: by method and workspace, and for new messages by channel."""
+
+import math
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+PER_MINUTE = {1: 1, 2: 20, 3: 50, 4: 100}
+POST_METHODS = ("chat.postMessage",)
+SECONDS = 60.0
+# A channel takes about a message a second, and short bursts.
+POSTS, POST_SECONDS = 10, 10.0
+
+
+@dataclass
+class Limits:
+    """Windows that slide; `factor` 1 is as strict as Slack, and tests that are not about it leave more room."""
+
+    factor: float = 50.0
+    _calls: defaultdict[tuple[str, ...], deque[float]] = field(default_factory=lambda: defaultdict(deque))
+
+    def refuse(self, method: str, tier: int, team_id: str, channel_id: str | None) -> int | None:
+        """Take one call and return None, or return after how many seconds it may be tried again."""
+        if method in POST_METHODS:
+            return self._take((method, team_id, channel_id or ""), POSTS * self.factor, POST_SECONDS)
+        if tier not in PER_MINUTE:
+            return None
+        return self._take((method, team_id), PER_MINUTE[tier] * self.factor, SECONDS)
+
+    def _take(self, key: tuple[str, ...], most: float, seconds: float) -> int | None:
+        now, calls = time.monotonic(), self._calls[key]
+        while calls and calls[0] <= now - seconds:
+            calls.popleft()
+        if len(calls) >= most:
+            return max(1, math.ceil(calls[0] + seconds - now))
+        calls.append(now)
+        return None

@@ -1,0 +1,261 @@
+"""The person's side: what somebody types, changes, deletes, presses, opens and reads in Slack's own program."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from tests.standins.slack import files as uploads
+from tests.standins.slack.interactions import Interaction
+from tests.standins.slack.server import SlackStandIn
+from tests.standins.slack.show import show
+from tests.standins.slack.world import Json, stamp
+
+File = tuple[str, bytes] | tuple[str, bytes, str]
+
+
+class Person:
+    """Somebody with an account; `is_restricted=True` and the like make guests, another `team` a stranger."""
+
+    def __init__(self, slack: SlackStandIn, name: str, *, team: Json | None = None, **given: Any) -> None:
+        self.slack, self.name = slack, name
+        self.team = team or slack.installation.team
+        self.user = slack.world.add_user(name, self.team, **given)
+
+    @property
+    def id(self) -> str:
+        """Return the account's id."""
+        return str(self.user["id"])
+
+    @property
+    def dm(self) -> Json:
+        """Return the direct conversation with the bot."""
+        return self.slack.world.add_direct(self.user, self._home_team())
+
+    def _home_team(self) -> Json:
+        """Return the workspace whose bot this person sees: their own, or for strangers the first."""
+        has_bot = self.slack.world.installation_of(self.team["id"]) is not None
+        return self.team if has_bot else self.slack.installation.team
+
+    def joins(self, *channels: Json) -> None:
+        """Become a member of channels."""
+        for channel in channels:
+            self.slack.world.members[channel["id"]].add(self.id)
+
+    async def posts(
+        self,
+        channel: Json,
+        text: str,
+        *,
+        thread_ts: str | None = None,
+        files: Sequence[File] = (),
+        is_heard: bool = True,
+        **given: Any,
+    ) -> Json:
+        """Write a message; with `is_heard` False the app isn't told, as when it is down for long."""
+        self.joins(channel)
+        kept = [uploads.keep_file(self.slack, self.team["id"], self.id, *each) for each in files]
+        given |= {"user": self.id, "team": self.team["id"], "client_msg_id": str(uuid4())}
+        if text:
+            given.setdefault("blocks", [_rich_text(text)])
+        if kept:
+            given |= {"files": kept, "subtype": "file_share", "upload": False}
+        if self.team["id"] != channel["context_team_id"]:
+            given |= {"user_team": self.team["id"], "source_team": self.team["id"]}
+        if thread_ts is not None:
+            given["thread_ts"] = thread_ts
+        message = self.slack.world.keep_message(channel, text, **given)
+        uploads.share(kept, channel, message)
+        if is_heard:
+            await self.slack.events.message(channel, message)
+        return message
+
+    async def direct(self, text: str, **given: Any) -> Json:
+        """Write to the bot alone."""
+        return await self.posts(self.dm, text, **given)
+
+    async def mentions(self, channel: Json, text: str, **given: Any) -> Json:
+        """Write a message that names the bot."""
+        installation = self.slack.world.installation_of(channel["context_team_id"])
+        assert installation is not None, "the app is not installed there"
+        return await self.posts(channel, f"<@{installation.bot['id']}> {text}", **given)
+
+    async def edits(self, channel: Json, message: Json | str, text: str) -> None:
+        """Change a message of one's own."""
+        kept = self._message(channel, message)
+        await self.slack.change(channel, kept, {"text": text, "blocks": [_rich_text(text)]}, edited_by=self.id)
+
+    async def deletes(self, channel: Json, message: Json | str) -> None:
+        """Delete a message of one's own."""
+        await self.slack.forget(channel, self._message(channel, message))
+
+    async def reacts(self, channel: Json, message: Json | str, name: str) -> None:
+        """Put an emoji on a message."""
+        kept = self._message(channel, message)
+        item = {"type": "message", "channel": channel["id"], "ts": kept["ts"]}
+        event = {"user": self.id, "reaction": name, "item": item, "item_user": kept.get("user")}
+        await self.slack.events.in_team("reaction_added", event, channel["context_team_id"])
+
+    def _message(self, channel: Json, message: Json | str) -> Json:
+        ts = message if isinstance(message, str) else message["ts"]
+        return self.slack.world.messages[channel["id"]][ts]
+
+    async def presses(self, channel: Json, message: Json, button: str, **given: Any) -> Interaction:
+        """Press a button of a message, seen by all or by oneself alone, named by its text or its `action_id`."""
+        is_ephemeral = "for" in message
+        where = {"type": "message", "message_ts": message["ts"], "channel_id": channel["id"]}
+        where |= {"is_ephemeral": is_ephemeral}
+        if message.get("thread_ts"):
+            where["thread_ts"] = message["thread_ts"]
+        payload = self._block_action(_find_element(message.get("blocks", []), button), given)
+        payload |= {"container": where, "channel": {"id": channel["id"], "name": channel.get("name", "directmessage")}}
+        payload |= {"message": {key: value for key, value in message.items() if key != "for"}}
+        interaction = Interaction(self.slack, payload, self.user, channel, message)
+        return await self.slack.interactions.begin("interactive", interaction)
+
+    async def presses_in_view(self, view: Json, button: str, **given: Any) -> Interaction:
+        """Press a button of the home tab or of a modal."""
+        payload = self._block_action(_find_element(view["blocks"], button), given)
+        payload |= {"container": {"type": "view", "view_id": view["id"]}, "view": self._shown_view(view)}
+        interaction = Interaction(self.slack, payload, self.user)
+        return await self.slack.interactions.begin("interactive", interaction, responds=False)
+
+    def _block_action(self, found: tuple[Json, Json], given: Json) -> Json:
+        block, element = found
+        action: Json = {key: element[key] for key in ("action_id", "type", "text", "value", "style") if key in element}
+        action |= {"block_id": block.get("block_id", ""), "action_ts": stamp(), **given}
+        return self._base("block_actions") | {"actions": [action], "state": {"values": {}}}
+
+    def _base(self, kind: str) -> Json:
+        team = self._home_team()
+        user = {"id": self.id, "username": self.user["name"], "name": self.user["name"], "team_id": self.team["id"]}
+        told = {"type": kind, "user": user, "team": {"id": team["id"], "domain": team["domain"]}, "token": "x"}
+        return told | {"api_app_id": self.slack.world.app_id, "enterprise": None, "is_enterprise_install": False}
+
+    async def slash(self, channel: Json, command: str, text: str = "") -> Interaction:
+        """Give a slash command; Slack has none in threads."""
+        team = self._home_team()
+        payload: Json = {
+            "token": "x",
+            "team_id": team["id"],
+            "team_domain": team["domain"],
+            "channel_id": channel["id"],
+            "channel_name": channel.get("name", "directmessage"),
+            "user_id": self.id,
+            "user_name": self.user["name"],
+            "command": command,
+            "text": text,
+            "api_app_id": self.slack.world.app_id,
+            "is_enterprise_install": "false",
+        }
+        interaction = Interaction(self.slack, payload, self.user, channel)
+        return await self.slack.interactions.begin("slash_commands", interaction)
+
+    async def shortcut(self, channel: Json, message: Json, callback_id: str) -> Interaction:
+        """Choose a shortcut of the app from a message's menu."""
+        payload = self._base("message_action") | {"callback_id": callback_id, "action_ts": stamp()}
+        payload |= {"message": message, "message_ts": message["ts"]}
+        payload |= {"channel": {"id": channel["id"], "name": channel.get("name", "directmessage")}}
+        interaction = Interaction(self.slack, payload, self.user, channel, message)
+        return await self.slack.interactions.begin("interactive", interaction)
+
+    async def submits(self, view: Json, **values: Any) -> Interaction:
+        """Send a modal; each value by the `action_id` of its input."""
+        filled = view | {"state": {"values": _filled(view, values)}}
+        payload = self._base("view_submission") | {"view": self._shown_view(filled), "response_urls": []}
+        interaction = Interaction(self.slack, payload, self.user)
+        return await self.slack.interactions.begin("interactive", interaction, responds=False)
+
+    def _shown_view(self, view: Json) -> Json:
+        return {key: value for key, value in view.items() if key != "for"}
+
+    async def opens_home(self, tab: str = "home") -> None:
+        """Look at the app's home tab."""
+        event: Json = {"user": self.id, "channel": self.dm["id"], "tab": tab}
+        if self.home is not None and tab == "home":
+            event["view"] = self._shown_view(self.home)
+        await self.slack.events.in_team("app_home_opened", event, self._home_team()["id"])
+
+    @property
+    def home(self) -> Json | None:
+        """Return the home tab that the app has published for this person."""
+        return self.slack.world.homes.get(self.id)
+
+    async def opens_assistant(self, beside: Json | None = None) -> str:
+        """Open a new thread in the assistant's panel, beside a channel; return its `thread_ts`."""
+        dm, world = self.dm, self.slack.world
+        installation = world.installation_of(dm["context_team_id"])
+        assert installation is not None
+        root = world.keep_message(
+            dm, "New Assistant Thread", user=installation.bot["id"], subtype="assistant_app_thread"
+        )
+        root["thread_ts"] = root["ts"]
+        key = (dm["id"], root["ts"])
+        world.assistant_threads[key] = {"title": "", "status": "", "statuses": [], "prompts": []}
+        await self._assistant_event("assistant_thread_started", root["ts"], beside)
+        return str(root["ts"])
+
+    async def looks_at(self, thread_ts: str, beside: Json) -> None:
+        """Go to another channel with the assistant's panel open."""
+        await self._assistant_event("assistant_thread_context_changed", thread_ts, beside)
+
+    async def _assistant_event(self, name: str, thread_ts: str, beside: Json | None) -> None:
+        team_id = self._home_team()["id"]
+        context = {"channel_id": beside["id"], "team_id": team_id, "enterprise_id": None} if beside else {}
+        thread = {"user_id": self.id, "context": context, "channel_id": self.dm["id"], "thread_ts": thread_ts}
+        await self.slack.events.in_team(name, {"assistant_thread": thread}, team_id)
+
+    def reads(self, channel: Json | None = None, thread_ts: str | None = None) -> list[str]:
+        """Return what the bot's finished messages say to the eye in a channel, or in one of its threads."""
+        return [show(self.slack.world, each) for each in self.written(channel, thread_ts)]
+
+    def written(self, channel: Json | None = None, thread_ts: str | None = None) -> list[Json]:
+        """Return the bot's finished messages in a channel, or in one of its threads."""
+        key = (channel or self.dm)["id"]
+        found = [each for each in self.slack.world.messages[key].values() if "bot_id" in each]
+        in_thread = [each for each in found if thread_ts in (None, each.get("thread_ts"))]
+        return [each for each in in_thread if not each.get("is_streaming")]
+
+    async def hears(self, channel: Json | None = None, count: int = 1, *, thread_ts: str | None = None) -> list[str]:
+        """Return what the bot says in a channel as soon as there are so many messages."""
+        await self.slack.until(lambda: len(self.written(channel, thread_ts)) >= count)
+        return self.reads(channel, thread_ts)
+
+    def whispers(self, channel: Json | None = None) -> list[Json]:
+        """Return what this person alone was shown, in a channel or anywhere."""
+        mine = [each for each in self.slack.world.ephemerals if each["for"] == self.id]
+        return [each for each in mine if channel is None or each["channel"] == channel["id"]]
+
+
+def _rich_text(text: str) -> Json:
+    element = {"type": "rich_text_section", "elements": [{"type": "text", "text": text}]}
+    return {"type": "rich_text", "block_id": uuid4().hex[:5], "elements": [element]}
+
+
+def _find_element(blocks: Sequence[Json], name: str) -> tuple[Json, Json]:
+    """Return block and element of what can be pressed, by its `action_id` or what it says."""
+    known: list[str] = []
+    for block in blocks:
+        elements = [*block.get("elements", ()), *([block["accessory"]] if "accessory" in block else ())]
+        for element in elements:
+            text = element.get("text", {})
+            names = (element.get("action_id"), text.get("text") if isinstance(text, dict) else None)
+            if name in names:
+                return block, element
+            known += [each for each in names if each]
+    raise AssertionError(f"there is no {name!r} among {known}")
+
+
+def _filled(view: Json, values: Json) -> Json:
+    """Return a modal's state once these values were filled in."""
+    state: Json = {}
+    for block in view["blocks"]:
+        element = block.get("element") or block.get("accessory") or {}
+        action_id = str(element.get("action_id"))
+        if block["type"] != "input" and action_id not in values:
+            continue
+        given = values.get(action_id, element.get("initial_value"))
+        if block["type"] == "input" and not block.get("optional"):
+            assert given is not None, f"{action_id!r} must be filled in"
+        told = given if isinstance(given, dict) else {"value": given}
+        state[block["block_id"]] = {action_id: {"type": element["type"], **told}}
+    return state

@@ -1,0 +1,259 @@
+"""The stand-in itself: one HTTP server for the Web API, files, the authorization page and Socket Mode."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from aiohttp import web
+
+from tests.standins.slack import accounts, assistant, chat, conversations, files, streams, views
+from tests.standins.slack.api import METHODS, Call, Method, read_arguments
+from tests.standins.slack.delivery import Delivery
+from tests.standins.slack.events import Events
+from tests.standins.slack.interactions import Interactions
+from tests.standins.slack.journal import Fault, Journal, Sent
+from tests.standins.slack.limits import Limits
+from tests.standins.slack.rules import Refused
+from tests.standins.slack.socket import SocketMode
+from tests.standins.slack.world import SCOPES, Installation, Json, World, stamp
+
+# They register their methods when they are imported.
+_ = (accounts, assistant, chat, conversations, files, streams, views)
+
+
+class SlackStandIn:
+    """Slack on loopback, open as long as its `async with` block."""
+
+    def __init__(self, *, port: int = 0, limits: Limits | None = None, scopes: Iterable[str] = SCOPES) -> None:
+        self.world = World()
+        self.installation: Installation = self.world.install(self.world.add_team("House"), scopes)
+        self.app_token, self.signing_secret = f"xapp-1-{uuid4().hex}", uuid4().hex
+        self.client_id, self.client_secret = f"{uuid4().int % 10**12}.{uuid4().int % 10**12}", uuid4().hex
+        self.limits = limits or Limits()
+        self.journal = Journal()
+        self.faults: list[Fault] = []
+        self.latency = 0.0
+        self.codes: dict[str, Json] = {}
+        self.approver: Json | None = None
+        self.stream_seconds = 300.0
+        self.changed = asyncio.Condition()
+        self.socket = SocketMode(self)
+        self.delivery = Delivery(self)
+        self.events = Events(self)
+        self.interactions = Interactions(self)
+        self._running: set[asyncio.Task[Any]] = set()
+        self._port = port
+        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.2)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=512)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self.socket.drop_all()
+        await self.delivery.close()
+        await self._runner.cleanup()
+
+    @property
+    def base(self) -> str:
+        """Return the address of the server."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def api_base(self) -> str:
+        """Return what `SLACK_API_BASE` is set to."""
+        return f"{self.base}/api/"
+
+    @property
+    def authorize_url(self) -> str:
+        """Return where somebody is sent to install the app."""
+        return f"{self.base}/oauth/v2/authorize"
+
+    @property
+    def bot_token(self) -> str:
+        return self.installation.token
+
+    @property
+    def bot_user_id(self) -> str:
+        return str(self.installation.bot["id"])
+
+    @property
+    def team_id(self) -> str:
+        return str(self.installation.team["id"])
+
+    def calls(self, method: str = "", *, ok: bool | None = None) -> list[Sent]:
+        """Return the calls of the journal of this method, all of them or those that went well or badly."""
+        return [each for each in self.journal.calls if method in ("", each.method) and ok in (None, each.ok)]
+
+    def fail(self, method: str, **given: Any) -> Fault:
+        """Let the next calls of a method go wrong: see `Fault` for how."""
+        fault = Fault(method, **given)
+        self.faults.append(fault)
+        return fault
+
+    async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
+        """Return what `happened` gives as soon as that is something."""
+        async with asyncio.timeout(seconds), self.changed:
+            return await self.changed.wait_for(happened)
+
+    async def until_message(
+        self, channel: Json | str, wanted: Callable[[Json], Any] | str = "", seconds: float = 60
+    ) -> Json:
+        """Return the bot's newest finished message in a channel that holds this text, or that `wanted` accepts."""
+        matches = wanted if callable(wanted) else lambda message: wanted in message["text"]
+        key = channel if isinstance(channel, str) else channel["id"]
+
+        def found() -> Json | None:
+            written = [each for each in self.world.messages[key].values() if "bot_id" in each]
+            done = [each for each in written if not each.get("is_streaming")]
+            return next((each for each in reversed(done) if matches(each)), None)
+
+        return dict(await self.until(found, seconds))
+
+    async def tell(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    def run(self, work: Any) -> None:
+        """Let a coroutine run beside; it ends with the stand-in."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def deliver_to(self, url: str, **addresses: str) -> None:
+        """Send events, interactions and commands to this address by HTTP, no longer by Socket Mode."""
+        await self.delivery.deliver_to(url, **addresses)
+
+    async def change(self, channel: Json, message: Json, given: Json, *, edited_by: str) -> None:
+        """Change what a message says, and tell it."""
+        before = dict(message)
+        message.update(given)
+        if "blocks" not in given:
+            message.pop("blocks", None)
+        message["edited"] = {"user": edited_by, "ts": stamp()}
+        await self.events.changed(channel, message, before)
+
+    async def forget(self, channel: Json, message: Json) -> None:
+        """Delete a message; one that was answered to leaves a stone behind."""
+        messages = self.world.messages[channel["id"]]
+        before = dict(message)
+        if message.get("reply_count"):
+            message.update(subtype="tombstone", text="This message was deleted.", user="USLACKBOT", hidden=True)
+            await self.events.changed(channel, message, before)
+            return
+        messages.pop(message["ts"], None)
+        parent = messages.get(message.get("thread_ts", ""))
+        if parent is not None and parent.get("reply_count"):
+            parent["reply_count"] -= 1
+        await self.events.deleted(channel, before)
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if path.startswith("/api/"):
+            return await self._answer(request, path.removeprefix("/api/"))
+        if path.startswith("/link"):
+            return await self.socket.serve(request)
+        if path.startswith("/upload/"):
+            return await files.take_upload(self, request)
+        if path.startswith("/files-pri/"):
+            return files.give_content(self, request)
+        if path.startswith("/respond/"):
+            return await self.interactions.take_response(request)
+        if path.startswith("/oauth/v2/authorize"):
+            return accounts.ask_to_install(self, request)
+        return web.Response(status=404)
+
+    async def _answer(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        at = time.monotonic()
+        given, is_form = await _read(request)
+        token = _token(request, given)
+        fault = next((each for each in self.faults if each.matches(name, given)), None)
+        if fault is not None:
+            fault.times -= 1
+        status, headers, answer = await self._decide(request, name, token, given, fault)
+        sent = Sent(at, name, given, token, status, answer, is_form=is_form)
+        self.journal.calls.append(sent)
+        await self.tell()
+        if self.latency or (fault is not None and fault.seconds):
+            await asyncio.sleep(self.latency + (fault.seconds if fault else 0))
+        if fault is not None and fault.is_lost and request.transport is not None:
+            request.transport.abort()
+        sent.seconds = time.monotonic() - at
+        return web.json_response(answer, status=status, headers=headers)
+
+    async def _decide(
+        self, request: web.BaseRequest, name: str, token: str, given: Json, fault: Fault | None
+    ) -> tuple[int, dict[str, str], Json]:
+        if fault is not None and not fault.after:
+            return fault.answer()
+        scopes: dict[str, str] = {}
+        try:
+            wanted = METHODS.get(name)
+            if wanted is None:
+                raise Refused("unknown_method", req_method=name)
+            installation = self._authorize(request, wanted, token, given)
+            if installation is not None:
+                scopes = {"x-oauth-scopes": ",".join(sorted(installation.scopes))}
+            answer = await self._call(wanted, installation or self.installation, token, given)
+        except Refused as refused:
+            headers = {"Retry-After": str(refused.answer.pop("retry_after"))} if refused.status == 429 else {}
+            return refused.status, scopes | headers, refused.answer
+        return fault.answer() if fault is not None and not fault.keeps_answer else (200, scopes, {"ok": True, **answer})
+
+    def _authorize(self, request: web.BaseRequest, wanted: Method, token: str, given: Json) -> Installation | None:
+        """Return whose token it is; methods for the app itself have none."""
+        if wanted.token == "client":
+            accounts.check_client(self, request, given)
+            return None
+        if wanted.token == "app":
+            if token != self.app_token:
+                raise Refused("not_authed" if not token else "invalid_auth")
+            return None
+        if not token:
+            raise Refused("not_authed")
+        installation = self.world.installations.get(token)
+        if installation is None:
+            raise Refused("not_allowed_token_type" if token == self.app_token else "invalid_auth")
+        if installation.error is not None:
+            raise Refused(installation.error)
+        return installation
+
+    async def _call(self, wanted: Method, installation: Installation, token: str, given: Json) -> Json:
+        key = given.get("channel") or given.get("channel_id")
+        channel = self.world.channels.get(key) if isinstance(key, str) else None
+        needed = wanted.scope_for(channel)
+        if wanted.token == "bot" and needed is not None and needed not in installation.scopes:
+            raise Refused("missing_scope", needed=needed, provided=",".join(sorted(installation.scopes)))
+        after = self.limits.refuse(wanted.name, wanted.tier, installation.team["id"], str(key))
+        if after is not None:
+            raise Refused("ratelimited", status=429, retry_after=after)
+        call = Call(self, installation, read_arguments(wanted, given), token)
+        return await wanted.answer(call)
+
+
+def _token(request: web.BaseRequest, given: Json) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    sent = given.pop("token", None)
+    return token if scheme == "Bearer" else str(sent or "")
+
+
+async def _read(request: web.BaseRequest) -> tuple[Json, bool]:
+    """Return the arguments of the address and the body, and whether the body was no JSON."""
+    given: Json = dict(request.query)
+    if request.content_type == "application/json":
+        body = json.loads(await request.content.read() or b"{}")
+        return given | (body if isinstance(body, dict) else {}), False
+    given |= {key: value for key, value in (await request.post()).items() if isinstance(value, str)}
+    return given, True
