@@ -11,6 +11,7 @@ Everything goes by Socket Mode; after `await slack.deliver_to(url)` it goes by H
 `python -m tests.standins.slack --port 9300` starts one by hand.
 """
 
+from tests.standins.slack.admin import Admin
 from tests.standins.slack.interactions import Interaction
 from tests.standins.slack.journal import Envelope, Fault, Sent
 from tests.standins.slack.limits import Limits
@@ -21,6 +22,7 @@ from tests.standins.slack.world import SCOPES, Installation, Json
 
 __all__ = [
     "SCOPES",
+    "Admin",
     "Envelope",
     "Fault",
     "Installation",

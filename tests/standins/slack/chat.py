@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.standins.slack.api import Call, Kind, method
-from tests.standins.slack.rules import Refused, check_texts
+from tests.standins.slack.rules import MOST_CHANGED_TEXT, Refused, check_texts
 from tests.standins.slack.world import Json, stamp
 
 SAYING: dict[str, Kind] = {
@@ -120,7 +120,7 @@ async def post_ephemeral(call: Call) -> Json:
     takes={**SAYING, "as_user": bool, "file_ids": str, "reply_broadcast": bool},
 )
 async def update(call: Call) -> Json:
-    check_texts(call.args)
+    check_texts(call.args, MOST_CHANGED_TEXT)
     check_metadata(call.args.get("metadata"))
     channel = call.channel()
     message = call.message(channel)

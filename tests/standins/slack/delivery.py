@@ -60,15 +60,16 @@ class Delivery:
     async def give(self, kind: str, payload: Json) -> Envelope:
         """Give something to the app; events that are not taken in time come up to three times more."""
         delays = self.retry_delays if kind == "events_api" else ()
-        envelope_id = str(uuid4())
+        envelope_id, reason = str(uuid4()), ""
         for attempt, delay in enumerate((0.0, *delays)):
             await asyncio.sleep(delay)
-            envelope = Envelope(time.monotonic(), kind, payload, attempt, "", envelope_id)
+            envelope = Envelope(time.monotonic(), kind, payload, attempt, "", envelope_id, reason=reason)
             self.standin.journal.envelopes.append(envelope)
             is_taken = await self._attempt(envelope)
             await self.standin.tell()
             if is_taken:
                 break
+            reason = envelope.failure
         return envelope
 
     async def _attempt(self, envelope: Envelope) -> bool:
@@ -82,8 +83,7 @@ class Delivery:
         body, kind = _encoded(envelope)
         headers = self._headers(body, kind)
         if envelope.attempt:
-            reason = getattr(self, "_reason", "http_timeout")
-            headers |= {"x-slack-retry-num": str(envelope.attempt), "x-slack-retry-reason": reason}
+            headers |= {"x-slack-retry-num": str(envelope.attempt), "x-slack-retry-reason": envelope.reason}
         envelope.by = f"http {url}"
         try:
             timeout = ClientTimeout(total=self.ack_seconds)
@@ -91,13 +91,13 @@ class Delivery:
                 text, envelope.status = await response.text(), response.status
                 no_retry = response.headers.get("X-Slack-No-Retry") == "1"
         except TimeoutError:
-            self._reason = "http_timeout"
+            envelope.failure = "http_timeout"
             return False
         except ClientError:
-            self._reason = "connection_failed"
+            envelope.failure = "connection_failed"
             return False
-        self._reason = "http_error"
         if not 200 <= envelope.status < 300:
+            envelope.failure = "http_error"
             return no_retry
         envelope.acked_at = time.monotonic()
         is_json = response.content_type == "application/json"

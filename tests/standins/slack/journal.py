@@ -33,7 +33,10 @@ class Sent:
 
 @dataclass
 class Envelope:
-    """One attempt to give something to the app, by a socket or by HTTP: `status` is an HTTP answer's."""
+    """One attempt to give something to the app, by a socket or by HTTP: `status` is an HTTP answer's.
+
+    `reason` is why it is tried again, `failure` why it will be.
+    """
 
     at: float
     kind: str
@@ -44,6 +47,8 @@ class Envelope:
     acked_at: float | None = None
     status: int | None = None
     response: Any = None
+    reason: str = ""
+    failure: str = "timeout"
 
     @property
     def seconds(self) -> float | None:

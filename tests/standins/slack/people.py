@@ -102,6 +102,7 @@ class Person:
     async def presses(self, channel: Json, message: Json, button: str, **given: Any) -> Interaction:
         """Press a button of a message, seen by all or by oneself alone, named by its text or its `action_id`."""
         is_ephemeral = "for" in message
+        message = message if is_ephemeral else self._message(channel, message)
         where = {"type": "message", "message_ts": message["ts"], "channel_id": channel["id"]}
         where |= {"is_ephemeral": is_ephemeral}
         if message.get("thread_ts"):

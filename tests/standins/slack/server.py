@@ -120,7 +120,8 @@ class SlackStandIn:
             done = [each for each in written if not each.get("is_streaming")]
             return next((each for each in reversed(done) if matches(each)), None)
 
-        return dict(await self.until(found, seconds))
+        message: Json = await self.until(found, seconds)
+        return message
 
     async def tell(self) -> None:
         async with self.changed:

@@ -118,7 +118,7 @@ class SocketMode:
             "accepts_response_payload": accepts_response,
         }
         if envelope.kind == "events_api":
-            payload |= {"retry_attempt": envelope.attempt, "retry_reason": "timeout" if envelope.attempt else ""}
+            payload |= {"retry_attempt": envelope.attempt, "retry_reason": envelope.reason}
         envelope.at = time.monotonic()
         await connection.send(payload)
         done, _ = await asyncio.wait((answered,), timeout=seconds)

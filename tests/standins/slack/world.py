@@ -91,6 +91,11 @@ class World:
                 return each
         return None
 
+    def forget_bot(self, installation: Installation) -> None:
+        """Take an app's bot out of all channels, as uninstalling does."""
+        for members in self.members.values():
+            members.discard(installation.bot["id"])
+
     def add_user(self, name: str, team: Json, *, is_bot: bool = False, **given: Any) -> Json:
         """Make somebody's account."""
         profile: Json = {"real_name": name, "display_name": name.lower(), "email": f"{name.lower()}@example.com"}

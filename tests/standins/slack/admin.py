@@ -1,0 +1,94 @@
+"""Somebody who runs the workspace: installs and removes the app, archives channels, changes groups."""
+
+import re
+from collections.abc import Iterable
+from html import unescape
+from typing import Any
+from urllib.parse import urljoin
+
+from aiohttp import ClientSession, CookieJar
+
+from tests.standins.slack.people import Person
+from tests.standins.slack.server import SlackStandIn
+from tests.standins.slack.world import Installation, Json, stamp
+
+LINK = re.compile(r'href="([^"]*/oauth/v2/authorize[^"]*)"')
+
+
+class Admin(Person):
+    """A person with rights over the workspace."""
+
+    def __init__(self, slack: SlackStandIn, name: str, *, team: Json | None = None, **given: Any) -> None:
+        super().__init__(slack, name, team=team, **{"is_admin": True, **given})
+
+    def _installed(self) -> Installation:
+        installation = self.slack.world.installation_of(self.team["id"])
+        assert installation is not None, "the app is not installed here"
+        return installation
+
+    async def installs(self, url: str, *, agrees: bool = True) -> tuple[int, str]:
+        """Follow the app's page for installing it to the end; return what the last page says."""
+        self.slack.approver = self.user if agrees else None
+        async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as browser:
+            async with browser.get(url, allow_redirects=False) as page:
+                text, there = await page.text(), page.headers.get("Location", "")
+            found = LINK.search(text)
+            there = there or (unescape(found.group(1)) if found else "")
+            assert there, f"the page shows no way to install: {text[:300]}"
+            async with browser.get(urljoin(url, there), allow_redirects=False) as page:
+                back = page.headers.get("Location", "")
+                assert back, f"Slack doesn't know what to do: {await page.text()}"
+            async with browser.get(back, allow_redirects=False) as page:
+                return page.status, await page.text() or page.headers.get("Location", "")
+
+    async def removes_app(self) -> None:
+        """Uninstall the app: its token is worth nothing, and it is told."""
+        installation = self._installed()
+        await self._tell(installation, "tokens_revoked", tokens={"oauth": [], "bot": [installation.bot["id"]]})
+        await self._tell(installation, "app_uninstalled")
+        installation.error = "account_inactive"
+        self.slack.world.forget_bot(installation)
+
+    async def revokes_tokens(self, *, is_told: bool = True) -> None:
+        """Take the app's token away; without being told it finds out when it uses it."""
+        installation = self._installed()
+        if is_told:
+            await self._tell(installation, "tokens_revoked", tokens={"oauth": [], "bot": [installation.bot["id"]]})
+        installation.error = "token_revoked"
+
+    async def _tell(self, installation: Installation, name: str, **given: Any) -> None:
+        await self.slack.events.tell(name, {"type": name, "event_ts": stamp(), **given}, [installation])
+
+    async def archives(self, channel: Json) -> None:
+        """Archive a channel."""
+        channel["is_archived"] = True
+        name = "group_archive" if channel["is_private"] else "channel_archive"
+        await self.slack.events.in_team(name, {"channel": channel["id"], "user": self.id}, self.team["id"])
+
+    async def kicks_bot(self, channel: Json) -> None:
+        """Remove the bot from a channel."""
+        self.slack.world.members[channel["id"]].discard(self._installed().bot["id"])
+        name = "group_left" if channel["is_private"] else "channel_left"
+        await self.slack.events.in_team(name, {"channel": channel["id"], "actor_id": self.id}, self.team["id"])
+
+    async def invites_bot(self, channel: Json) -> None:
+        """Bring the bot into a channel."""
+        bot, kind = self._installed().bot, "G" if channel["is_private"] else "C"
+        self.slack.world.members[channel["id"]].add(bot["id"])
+        event = {"user": bot["id"], "channel": channel["id"], "channel_type": kind, "inviter": self.id}
+        await self.slack.events.in_team("member_joined_channel", event | {"team": self.team["id"]}, self.team["id"])
+
+    async def changes_group(self, group: Json, users: Iterable[Json], *, is_disabled: bool = False) -> None:
+        """Say who is in a user group."""
+        before = set(group["users"])
+        group["users"], group["date_delete"] = [each["id"] for each in users], int(is_disabled)
+        now = set(group["users"])
+        event = {"subteam_id": group["id"], "team_id": self.team["id"]}
+        event |= {"added_users": sorted(now - before), "removed_users": sorted(before - now)}
+        await self.slack.events.in_team("subteam_members_changed", event, self.team["id"])
+        await self.slack.events.in_team("subteam_updated", {"subteam": group}, self.team["id"])
+
+    async def changes_user(self, user: Json, **given: Any) -> None:
+        """Change what is known of somebody: their name, or that they are a guest or gone."""
+        user.update(given)
+        await self.slack.events.in_team("user_change", {"user": user}, self.team["id"])
