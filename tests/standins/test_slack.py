@@ -166,7 +166,7 @@ async def test_a_click_a_command_a_shortcut_and_a_form_reach_bolt_and_are_answer
         ann, general = Person(slack, "Ann"), slack.world.add_channel("general")
         button = {"type": "button", "action_id": "go", "value": "7", "text": {"type": "plain_text", "text": "Go"}}
         field = {"type": "plain_text_input", "action_id": "name"}
-        view = {"type": "modal", "callback_id": "form", "title": {"type": "plain_text", "text": "Who"}}
+        view: Json = {"type": "modal", "callback_id": "form", "title": {"type": "plain_text", "text": "Who"}}
         view |= {"submit": {"type": "plain_text", "text": "Send"}}
         view["blocks"] = [{"type": "input", "label": {"type": "plain_text", "text": "Name"}, "element": field}]
 
