@@ -12,7 +12,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
-from adapters.slack import assistant
+from adapters.slack import assistant, interactions
 from adapters.slack.clients import Clients, quiet
 from adapters.slack.events import Events, register
 from adapters.slack.running import Running
@@ -20,13 +20,16 @@ from shared.errors import Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
+    from adapters.slack.installs import Installations
     from agent.app import App
 
 log = get_logger()
 ANYTHING = re.compile(r".*")
 
 
-def build_app(app: "App", clients: Clients, running: Running, events: Events) -> AsyncApp:
+def build_app(
+    app: "App", clients: Clients, running: Running, events: Events, installations: "Installations | None" = None
+) -> AsyncApp:
     """Return the library's app with all that we listen to."""
 
     async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
@@ -55,6 +58,7 @@ def build_app(app: "App", clients: Clients, running: Running, events: Events) ->
     )
     register(bolt, events)
     assistant.register(bolt, clients, running)
+    interactions.register(bolt, app, clients, running, events, installations)
     # What nobody listens to is acknowledged all the same, or Slack would send it again and again.
     bolt.event(ANYTHING)(_nothing)
     bolt.error(_tell)

@@ -16,6 +16,7 @@ from adapters.slack.assistant import entitle
 from adapters.slack.changes import Changes
 from adapters.slack.clients import Clients
 from adapters.slack.directory import Directory
+from adapters.slack.groups import Groups
 from adapters.slack.incoming import (
     TOPIC_CHARS,
     calls,
@@ -62,9 +63,10 @@ class Events:
 
     def __init__(self, app: "App", clients: Clients, running: Running) -> None:
         self._app, self._clients, self._running = app, clients, running
-        self._directory = Directory(app.clock, running)
-        self._listening = Listening(app.database, self._directory)
-        self._changes, self._typed = Changes(app, self._directory), TypedCommands(app)
+        self.directory = Directory(app.clock, running)
+        self.groups = Groups(app.database, clients)
+        self._listening = Listening(app.database, self.directory)
+        self._changes, self._typed = Changes(app, self.directory), TypedCommands(app)
         self._inbox = Together(partial(accept_all, app.database))
         self._taken: OrderedDict[str, None] = OrderedDict()
         # Messages of one thread are taken one after the other, whatever is fetched for them in between.
@@ -148,7 +150,7 @@ class Events:
         if call is None:
             return
         earlier = await self._listening.list_earlier(event, web) if call.is_first else []
-        names = await self._directory.list_names(web, list_people([event]))
+        names = await self.directory.list_names(web, list_people([event]))
         around = await self._surroundings(event, web, earlier)
         message = to_incoming(event, web.token, names, around)
         message = replace(message, sent_at=sent_at or message.sent_at)
@@ -162,20 +164,24 @@ class Events:
             self._running.start(entitle(web, place.channel, place.thread, message.content), "title")
 
     async def _surroundings(self, event: Json, web: Web, earlier: list[Line]) -> Surroundings:
+        roles, role_ids = await self._roles(event, web)
         if to_place(event, web.token).is_direct:
-            return Surroundings(role_ids=await self._role_ids(event, web), earlier=tuple(earlier))
-        room = await self._directory.find_room(web, event["channel"])
+            return Surroundings(roles=roles, role_ids=role_ids, earlier=tuple(earlier))
+        room = await self.directory.find_room(web, event["channel"])
         return Surroundings(
-            role_ids=await self._role_ids(event, web),
+            roles=roles,
+            role_ids=role_ids,
             server_name=clean(web.token.team_name) if web.token.team_name else None,
             channel_name=clean(room.name) if room.name else None,
             topic=cut(clean(room.topic), TOPIC_CHARS) if room.topic else None,
             earlier=tuple(earlier),
         )
 
-    async def _role_ids(self, event: Json, web: Web) -> tuple[str, ...] | None:
+    async def _roles(self, event: Json, web: Web) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         # A guest of another workspace has no groups here.
-        return () if to_team(event, web.token) != web.token.team_id else None
+        is_member = to_team(event, web.token) == web.token.team_id
+        found = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
+        return ((), None) if found is None else (tuple(clean(each) for each in found[1]), found[0])
 
 
 def is_message(event: Json, web: Web) -> bool:

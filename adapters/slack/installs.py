@@ -42,6 +42,10 @@ END = text("""
 UPDATE slack_installations SET token = NULL, ended_at = now(), ended_because = :because
 WHERE team_id = :team_id AND token = :token RETURNING id
 """)
+WIPE = text("""
+UPDATE slack_installations SET token = NULL, ended_at = now(), ended_because = :because
+WHERE team_id = :team_id AND token IS NOT NULL
+""")
 LOCKED = text("SELECT team_id, token FROM slack_installations WHERE token IS NOT NULL ORDER BY id FOR UPDATE")
 CHANGE = text("UPDATE slack_installations SET token = :token WHERE team_id = :team_id")
 
@@ -139,6 +143,13 @@ class Installations:
         if ended:
             log.warning("slack_installation_ended", team=team_id, because=because)
         return ended
+
+    async def wipe(self, team_id: str, because: Because) -> None:
+        """Wipe a token that nobody can read any more."""
+        async with self._database.statement() as session:
+            await session.execute(WIPE, {"team_id": team_id, "because": because})
+        self._unreadable.discard(team_id)
+        log.warning("slack_installation_ended", team=team_id, because=because)
 
 
 async def rotate(session: Session, vault: Vault) -> tuple[int, list[str]]:

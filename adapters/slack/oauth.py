@@ -2,7 +2,7 @@
 
 import hashlib
 from secrets import token_urlsafe
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urljoin
 
 import aiohttp
@@ -20,6 +20,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from sqlalchemy import text
 
 from adapters.slack.clients import API_BASE, Clients, quiet
+from adapters.slack.installing import INSTALL, REDIRECT
 from adapters.slack.installs import Installations, Installed
 from adapters.slack.scopes import SCOPES
 from adapters.slack.vault import Vault
@@ -29,7 +30,6 @@ from shared.database import Database
 from shared.errors import ParleyError
 from shared.log import get_logger
 
-INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"
 STATE_SECONDS = 600
 BEGIN_AGAIN = f'<p><a href="{INSTALL}">Begin again</a></p>'
 OPEN = '<p><a href="{url}">Open Slack</a></p>'
@@ -132,10 +132,7 @@ def _to_installed(installation: Installation) -> Installed:
     )
 
 
-Step = Literal["install", "redirect"]
-
-
-async def answer(app: App, step: Step, request: Any) -> BoltResponse:
+async def answer(app: App, step: str, request: Any) -> BoltResponse:
     """Answer a browser (`request` is the library's); whatever goes wrong is one sentence on a page."""
     if app.settings.public_url is None:
         log.error("slack_install_impossible", remedy="set PUBLIC_URL")

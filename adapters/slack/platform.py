@@ -10,7 +10,7 @@ from adapters.base import stay_up
 from adapters.slack import notices
 from adapters.slack.bolt import build_app
 from adapters.slack.catch_up import catch_up
-from adapters.slack.clients import Clients, SettingsToken
+from adapters.slack.clients import Clients
 from adapters.slack.events import Events
 from adapters.slack.incoming import PLATFORM
 from adapters.slack.live import ShownMessages, show
@@ -19,6 +19,7 @@ from adapters.slack.running import Running
 from adapters.slack.seen import Seen, attend
 from adapters.slack.sending import send
 from adapters.slack.socket import open_socket
+from adapters.slack.tokens import open_installations, open_tokens
 from adapters.slack.web import Refused
 from agent.facts import find_facts
 from shared.database import DatabaseLost
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
     from slack_bolt.response import BoltResponse
 
+    from adapters.slack.installs import Installations
     from agent.app import App
     from agent.live import LiveTurn
     from agent.outbox import Reply
@@ -56,6 +58,7 @@ class SlackPlatform:
         self._clients: Clients | None = None
         self._bolt: AsyncApp | None = None
         self._events: Events | None = None
+        self._installations: Installations | None = None
         self._running = Running()
         self._shown = ShownMessages()
 
@@ -64,7 +67,8 @@ class SlackPlatform:
         if self._app is None:
             self._app = app
             self._clients = Clients(self._settings, app.clock)
-            self._clients.use(SettingsToken(self._settings, self._clients))
+            self._installations = open_installations(app)
+            self._clients.use(open_tokens(app, self._clients, self._installations))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -144,7 +148,7 @@ class SlackPlatform:
         app, clients = self._opened()
         if self._bolt is None:
             self._events = Events(app, clients, self._running)
-            self._bolt = build_app(app, clients, self._running, self._events)
+            self._bolt = build_app(app, clients, self._running, self._events, self._installations)
         return self._bolt
 
     def _opened(self) -> "tuple[App, Clients]":

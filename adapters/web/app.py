@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from adapters import a2a
 from adapters.slack import http as slack_http
+from adapters.slack import installing
 from adapters.web import chat, files, health, messages, openai, page
 from adapters.web.faults import HANDLERS
 from adapters.web.wire import BoundedProtocol
@@ -48,6 +49,7 @@ def build_web(app: App) -> Starlette:
             *page.static_routes(),
             *a2a.routes(),
             *slack_http.routes(),
+            *installing.routes(),
         ],
         exception_handlers=HANDLERS,
     )
