@@ -15,6 +15,7 @@ from tests.standins.slack.admin import Admin
 from tests.standins.slack.interactions import Interaction
 from tests.standins.slack.journal import Envelope, Fault, Sent
 from tests.standins.slack.limits import Limits
+from tests.standins.slack.manifests import ManifestRefused
 from tests.standins.slack.people import Person
 from tests.standins.slack.server import SlackStandIn
 from tests.standins.slack.show import pings, show
@@ -29,6 +30,7 @@ __all__ = [
     "Interaction",
     "Json",
     "Limits",
+    "ManifestRefused",
     "Person",
     "Sent",
     "SlackStandIn",

@@ -31,6 +31,8 @@ async def revoke(call: Call) -> Json:
 
 @method("apps.connections.open", tier=0, token="app")  # a kind of token, not one
 async def open_connection(call: Call) -> Json:
+    if not call.standin.socket.is_enabled:
+        raise Refused("socket_mode_not_enabled")
     return {"url": call.standin.socket.new_url()}
 
 
@@ -106,6 +108,8 @@ def ask_to_install(standin: "SlackStandIn", request: web.BaseRequest) -> web.Res
     given = request.query
     if given.get("client_id") != standin.client_id or not given.get("scope"):
         return web.Response(status=400, text="This app asks for no scopes, or doesn't exist.")
+    if standin.redirect_urls is not None and not given.get("redirect_uri", "").startswith(tuple(standin.redirect_urls)):
+        return web.Response(status=400, text="redirect_uri did not match any configured URIs.")
     answer = {"state": given.get("state", "")}
     if standin.approver is None:
         answer["error"] = "access_denied"

@@ -115,6 +115,7 @@ class Events:
             return
         payload = self._payload(event, seen_by, channel)
         self.told.add(name)
+        self.standin.used_scopes.update([needed] if needed else [])
         for _ in range(self.copies):
             self.standin.run(self.standin.delivery.give("events_api", payload))
 

@@ -142,4 +142,5 @@ def give_content(standin: "SlackStandIn", request: web.BaseRequest) -> web.Respo
         return web.Response(text=SIGN_IN_PAGE, content_type="text/html")
     if installation.team["id"] != team_id:
         return web.Response(text=SIGN_IN_PAGE, content_type="text/html")
+    standin.used_scopes.add("files:read")
     return web.Response(body=content, content_type=standin.world.files[file_id]["mimetype"])

@@ -134,6 +134,8 @@ class Person:
 
     async def slash(self, channel: Json, command: str, text: str = "") -> Interaction:
         """Give a slash command; Slack has none in threads."""
+        assert self.slack.commands is None or command in self.slack.commands, f"{command} is not a valid command."
+        self.slack.used_scopes.add("commands")
         team = self._home_team()
         payload: Json = {
             "token": "x",
@@ -153,6 +155,9 @@ class Person:
 
     async def shortcut(self, channel: Json, message: Json, callback_id: str) -> Interaction:
         """Choose a shortcut of the app from a message's menu."""
+        known = self.slack.shortcuts
+        assert known is None or callback_id in known, f"there is no shortcut {callback_id!r} among {known}"
+        self.slack.used_scopes.add("commands")
         payload = self._base("message_action") | {"callback_id": callback_id, "action_ts": stamp()}
         payload |= {"message": message, "message_ts": message["ts"]}
         payload |= {"channel": {"id": channel["id"], "name": channel.get("name", "directmessage")}}

@@ -17,6 +17,7 @@ from tests.standins.slack.events import Events
 from tests.standins.slack.interactions import Interactions
 from tests.standins.slack.journal import Fault, Journal, Sent
 from tests.standins.slack.limits import Limits
+from tests.standins.slack.manifests import make_app
 from tests.standins.slack.rules import Refused
 from tests.standins.slack.socket import SocketMode
 from tests.standins.slack.world import SCOPES, Installation, Json, World, stamp
@@ -40,6 +41,11 @@ class SlackStandIn:
         self.codes: dict[str, Json] = {}
         self.approver: Json | None = None
         self.stream_seconds = 300.0
+        # None: not made from a manifest, and nothing is missing.
+        self.commands: set[str] | None = None
+        self.shortcuts: set[str] | None = None
+        self.redirect_urls: list[str] | None = None
+        self.used_scopes: set[str] = set()
         self.changed = asyncio.Condition()
         self.socket = SocketMode(self)
         self.delivery = Delivery(self)
@@ -132,6 +138,10 @@ class SlackStandIn:
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+    async def make_app(self, manifest: Json) -> None:
+        """Make the app what a manifest says; raises `ManifestRefused`."""
+        await make_app(self, manifest)
 
     async def deliver_to(self, url: str, **addresses: str) -> None:
         """Send events, interactions and commands to this address by HTTP, no longer by Socket Mode."""
@@ -241,7 +251,10 @@ class SlackStandIn:
         if after is not None:
             raise Refused("ratelimited", status=429, retry_after=after)
         call = Call(self, installation, read_arguments(wanted, given), token)
-        return await wanted.answer(call)
+        answer = await wanted.answer(call)
+        if wanted.token == "bot" and needed is not None:
+            self.used_scopes.add(needed)
+        return answer
 
 
 def _token(request: web.BaseRequest, given: Json) -> str:

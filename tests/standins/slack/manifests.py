@@ -1,0 +1,92 @@
+"""Making the app from a manifest: what is in it is what the app may do and is told, and nothing else."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tests.standins.slack.api import METHODS
+from tests.standins.slack.events import NEEDED
+from tests.standins.slack.world import Json
+
+if TYPE_CHECKING:
+    from tests.standins.slack.server import SlackStandIn
+
+COLOUR = re.compile(r"#([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+COMMAND = re.compile(r"/[a-z0-9_-]{1,31}")
+KNOWN: dict[str, frozenset[str]] = {
+    "": frozenset({"_metadata", "display_information", "features", "oauth_config", "settings"}),
+    "/display_information": frozenset({"name", "description", "long_description", "background_color"}),
+    "/features": frozenset({"app_home", "assistant_view", "bot_user", "shortcuts", "slash_commands"}),
+    "/features/app_home": frozenset({"home_tab_enabled", "messages_tab_enabled", "messages_tab_read_only_enabled"}),
+    "/features/assistant_view": frozenset({"assistant_description", "suggested_prompts"}),
+    "/features/bot_user": frozenset({"display_name", "always_online"}),
+    "/oauth_config": frozenset({"scopes", "redirect_urls"}),
+    "/oauth_config/scopes": frozenset({"bot", "user"}),
+    "/settings": frozenset(
+        {"event_subscriptions", "interactivity", "org_deploy_enabled", "socket_mode_enabled"}
+        | {"token_rotation_enabled", "allowed_ip_address_ranges"}
+    ),
+    "/settings/event_subscriptions": frozenset({"request_url", "bot_events", "user_events"}),
+    "/settings/interactivity": frozenset({"is_enabled", "request_url", "message_menu_options_url"}),
+}
+# Besides those of methods and events: that of slash commands and shortcuts.
+SCOPES = frozenset({"commands"}).union(
+    *(each.scopes for each in METHODS.values()), (each for each in NEEDED.values() if each is not None)
+)
+
+
+class ManifestRefused(Exception):
+    """Slack's page shows these complaints instead of making the app."""
+
+
+async def make_app(standin: "SlackStandIn", manifest: Json) -> None:
+    """Make the app what its manifest says, and install it with these scopes; raises `ManifestRefused`."""
+    complaints = [*_unknown(manifest, ""), *_faults(manifest)]
+    if complaints:
+        raise ManifestRefused("\n".join(complaints))
+    features, settings = manifest["features"], manifest["settings"]
+    standin.installation.scopes = set(manifest["oauth_config"]["scopes"]["bot"])
+    standin.events.subscriptions = set(settings["event_subscriptions"]["bot_events"])
+    standin.commands = {each["command"] for each in features.get("slash_commands", ())}
+    standin.shortcuts = {each["callback_id"] for each in features.get("shortcuts", ())}
+    standin.redirect_urls = manifest["oauth_config"].get("redirect_urls", [])
+    standin.socket.is_enabled = settings["socket_mode_enabled"]
+    if not standin.socket.is_enabled:
+        commands = features.get("slash_commands", [{}])[0].get("url", "")
+        clicks = settings["interactivity"]["request_url"]
+        url = settings["event_subscriptions"]["request_url"]
+        await standin.deliver_to(url, interactions=clicks, commands=commands)
+
+
+def _unknown(value: Any, where: str) -> list[str]:
+    known = KNOWN.get(where)
+    if known is None or not isinstance(value, dict):
+        return []
+    inner = [each for key in value if key in known for each in _unknown(value[key], f"{where}/{key}")]
+    return [f"unknown property {where}/{key}" for key in value if key not in known] + inner
+
+
+def _faults(manifest: Json) -> list[str]:
+    shown, features = manifest.get("display_information", {}), manifest.get("features", {})
+    settings, oauth = manifest.get("settings", {}), manifest.get("oauth_config", {})
+    scopes = set(oauth.get("scopes", {}).get("bot", ()))
+    events = set(settings.get("event_subscriptions", {}).get("bot_events", ()))
+    is_socket = settings.get("socket_mode_enabled", False)
+    urls = [settings.get(each, {}).get("request_url") for each in ("event_subscriptions", "interactivity")]
+    urls += [each.get("url") for each in features.get("slash_commands", ())]
+    checks = {
+        "name has 1 to 35 characters": 1 <= len(shown.get("name", "")) <= 35,
+        "description has up to 140 characters": len(shown.get("description", "")) <= 140,
+        "long_description has 174 to 4000 characters": 174 <= len(shown.get("long_description", "x" * 174)) <= 4000,
+        "background_color is a colour": COLOUR.fullmatch(shown.get("background_color", "#000")),
+        "there is a bot user": features.get("bot_user", {}).get("display_name"),
+        "scopes are known": not scopes - SCOPES,
+        "events are known": not events - set(NEEDED),
+        "events have their scopes": not {NEEDED.get(each) for each in events} - scopes - {None},
+        "commands are named well": all(COMMAND.fullmatch(each["command"]) for each in features["slash_commands"]),
+        "commands have a description": all(each.get("description") for each in features["slash_commands"]),
+        "commands and shortcuts have their scope": "commands" in scopes,
+        "the assistant has its scope": "assistant_view" not in features or "assistant:write" in scopes,
+        "request URLs are given without Socket Mode": is_socket or all(urls),
+        "redirect URLs are absolute": all(each.startswith("http") for each in oauth.get("redirect_urls", ())),
+    }
+    return [f"not so: {each}" for each, holds in checks.items() if not holds]
