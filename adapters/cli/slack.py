@@ -1,5 +1,7 @@
 """`parley slack …`: what belongs to the Slack app."""
 
+import json
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,7 +14,38 @@ if TYPE_CHECKING:
 
     from shared.settings import Settings
 
-app = typer.Typer(help="The Slack app: rotate-keys.", no_args_is_help=True)
+app = typer.Typer(help="The Slack app: manifest, rotate-keys.", no_args_is_help=True)
+
+
+class Shape(StrEnum):
+    """How the manifest is written."""
+
+    YAML = "yaml"
+    JSON = "json"
+    LINK = "link"
+
+
+@app.command("manifest")
+def write_manifest(
+    shape: Shape = typer.Option(Shape.YAML, "--as", help="A link opens Slack's page with everything filled in."),
+    is_http: bool | None = typer.Option(
+        None, "--http/--socket", help="How Slack reaches us; by HTTP when PUBLIC_URL is set and SLACK_APP_TOKEN is not."
+    ),
+    name: str = typer.Option("Parley", help="What the app is called in Slack."),
+) -> None:
+    """Write the manifest that the Slack app is made from: api.slack.com/apps, Create New App, From a manifest."""
+    import yaml
+
+    from adapters.cli.opening import read_settings
+    from adapters.slack.manifest import build_manifest, to_link
+
+    manifest = build_manifest(read_settings(quiet=True), name=name, is_http=is_http)
+    if shape is Shape.LINK:
+        say(to_link(manifest))
+    elif shape is Shape.JSON:
+        say(json.dumps(manifest, indent=2))
+    else:
+        say(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=1000).rstrip())
 
 
 @app.command("rotate-keys")

@@ -1,0 +1,123 @@
+"""What `parley doctor` looks at: tokens, scopes, where Slack sends things, and the workspaces that have the app."""
+
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from typing import Any, Literal, NamedTuple
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackRequestError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from adapters.slack.clients import Clients
+from adapters.slack.http import PATHS
+from adapters.slack.scopes import SCOPES
+from adapters.slack.socket import AppTokenRefused
+from adapters.slack.web import TokenRefused
+from shared.clock import SystemClock
+from shared.settings import Settings
+
+AGAIN = "put the manifest of `parley slack manifest` into the app's page and install the app again"
+UNSEEN = (
+    "Slack does not let an app see its event subscriptions; when messages don't arrive, compare the app's manifest with"
+    " `parley slack manifest`"
+)
+# Only the last of them says that the token is no good; the others say that Slack did not care to look.
+WRONG_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
+WRONG_KIND = "not_allowed_token_type"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    level: Literal["ok", "warn", "fail"]
+    text: str
+
+
+async def examine(settings: Settings) -> AsyncGenerator[Finding]:
+    """Look at everything that Slack and the settings say about the app."""
+    clients = Clients(settings, SystemClock())
+    try:
+        async with aclosing(_examine(settings, clients)) as findings:
+            async for finding in findings:
+                yield finding
+    finally:
+        await clients.aclose()
+
+
+async def _examine(settings: Settings, clients: Clients) -> AsyncGenerator[Finding]:
+    if settings.slack_bot_token is not None:
+        token = settings.slack_bot_token.get_secret_value()
+        async for finding in _look_at_bot_token(clients.library_client(token)):
+            yield finding
+    if settings.slack_app_token is not None:
+        yield await _look_at_app_token(clients.library_client(), settings.slack_app_token.get_secret_value())
+    else:
+        yield _look_at_http(settings)
+    if settings.slack_client_id is not None:
+        yield _look_at_installing(settings)
+    yield Finding("ok", f"events: {UNSEEN}")
+
+
+async def _look_at_bot_token(client: AsyncWebClient) -> AsyncGenerator[Finding]:
+    try:
+        me = await client.auth_test()
+    except (SlackApiError, SlackRequestError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        yield _explain(error, str(TokenRefused()), "SLACK_BOT_TOKEN begins with xoxb-; this one is of another kind")
+        return
+    yield Finding("ok", f"the token is {me['user']}'s in {me['team']}")
+    headers: Any = me.headers
+    yield _look_at_scopes(str(headers.get("x-oauth-scopes", "")).replace(" ", "").split(","))
+
+
+def _look_at_scopes(given: Collection[str]) -> Finding:
+    missing, more = sorted(set(SCOPES) - set(given)), sorted(set(given) - set(SCOPES) - {""})
+    if missing:
+        return Finding("fail", f"scopes: {', '.join(missing)} are missing; {AGAIN}")
+    if more:
+        return Finding("warn", f"scopes: {', '.join(more)} are more than it needs; {AGAIN}")
+    return Finding("ok", f"scopes: all {len(SCOPES)}, and no other")
+
+
+async def _look_at_app_token(client: AsyncWebClient, token: str) -> Finding:
+    try:
+        await client.apps_connections_open(app_token=token)
+    except (SlackApiError, SlackRequestError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        kind = "SLACK_APP_TOKEN begins with xapp- and has the scope connections:write; this one is of another kind"
+        return _explain(error, str(AppTokenRefused()), kind)
+    return Finding("ok", "Socket Mode: Slack gives a connection")
+
+
+def _look_at_http(settings: Settings) -> Finding:
+    if settings.slack_signing_secret is None:
+        return Finding(
+            "fail", "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
+        )
+    if settings.public_url is None:
+        return Finding(
+            "fail", "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
+        )
+    if not settings.public_url.startswith("https://"):
+        return Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {settings.public_url}")
+    return Finding("ok", f"HTTP: Slack sends to {settings.public_url.rstrip('/')}{PATHS[0]}")
+
+
+def _look_at_installing(settings: Settings) -> Finding:
+    if settings.slack_client_secret is None:
+        return Finding("fail", "installing: SLACK_CLIENT_ID is set and SLACK_CLIENT_SECRET is not; copy it as well")
+    if settings.public_url is None:
+        return Finding("fail", "installing: PUBLIC_URL is not set, so nobody can install the app into their workspace")
+    return Finding("ok", f"installing: {settings.public_url.rstrip('/')}/slack/install")
+
+
+def _explain(error: Exception, wrong_token: str, wrong_kind: str) -> Finding:
+    told = getattr(getattr(error, "response", None), "data", None)
+    code = str(told.get("error") or "") if isinstance(told, dict) else ""
+    if code in WRONG_TOKEN:
+        return Finding("fail", f"{wrong_token} ({code})")
+    if code == WRONG_KIND:
+        return Finding("fail", wrong_kind)
+    if code == "socket_mode_not_enabled":
+        return Finding("fail", f"Socket Mode is off in the app; switch it on, or {AGAIN}")
+    if code:
+        return Finding("fail", f"Slack says {code}")
+    return Finding("fail", f"Slack can't be reached just now: {type(error).__name__}")
