@@ -140,10 +140,6 @@ def upgrade() -> None:
         ),
         comment="Who is in which user group of Slack, as last read; role_grants says what that gives.",
     )
-    op.drop_table("slack_group_members")
-    op.drop_table("slack_oauth_states")
-    op.drop_table("slack_installations")
-    op.drop_table("slack_group_lists")
 
 
 def downgrade() -> None:

@@ -29,7 +29,9 @@ class Admin(Person):
     async def installs(self, url: str, *, agrees: bool = True) -> tuple[int, str]:
         """Follow the app's page for installing it to the end; return what the last page says."""
         self.slack.approver = self.user if agrees else None
-        async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as browser:
+        # As browsers do, it takes a loopback address for a safe one.
+        jar = CookieJar(unsafe=True, treat_as_secure_origin=url)
+        async with ClientSession(cookie_jar=jar) as browser:
             async with browser.get(url, allow_redirects=False) as page:
                 text, there = await page.text(), page.headers.get("Location", "")
             found = LINK.search(text)

@@ -1,0 +1,99 @@
+"""What user groups give: permissions and budgets, from the next message on, and no longer than somebody is in them."""
+
+from typing import Any
+
+from tests.adapters.slack.conftest import Scene
+from tests.standins.openai_api import Answer
+from tests.standins.slack import Admin, Json, Person
+
+BIG: Any = {"usage": {"prompt_tokens": 900, "completion_tokens": 200, "total_tokens": 1100}}
+
+
+async def told(scene: Scene, person: Person, text: str, channel: Json | None = None) -> str:
+    """Return what a command answers."""
+    return (await (await person.slash(channel or scene.general, "/parley", text)).answered())[-1]
+
+
+async def grant(scene: Scene, group: Json, permission: str | None, budget: int | None = None) -> None:
+    await scene.sql(
+        "INSERT INTO role_grants (platform, server, role, permission_level, token_budget)"
+        " VALUES ('slack', :team, :group, :permission, :budget)",
+        team=scene.slack.team_id,
+        group=group["id"],
+        permission=permission,
+        budget=budget,
+    )
+
+
+async def test_groups_give_permission_and_budget_and_take_them_along(office: Scene) -> None:
+    admin = Admin(office.slack, "Cat")
+    keepers = office.slack.world.add_user_group("Keepers", [office.bob.user])
+    helpers = office.slack.world.add_user_group("Helpers", [office.bob.user, office.ann.user])
+    await grant(office, keepers, "admin", 90_000)
+    await grant(office, helpers, "user", 20_000)
+
+    assert "permission admin" in await told(office, office.bob, "me")
+    assert "of 90,000 tokens" in await told(office, office.bob, "budget")
+    assert "permission admin" in await told(office, office.bob, "me", office.bob.dm)
+    assert "permission user" in await told(office, office.ann, "me")
+    assert len(office.slack.calls("usergroups.list")) == 1
+
+    await admin.changes_group(keepers, [])
+    await office.until_value(True, "SELECT read_at IS NULL FROM slack_group_lists")
+    # Who has left has left, also while Slack can't say who is in.
+    office.slack.fail("usergroups.list", error="internal_error")
+    assert "permission user" in await told(office, office.bob, "me")
+    assert "of 20,000 tokens" in await told(office, office.bob, "budget")
+    await admin.changes_group(helpers, [], is_disabled=True)
+    await office.until_value(0, "SELECT count(*) FROM slack_group_members WHERE group_name = 'Helpers'")
+    assert "permission guest" in await told(office, office.ann, "me")
+
+
+async def test_a_group_counts_for_messages_from_the_next_one_on_and_the_model_is_told(office: Scene) -> None:
+    keepers = office.slack.world.add_user_group("Keepers", [office.bob.user])
+    office.model.play([Answer("First."), Answer("Now I may.")])
+    await office.bob.direct("hello")
+    await office.bob.hears()
+    assert office.slack.calls("usergroups.list") == []
+
+    await office.sql("UPDATE users SET token_budget_monthly = 0")
+    await office.bob.direct("again")
+    refused = (await office.bob.hears(count=2))[1]
+    await grant(office, keepers, None, 50_000)
+    await office.bob.direct("and now?")
+
+    assert refused.startswith("You have used this month's budget")
+    assert (await office.bob.hears(count=3))[2] == "Now I may."
+    assert "Keepers" in office.prompt()
+    assert await office.sql("SELECT roles FROM member_roles") == [([keepers["id"]],)]
+
+
+async def test_a_group_of_one_workspace_gives_nothing_in_another_and_nothing_where_nobody_can_say(
+    office: Scene,
+) -> None:
+    keepers = office.slack.world.add_user_group("Keepers", [office.bob.user])
+    await office.sql(
+        "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('slack', 'T1', :role, 'owner')",
+        role=keepers["id"],
+    )
+    assert "permission guest" in await told(office, office.bob, "me")
+
+    await grant(office, keepers, "owner")
+    office.slack.fail("usergroups.list", error="missing_scope", times=1)
+    assert "permission guest" in await told(office, office.bob, "me")
+    await office.sql("UPDATE slack_group_lists SET read_at = now() - interval '1 hour'")
+    assert "permission owner" in await told(office, office.bob, "me")
+
+
+async def test_a_workspace_has_a_budget_besides_the_persons_and_direct_messages_count(office: Scene) -> None:
+    insert = "INSERT INTO servers (platform, platform_server_id, token_budget_monthly) VALUES ('slack', :team, 1000)"
+    await office.sql(insert, team=office.slack.team_id)
+    office.model.play([Answer("Expensive.", **BIG)])
+
+    await office.ann.direct("hello")
+    await office.ann.hears()
+    await office.bob.mentions(office.general, "hello")
+
+    (refused,) = await office.bob.hears(office.general)
+    assert refused.startswith("This server has used up its budget for this month; it renews on ")
+    assert await office.sql("SELECT tokens_used_this_month, tokens_reserved FROM servers") == [(1100, 0)]

@@ -1,0 +1,217 @@
+"""Many workspaces: the app is installed over the web, its tokens are kept encrypted, and each workspace can leave."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.fernet import Fernet
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from adapters.cli.serving import with_free_port
+from adapters.slack.installs import rotate
+from adapters.slack.vault import Vault
+from adapters.web import serve
+from shared.database import Address
+from tests.adapters.slack.conftest import Scene, opened
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Admin, Json, Person, SlackStandIn
+
+OLD, NEW = "an old key", "a new key"
+
+
+@pytest.fixture
+def scene(scene: Scene) -> Scene:
+    """The scene with an app that anybody may install; the settings hold no token."""
+    given = {
+        "slack_bot_token": None,
+        "slack_client_id": scene.slack.client_id,
+        "slack_client_secret": SecretStr(scene.slack.client_secret),
+        "secret_key": SecretStr(OLD),
+    }
+    settings = with_free_port(scene.settings.model_copy(update=given | {"port": 0}))
+    url = f"http://127.0.0.1:{settings.port}"
+    return replace(scene, settings=settings.model_copy(update={"public_url": url}))
+
+
+@asynccontextmanager
+async def with_web(scene: Scene) -> AsyncIterator[str]:
+    """Serve the house's web door and return its address."""
+    listening = asyncio.Event()
+    serving = asyncio.create_task(serve(scene.house.app, lambda _host, _port: listening.set()))
+    await listening.wait()
+    try:
+        yield str(scene.settings.public_url)
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+@asynccontextmanager
+async def open_all(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[str]:
+    async with opened(scene, address, model), with_web(scene) as url:
+        yield url
+
+
+def new_team(slack: SlackStandIn, name: str) -> tuple[Json, Admin]:
+    """Make a workspace without the app, and its admin."""
+    team = slack.world.add_team(name)
+    return team, Admin(slack, f"{name}-admin", team=team)
+
+
+async def test_workspaces_install_the_app_and_each_is_answered_with_its_own_token(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    pond, frog = new_team(scene.slack, "Pond")
+    lake, toad = new_team(scene.slack, "Lake")
+    async with open_all(scene, address, model) as url:
+        for admin in (frog, toad):
+            status, page = await admin.installs(f"{url}/slack/install")
+            assert status == 200, page
+            assert f"Parley is in {admin.team['name']} now." in page
+        model.play([Answer("Croak."), Answer("Quak.")])
+        await frog.direct("hello")
+        assert await frog.hears() == ["Croak."]
+        await toad.direct("hello")
+        assert await toad.hears() == ["Quak."]
+
+        posted = [each.token for each in scene.slack.calls("chat.postMessage", ok=True)]
+        tokens = [scene.slack.world.installation_of(each["id"]) for each in (pond, lake)]
+        assert posted == [each.token for each in tokens if each is not None]
+        rows = await scene.sql("SELECT team_id, team_name, bot_user_id, token, installed_by FROM slack_installations")
+        assert [(row.team_id, row.team_name, row.installed_by) for row in rows] == [
+            (pond["id"], "Pond", frog.id),
+            (lake["id"], "Lake", toad.id),
+        ]
+        assert all(row.token.startswith("gAAAA") for row in rows)
+        links = await scene.sql("SELECT platform_user_id FROM user_platform_links ORDER BY id")
+        assert [each[0] for each in links] == [f"{pond['id']}:{frog.id}", f"{lake['id']}:{toad.id}"]
+        assert scene.refusals() == []
+
+
+async def test_an_installation_is_finished_once_in_the_browser_that_began_it_and_in_time(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    _, frog = new_team(scene.slack, "Pond")
+    scene.slack.approver = frog.user
+    async with open_all(scene, address, model) as url, httpx.AsyncClient() as browser:
+
+        async def begin() -> tuple[str, dict[str, str]]:
+            sent = await browser.get(f"{url}/slack/install")
+            cookie = sent.headers["set-cookie"]
+            assert "HttpOnly" in cookie
+            assert "Secure" in cookie
+            back = await browser.get(sent.headers["location"])
+            return str(back.headers["location"]), {"cookie": cookie.partition(";")[0]}
+
+        async def finish(address: str, headers: Any = None) -> tuple[int, str]:
+            page = await browser.get(address, headers=headers)
+            return page.status_code, page.text
+
+        back, cookie = await begin()
+        assert "another browser" in (await finish(back))[1]
+        other_back, other_cookie = await begin()
+        assert (await finish(back, other_cookie))[0] == 400
+        await scene.sql("UPDATE slack_oauth_states SET expires_at = now() - interval '1 second'")
+        status, page = await finish(back, cookie)
+        assert (status, "more than ten minutes ago" in page) == (400, True)
+        back, cookie = await begin()
+        assert await scene.value("SELECT count(*) FROM slack_oauth_states") == 1
+        assert (await finish(back, cookie))[0] == 200
+        assert "used before" in (await finish(back, cookie))[1]
+        assert (await finish(other_back, other_cookie))[0] == 400
+        for strange in ("", "?code=x", "?state=x&code=y", "?error=access_denied&state=%00", "?error=<b>"):
+            status, page = await finish(f"{url}/slack/oauth_redirect{strange}", cookie)
+            assert (status < 500, "nothing was installed" in page, "<b>" in page) == (True, True, False), strange
+        assert await scene.value("SELECT count(*) FROM slack_installations") == 1
+
+
+async def test_whoever_says_no_or_brings_a_bad_code_is_told_so_and_nothing_is_kept(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    _, frog = new_team(scene.slack, "Pond")
+    async with open_all(scene, address, model) as url:
+        assert "You have said no" in (await frog.installs(f"{url}/slack/install", agrees=False))[1]
+        scene.slack.fail("oauth.v2.access", error="invalid_code")
+        assert "does not take its code" in (await frog.installs(f"{url}/slack/install"))[1]
+        scene.slack.fail("oauth.v2.access", status=503)
+        assert "nothing was installed" in (await frog.installs(f"{url}/slack/install"))[1]
+
+        assert await scene.value("SELECT count(*) FROM slack_installations") == 0
+
+
+async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_come_back(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    pond, frog = new_team(scene.slack, "Pond")
+    lake, toad = new_team(scene.slack, "Lake")
+    ended = "SELECT ended_because FROM slack_installations WHERE token IS NULL"
+    async with open_all(scene, address, model) as url:
+        for admin in (frog, toad):
+            await admin.installs(f"{url}/slack/install")
+        model.play([Answer("Quak."), Answer("Croak again.")])
+
+        await frog.removes_app()
+        await scene.until_value(1, "SELECT count(*) FROM slack_installations WHERE token IS NULL")
+        await toad.direct("still there?")
+        assert await toad.hears() == ["Quak."]
+        assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(pond["id"],)]
+        await toad.revokes_tokens()
+        await scene.until_value(2, "SELECT count(*) FROM slack_installations WHERE token IS NULL")
+        assert {row[0] for row in await scene.sql(ended)} <= {"uninstalled", "revoked"}
+
+        await frog.installs(f"{url}/slack/install")
+        await frog.direct("hello again")
+        assert await frog.hears() == ["Croak again."]
+        # News of the end that comes late is not believed: the token works.
+        again = scene.slack.world.installation_of(pond["id"])
+        assert again is not None
+        calls = len(scene.slack.calls("auth.test", ok=True))
+        await scene.slack.events.tell("app_uninstalled", {"type": "app_uninstalled"}, [again])
+        await scene.slack.until(lambda: len(scene.slack.calls("auth.test", ok=True)) > calls)
+        assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(lake["id"],)]
+
+
+async def test_tokens_open_with_old_keys_are_written_anew_and_a_lost_key_is_one_clear_line(
+    scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pond, frog = new_team(scene.slack, "Pond")
+    _, toad = new_team(scene.slack, "Lake")
+    async with open_all(scene, address, model) as url:
+        await frog.installs(f"{url}/slack/install")
+        async with scene.house.app.database.transaction() as session:
+            assert await rotate(session, Vault([NEW, OLD])) == (1, [])
+        # What another workspace's row holds opens nothing here.
+        await toad.installs(f"{url}/slack/install")
+        swapped = "UPDATE slack_installations SET token = (SELECT token FROM slack_installations WHERE team_id = :pond)"
+        await scene.sql(swapped, pond=pond["id"])
+
+    keyed = replace(scene, settings=scene.settings.model_copy(update={"secret_key": SecretStr(NEW)}))
+    async with opened(keyed, address, model):
+        model.play([Answer("Croak.")])
+        await toad.direct("hello")
+        await frog.direct("hello")
+        assert await frog.hears() == ["Croak."]
+        await scene.slack.until(lambda: "slack_token_unreadable" in capsys.readouterr().out or None)
+        async with keyed.house.app.database.transaction() as session:
+            assert await rotate(session, Vault(["a third key"])) == (0, [pond["id"], toad.team["id"]])
+    assert toad.reads() == []
+
+
+async def test_an_installation_for_a_whole_organisation_is_refused_and_its_token_given_back(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    _, frog = new_team(scene.slack, "Pond")
+    scene.slack.installs_whole_organisation = True
+    async with open_all(scene, address, model) as url:
+        _, page = await frog.installs(f"{url}/slack/install")
+
+        assert "into one workspace, not into a whole organisation" in page
+        assert len(scene.slack.calls("auth.revoke", ok=True)) == 1
+        assert await scene.value("SELECT count(*) FROM slack_installations") == 0
+
+
