@@ -18,6 +18,7 @@ Json = dict[str, Any]
 EVENTS = (
     "app_home_opened",
     "app_mention",
+    "app_uninstalled",
     "message.channels",
     "message.groups",
     "message.im",
@@ -25,6 +26,7 @@ EVENTS = (
     "subteam_created",
     "subteam_members_changed",
     "subteam_updated",
+    "tokens_revoked",
 )
 TO_EVENTS, TO_CLICKS, TO_COMMANDS = PATHS
 NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
