@@ -11,7 +11,7 @@ from adapters.slack.incoming import PLATFORM
 from adapters.slack.visitors import Visitor
 from adapters.slack.web import Json
 from agent.inbox import accept
-from shared.errors import EventTaken, ParleyError
+from shared.errors import ParleyError
 from shared.log import get_logger
 from shared.messages import Attachment, Decision, IncomingMessage
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agent.app import App
 
 FAILED = "That did not work: {reason}"
+TAKEN = "That was taken already."
 OURS = re.compile(rf"^{ACTION_ID}:")
 
 log = get_logger()
@@ -77,8 +78,7 @@ class Clicks:
             return
         content = "\n".join(each["content"] for each in row.asked)
         files = tuple(Attachment(**file) for each in row.asked for file in each["attachments"])
-        await self._accept(visitor, button, row, content, files)
-        await self._replace(body)
+        await self._replace(body, await self._accept(visitor, button, row, content, files))
 
     async def _choose(self, body: Json, visitor: Visitor, button: Button) -> None:
         row = await self._find(body, button)
@@ -90,8 +90,8 @@ class Clicks:
         choice = str(row.choices[button.index])
         # A question that needs a yes is answered by its id, whatever was said since.
         decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == buttons.YES)
-        await self._accept(visitor, button, row, choice, decision=decision)
-        await self._replace(body, choice)
+        is_first = await self._accept(visitor, button, row, choice, decision=decision)
+        await self._replace(body, is_first, choice)
 
     async def _vote(self, body: Json, _visitor: Visitor, button: Button) -> None:
         is_kept = await buttons.vote(self._app, button)
@@ -103,7 +103,10 @@ class Clicks:
             await self._responses.whisper(body["response_url"], buttons.GONE)
         return row
 
-    async def _replace(self, body: Json, chosen: str | None = None) -> None:
+    async def _replace(self, body: Json, is_first: bool, chosen: str | None = None) -> None:
+        if not is_first:
+            await self._responses.whisper(body["response_url"], TAKEN)
+            return
         message = body.get("message") or {}
         blocks = without_buttons(message.get("blocks") or (), chosen)
         await self._responses.replace(body["response_url"], str(message.get("text") or ""), blocks)
@@ -116,7 +119,7 @@ class Clicks:
         content: str,
         files: tuple[Attachment, ...] = (),
         decision: Decision | None = None,
-    ) -> None:
+    ) -> bool:
         message = IncomingMessage(
             door=PLATFORM,
             sender=visitor.sender,
@@ -130,10 +133,7 @@ class Clicks:
             platform_message_id=row.reply_to,
             around=visitor.around,
         )
-        try:
-            await accept(self._app.database, message)
-        except EventTaken:
-            log.warning("slack_click_taken", turn=button.turn_id)
+        return (await accept(self._app.database, message)).is_new
 
 
 def register(bolt: "AsyncApp", clicks: Clicks) -> None:

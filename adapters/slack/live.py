@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import LIVE_AFTER, SECONDS_PER_EDIT, TYPING_AFTER, show_live, split_text
+from adapters.slack.buttons import stop_blocks
 from adapters.slack.render import MESSAGE_LIMIT, to_blocks, to_notice, without_calls
 from adapters.slack.web import Json, Refused, Web
 from shared.errors import ParleyError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 1000
 STATUS = "is thinking …"
+STOP_AFTER, CAN_STOP = 4.0, "This takes a while."
 # Where Slack streams nothing at all it says so once; elsewhere it may next time.
 NO_STREAMS = frozenset({"unknown_method", "feature_not_enabled", "missing_scope", "not_allowed_token_type"})
 NOT_STREAMING = frozenset({"message_not_in_streaming_state", "message_not_found"})
@@ -78,6 +80,21 @@ async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> N
     await show_live(turn, canvas)
 
 
+async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
+    """Let who asked end a stream that takes its time: a stream itself has no buttons before its end."""
+    place = turn.place
+    if place.thread is None or await turn.ends_within(STOP_AFTER) or not web.can_stream:
+        return
+    await web.find(
+        "chat.postEphemeral",
+        channel=place.channel,
+        thread_ts=place.thread,
+        user=turn.asker.rpartition(":")[2],
+        text=CAN_STOP,
+        blocks=stop_blocks(turn.turn_id, turn.asker, app.clock.now()),
+    )
+
+
 async def stop_stream(web: Web, channel: str, ts: str, **last: Any) -> bool:
     """End a stream, its last pieces and blocks included; return False when it is none any more."""
     try:
@@ -110,7 +127,7 @@ class _Message:
             unfurl_links=False,
             unfurl_media=False,
             metadata=to_metadata(self._turn.turn_id, 0, 0),
-            **_body(text),
+            **self._body(text),
         )
         self._note(str(made["ts"]), text)
         return str(made["ts"])
@@ -118,9 +135,14 @@ class _Message:
     async def edit(self, message_id: str, text: str) -> None:
         if self._web.gates.has_spare("chat.update"):
             await self._web.call(
-                "chat.update", patience=0, channel=self._turn.place.channel, ts=message_id, **_body(text)
+                "chat.update", patience=0, channel=self._turn.place.channel, ts=message_id, **self._body(text)
             )
             self._note(message_id, text)
+
+    def _body(self, text: str) -> Json:
+        row = stop_blocks(self._turn.turn_id, self._turn.asker, self._app.clock.now())
+        body = _body(text)
+        return body | {"blocks": [*body["blocks"], *row]}
 
     def _note(self, ts: str, text: str) -> None:
         self._kept.keep(ts, Shown(is_stream=False, text=text, edited_at=self._app.clock.monotonic()))

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from adapters.slack.http import PATHS
-from adapters.slack.oauth import REDIRECT
+from adapters.slack.installing import REDIRECT
 from adapters.slack.scopes import SCOPES
 from adapters.slack.shortcuts import CALLBACK
 from adapters.slack.slash import COMMAND

@@ -9,31 +9,34 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from adapters.base import stay_up
 from adapters.slack import notices
 from adapters.slack.bolt import build_app
+from adapters.slack.buttons import answer_blocks
 from adapters.slack.catch_up import catch_up
 from adapters.slack.clients import Clients
 from adapters.slack.events import Events
 from adapters.slack.incoming import PLATFORM
-from adapters.slack.live import ShownMessages, show
+from adapters.slack.live import ShownMessages, offer_stop, show
 from adapters.slack.render import MESSAGE_LIMIT
+from adapters.slack.respond import Responses
 from adapters.slack.running import Running
 from adapters.slack.seen import Seen, attend
 from adapters.slack.sending import send
 from adapters.slack.socket import open_socket
 from adapters.slack.tokens import open_installations, open_tokens
-from adapters.slack.web import Refused
+from adapters.slack.web import Json, Refused, TokenRefused, Web
 from agent.facts import find_facts
 from shared.database import DatabaseLost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from slack_bolt.async_app import AsyncApp
     from slack_bolt.response import BoltResponse
 
     from adapters.slack.installs import Installations
     from agent.app import App
+    from agent.facts import Facts
     from agent.live import LiveTurn
     from agent.outbox import Reply
     from shared.settings import Settings
@@ -125,16 +128,38 @@ class SlackPlatform:
         app, clients = self._opened()
         web = await clients.get(reply.place.server)
         facts = await find_facts(app.database, reply.turn_id)
+        rows = self._rows(app, reply, facts)
         try:
-            return await send(app, web, reply, facts, (), self._shown)
+            return await send(app, web, reply, facts, rows, self._shown)
+        except TokenRefused:
+            if self._installations is not None:
+                await self._installations.end(web.token, "revoked")
+            raise
         except Refused as error:
+            return await self._send_otherwise(web, reply, facts, rows, error)
+
+    async def _send_otherwise(
+        self, web: Web, reply: "Reply", facts: "Facts", rows: "Sequence[Json]", error: Refused
+    ) -> str | None:
+        app, clients = self._opened()
+        try:
+            await Responses(clients).reply(reply, facts, rows, error)
+        except Refused:
             await notices.tell(app, web, reply, facts.asker, error)
             raise
+        return None
+
+    def _rows(self, app: "App", reply: "Reply", facts: "Facts") -> "list[Json]":
+        if not reply.turn_id or facts.asker is None:
+            return []
+        now = app.clock.now()
+        return answer_blocks(reply.turn_id, facts.asker, now, reply.choices, was_edited=facts.was_edited)
 
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer while it grows."""
         app, clients = self._opened()
-        await show(app, await clients.get(turn.place.server), turn, self._shown)
+        web = await clients.get(turn.place.server)
+        await asyncio.gather(show(app, web, turn, self._shown), offer_stop(app, web, turn))
 
     async def find_headers(self, url: str, credential: str) -> "Mapping[str, str]":
         """Return the workspace's token for a file of Slack's own; nobody else is shown it."""

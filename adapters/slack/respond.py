@@ -1,21 +1,27 @@
 """The address that Slack gives with a click or a command: for 30 minutes, what is said there is said where that was."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import aiohttp
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from adapters.slack.clients import quiet
+from adapters.slack.files import links_to
+from adapters.slack.render import render, to_blocks, to_notice
 from adapters.slack.web import Json, Refused
 from shared.errors import Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
     from adapters.slack.clients import Clients
+    from agent.facts import Facts
+    from agent.outbox import Reply
 
 # How the reply to a command is told from one to a message: behind it stands the address.
 MARK = "respond:"
 BUSY = 429
+NOT_A_MEMBER = frozenset({"not_in_channel", "channel_not_found"})
 
 log = get_logger()
 
@@ -52,6 +58,25 @@ class Responses:
     async def say(self, url: str, body: Json) -> None:
         """Say something to all there; raises `Refused` when the address is over, `Unavailable` to be tried again."""
         await self._post(url, body | {"response_type": "in_channel", "replace_original": False})
+
+    async def reply(self, reply: "Reply", facts: "Facts", rows: Sequence[Json], error: Refused) -> None:
+        """Answer a command or a form where the agent is no member; raises the `error` where there is no such way.
+
+        Slack does not tell what is there already: an answer whose sender dies right here may come twice.
+        """
+        url = find_address(reply.reply_to)
+        if url is None or error.slack_code not in NOT_A_MEMBER:
+            raise error
+        links = links_to(reply.files)
+        rendered = render("\n".join([reply.content, *links]), allows_mentions=facts.allows_mentions)
+        where: Json = {"thread_ts": reply.place.thread} if reply.place.thread else {}
+        for index, part in enumerate(rendered.parts):
+            below = rows if index == len(rendered.parts) - 1 else ()
+            try:
+                await self.say(url, {"text": to_notice(part), "blocks": [*to_blocks(part), *below], **where})
+            except Refused:
+                # The address is over: what Slack said first is the reason.
+                raise error from None
 
     async def _post_or_log(self, url: str, body: Json) -> None:
         if not url:

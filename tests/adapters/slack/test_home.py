@@ -26,7 +26,9 @@ async def remembers(scene: Scene, person: Person, *facts: str) -> None:
 
 
 def buttons(home: Json, label: str) -> list[Json]:
-    return [each["accessory"] for each in home["blocks"] if each.get("accessory", {}).get("text", {}).get("text") == label]
+    return [
+        each["accessory"] for each in home["blocks"] if each.get("accessory", {}).get("text", {}).get("text") == label
+    ]
 
 
 def with_button(home: Json, button: Json) -> Json:

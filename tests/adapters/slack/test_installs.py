@@ -1,6 +1,5 @@
 """Many workspaces: the app is installed over the web, its tokens are kept encrypted, and each workspace can leave."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -8,18 +7,15 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography.fernet import Fernet
 from pydantic import SecretStr
-from sqlalchemy import text
 
-from adapters.cli.serving import with_free_port
 from adapters.slack.installs import rotate
 from adapters.slack.vault import Vault
-from adapters.web import serve
 from shared.database import Address
 from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.doors import with_address, with_web
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.slack import Admin, Json, Person, SlackStandIn
+from tests.standins.slack import Admin, Json, SlackStandIn
 
 OLD, NEW = "an old key", "a new key"
 
@@ -33,22 +29,7 @@ def scene(scene: Scene) -> Scene:
         "slack_client_secret": SecretStr(scene.slack.client_secret),
         "secret_key": SecretStr(OLD),
     }
-    settings = with_free_port(scene.settings.model_copy(update=given | {"port": 0}))
-    url = f"http://127.0.0.1:{settings.port}"
-    return replace(scene, settings=settings.model_copy(update={"public_url": url}))
-
-
-@asynccontextmanager
-async def with_web(scene: Scene) -> AsyncIterator[str]:
-    """Serve the house's web door and return its address."""
-    listening = asyncio.Event()
-    serving = asyncio.create_task(serve(scene.house.app, lambda _host, _port: listening.set()))
-    await listening.wait()
-    try:
-        yield str(scene.settings.public_url)
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+    return with_address(replace(scene, settings=scene.settings.model_copy(update=given)))
 
 
 @asynccontextmanager
@@ -153,14 +134,18 @@ async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_c
     async with open_all(scene, address, model) as url:
         for admin in (frog, toad):
             await admin.installs(f"{url}/slack/install")
-        model.play([Answer("Quak."), Answer("Croak again.")])
+        model.play([Answer("Quak.")])
 
         await frog.removes_app()
         await scene.until_value(1, "SELECT count(*) FROM slack_installations WHERE token IS NULL")
         await toad.direct("still there?")
         assert await toad.hears() == ["Quak."]
         assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(pond["id"],)]
-        await toad.revokes_tokens()
+        # A token that is taken away without a word is found out with the next answer.
+        model.play([Answer("Lost.", delay=0.5), Answer("Croak again.")])
+        await toad.direct("and now?")
+        await scene.until_value("running", "SELECT status FROM turns ORDER BY id DESC LIMIT 1")
+        await toad.revokes_tokens(is_told=False)
         await scene.until_value(2, "SELECT count(*) FROM slack_installations WHERE token IS NULL")
         assert {row[0] for row in await scene.sql(ended)} <= {"uninstalled", "revoked"}
 
@@ -213,5 +198,3 @@ async def test_an_installation_for_a_whole_organisation_is_refused_and_its_token
         assert "into one workspace, not into a whole organisation" in page
         assert len(scene.slack.calls("auth.revoke", ok=True)) == 1
         assert await scene.value("SELECT count(*) FROM slack_installations") == 0
-
-

@@ -1,0 +1,201 @@
+"""Buttons below answers: bound to who asked, expiring, alive after a restart, and each of them acts once."""
+
+from datetime import UTC, datetime, timedelta
+
+from adapters.buttons import AGAIN, GOOD, Button
+from shared.database import Address
+from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.doors import opened_by_http
+from tests.office import MAIL, Office, calls
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Interaction, Json
+
+CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
+
+
+def labels(message: Json) -> list[str]:
+    """Return what can be pressed below a message."""
+    rows = [each["elements"] for each in message.get("blocks", ()) if each["type"] == "actions"]
+    return [each["text"]["text"] for row in rows for each in row]
+
+
+def value_of(message: Json, label: str) -> str:
+    """Return what a button says to the app."""
+    rows = [each["elements"] for each in message["blocks"] if each["type"] == "actions"]
+    return str(next(each["value"] for row in rows for each in row if each["text"]["text"] == label))
+
+
+async def whispered(click: Interaction) -> str:
+    (said,) = await click.answered()
+    assert click.responses[0]["response_type"] == "ephemeral"
+    assert not click.responses[0]["replace_original"]
+    return said
+
+
+async def test_an_answer_can_be_made_again_once_by_who_asked(office: Scene) -> None:
+    office.model.play([Answer("First try."), Answer("Second try.")])
+    asked = await office.ann.mentions(office.general, "write a poem")
+    await office.ann.hears(office.general)
+    answer = office.ann.written(office.general)[0]
+    assert labels(answer) == ["🔄", "👍", "👎"]
+
+    stranger = await office.bob.presses(office.general, answer, "🔄")
+    first = await office.ann.presses(office.general, answer, "🔄")
+    second = await office.slack.delivery.give("interactive", first.payload)
+
+    said = await office.ann.hears(office.general, 2, thread_ts=asked["ts"])
+    assert said == ["First try.", "Second try."]
+    assert await whispered(stranger) == f"These buttons are for <@{office.ann.id}>."
+    await office.slack.until(lambda: labels(office.ann.written(office.general)[0]) == [])
+    assert second.acked_at is not None
+    assert "write a poem" in office.prompt()
+    assert await office.value("SELECT count(*) FROM inbox") == 2
+    assert office.refusals() == []
+
+
+async def test_thumbs_are_kept_as_feedback_and_the_last_counts(office: Scene) -> None:
+    office.model.play([Answer("Good?")])
+    await office.ann.direct("hello")
+    await office.ann.hears()
+    answer = office.ann.written()[0]
+
+    assert await whispered(await office.ann.presses(office.ann.dm, answer, "👎")) == "Thank you; that is noted."
+    assert await whispered(await office.ann.presses(office.ann.dm, answer, "👍")) == "Thank you; that is noted."
+
+    assert await office.sql("SELECT turn_id, user_id, score FROM feedback") == await office.sql(
+        "SELECT id, user_id, CAST(1 AS smallint) FROM turns"
+    )
+    assert labels(office.ann.written()[0]) == ["🔄", "👍", "👎"]
+
+
+async def test_choices_are_buttons_and_a_choice_is_the_next_message(office: Scene) -> None:
+    office.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A toad it is.")])
+    await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
+    await office.ann.direct("choose for me")
+    await office.ann.hears()
+    question = office.ann.written()[0]
+    assert labels(question)[:2] == ["Frog", "Toad"]
+    frog = value_of(question, "Frog")
+
+    toad = await office.ann.presses(office.ann.dm, question, "Toad")
+    assert (await office.ann.hears(count=2))[1] == "A toad it is."
+    await office.slack.until(lambda: "✓ Toad" in office.ann.reads()[0])
+    # Another choice of the same question comes too late.
+    late = toad.payload["actions"][0] | {"value": frog}
+    await office.slack.delivery.give("interactive", toad.payload | {"actions": [late]})
+    assert (await toad.answered(2))[1] == "That was taken already."
+
+    assert await office.sql("SELECT content FROM inbox ORDER BY id") == [("choose for me",), ("Toad",)]
+    assert labels(office.ann.written()[0]) == []
+
+
+async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_said_since(office: Scene) -> None:
+    tools = Office()
+    office.house.app.toolbox.set_remote(tools.tools())
+    await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
+    office.model.play([calls(MAIL), Answer("A friend."), Answer("Sent.")])
+    asked = await office.ann.mentions(office.general, "mail Bob")
+    await office.ann.hears(office.general)
+    question = office.ann.written(office.general)[0]
+    await office.ann.posts(office.general, "who is Bob?", thread_ts=asked["ts"])
+    await office.ann.hears(office.general, 2)
+
+    stranger = await office.bob.presses(office.general, question, "yes")
+    assert ("are for" in await whispered(stranger), tools.sent) == (True, [])
+    yes = await office.ann.presses(office.general, question, "yes")
+    await office.slack.delivery.give("interactive", yes.payload)
+
+    assert (await office.ann.hears(office.general, 3))[2] == "Sent."
+    assert tools.sent == [("bob", "See you at eight.")]
+    assert await office.value("SELECT status FROM confirmations") == "used"
+
+
+async def test_a_running_answer_can_be_stopped_by_who_asked(office: Scene) -> None:
+    slow = [Answer("One two three four five six seven eight nine.", chunk_chars=4, chunk_delay=0.5)]
+    office.model.play(slow)
+    await office.ann.direct("slowly")
+    shown = await office.slack.until(office.ann.written)
+    assert labels(shown[0]) == ["Stop"]
+
+    stranger = await office.bob.presses(office.ann.dm, shown[0], "Stop")
+    stopped = await office.ann.presses(office.ann.dm, shown[0], "Stop")
+    await office.until_value("delivered", "SELECT status FROM outbox")
+
+    assert "are for" in await whispered(stranger)
+    assert await whispered(stopped) == "Stopping."
+    assert await office.value("SELECT status FROM turns") == "cancelled"
+    (said,) = await office.ann.hears()
+    assert said.endswith("Stopped.")
+    await office.slack.delivery.give("interactive", stopped.payload)
+    assert await stopped.answered(2) == ["Stopping.", "It has ended already."]
+
+
+async def test_who_waits_for_a_stream_in_a_thread_is_offered_a_stop_of_their_own(office: Scene) -> None:
+    office.model.play([Answer("One two three four five six seven eight nine ten.", chunk_chars=2, chunk_delay=0.5)])
+    await office.ann.mentions(office.general, "slowly")
+
+    (offered,) = await office.slack.until(lambda: office.ann.whispers(office.general))
+    assert await whispered(await office.ann.presses(office.general, offered, "Stop")) == "Stopping."
+    await office.until_value("cancelled", "SELECT status FROM turns")
+    assert office.bob.whispers() == []
+    assert office.refusals() == []
+
+
+async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    async with opened(scene, address, model):
+        model.play([Answer("Before.")])
+        await scene.ann.direct("hello")
+        await scene.ann.hears()
+    answer = scene.ann.written()[0]
+
+    # Another process, that Slack reaches by another way.
+    async with opened_by_http(scene, address, model):
+        model.play([Answer("After.")])
+        old = Button(AGAIN, 1, scene.ann.id, int((datetime.now(UTC) - timedelta(days=1)).timestamp()))
+        expired = await scene.ann.presses(scene.ann.dm, answer, "🔄", value=old.to_id())
+        assert await whispered(expired) == "These buttons have expired."
+        await scene.ann.presses(scene.ann.dm, answer, "🔄")
+        assert await scene.ann.hears(count=2) == ["Before.", "After."]
+
+
+async def test_what_somebody_has_made_up_opens_nothing(office: Scene) -> None:
+    office.model.play([Answer("For Ann.")])
+    await office.ann.mentions(office.general, "my secret")
+    await office.ann.hears(office.general)
+    answer = office.ann.written(office.general)[0]
+    turn_id = await office.value("SELECT id FROM turns")
+    until = int((datetime.now(UTC) + timedelta(days=1)).timestamp())
+
+    for action, label in ((AGAIN, "🔄"), (GOOD, "👍")):
+        forged = Button(action, turn_id, office.bob.id, until).to_id()
+        refused = await office.bob.presses(office.general, answer, label, value=forged)
+        assert await whispered(refused) == "That answer is gone."
+    for strange in (
+        "",
+        "parley",
+        "parley:again:zz:x:1:0",
+        "parley:again:1",
+        f"parley:no:1:{office.bob.id}:ff:0",
+        "💥" * 99,
+    ):
+        click = await office.bob.presses(office.general, answer, "🔄", value=strange)
+        assert click.is_acked
+
+    assert await office.value("SELECT count(*) FROM inbox") == 1
+    assert await office.value("SELECT count(*) FROM feedback") == 0
+
+
+async def test_somebody_of_another_workspace_has_buttons_of_their_own(office: Scene) -> None:
+    pond = office.slack.world.add_team("Pond")
+    frog = type(office.ann)(office.slack, "Frog", team=pond)
+    office.slack.world.share(office.general, pond)
+    office.model.play([Answer("Croak."), Answer("Croak again.")])
+    await frog.mentions(office.general, "hello")
+    await frog.hears(office.general)
+    answer = frog.written(office.general)[0]
+
+    assert "are for" in await whispered(await office.ann.presses(office.general, answer, "🔄"))
+    await frog.presses(office.general, answer, "🔄")
+
+    assert await frog.hears(office.general, 2) == ["Croak.", "Croak again."]
+    assert await office.sql("SELECT DISTINCT platform_user_id FROM inbox") == [(f"{pond['id']}:{frog.id}",)]

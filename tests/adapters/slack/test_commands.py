@@ -1,0 +1,166 @@
+"""`/parley …` and the message shortcut: the same commands as everywhere, acknowledged in time."""
+
+from agent.commands.registry import all_commands
+from shared.database import Address
+from tests.adapters.slack.conftest import Scene
+from tests.adapters.slack.doors import opened_by_http
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Interaction, Json, Person
+
+
+async def told(scene: Scene, person: Person, text: str, channel: Json | None = None) -> str:
+    """Return what a command answers."""
+    return (await (await person.slash(channel or scene.general, "/parley", text)).answered())[-1]
+
+
+def was_private(asked: Interaction) -> bool:
+    return [each["response_type"] for each in asked.responses] == ["ephemeral"]
+
+
+async def test_a_command_is_acknowledged_and_answered_to_the_person_alone(office: Scene) -> None:
+    asked = await office.ann.slash(office.general, "/parley", "budget")
+
+    assert "5,000 tokens" in (await asked.answered())[0]
+    assert was_private(asked)
+    assert asked.envelope is not None
+    assert asked.envelope.seconds is not None
+    assert asked.envelope.seconds < 3
+    assert office.ann.reads(office.general) == []
+    assert "of nothing" not in await told(office, office.ann, "  BUDGET  ")
+
+
+async def test_help_lists_every_command_of_the_house_as_it_is_typed_here(office: Scene) -> None:
+    listed = await told(office, office.ann, "")
+
+    for each in all_commands():
+        line = f"/parley {each.usage.removeprefix('/')} - "
+        assert (line in listed) == (each.is_known_on("slack") and not each.requires), each.usage
+    assert "/parley ask QUESTION" in listed
+    assert (await told(office, office.ann, "help budget")).startswith("/parley budget - ")
+
+
+async def test_what_is_no_command_is_answered_with_the_nearest_one(office: Scene) -> None:
+    assert (await told(office, office.ann, "budgte")).startswith(
+        "There is no command /budgte; did you mean /parley budget?"
+    )
+    for strange in ("what is a frog?", "💥", "<@U1> & <!channel>", "ask", "a" * 5000, "/", "budget\x00"):
+        assert await told(office, office.ann, strange)
+    assert office.refusals() == []
+    assert await office.value("SELECT count(*) FROM inbox") == 0
+
+
+async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -> None:
+    office.model.play(
+        [Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes <frogs>"})]), Answer("Noted.")]
+    )
+    await office.ann.direct("I like frogs")
+    await office.ann.hears()
+
+    listed = await told(office, office.ann, "memory list", office.ann.dm)
+    assert "Ann likes &lt;frogs&gt;" in listed
+    assert "nothing about you here" in await told(office, office.ann, "memory list")
+    memory_id = listed.splitlines()[1].partition(":")[0]
+    assert await told(office, office.ann, f"memory forget {memory_id}", office.ann.dm) == (
+        f"I have forgotten memory {memory_id}."
+    )
+
+
+async def test_in_a_talk_of_two_people_nothing_private_is_known(office: Scene) -> None:
+    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
+    await office.ann.direct("I like frogs")
+    await office.ann.hears()
+    theirs = office.slack.world.add_channel("directmessage", has_bot=False)
+    office.slack.world.channels["D0THEIRS"] = theirs | {"id": "D0THEIRS"}
+    office.model.play([Answer("I don't know.")])
+
+    listed = await told(office, office.ann, "memory", office.slack.world.channels["D0THEIRS"])
+    await office.ann.slash(office.slack.world.channels["D0THEIRS"], "/parley", "ask what do I like?")
+    await office.until_value("answered", "SELECT status FROM turns WHERE id = 2")
+
+    assert "nothing about you here" in listed
+    assert "Ann likes frogs" not in str(office.model.requests[-1].body)
+    assert await office.value("SELECT is_direct FROM inbox ORDER BY id DESC LIMIT 1") is False
+
+
+async def test_a_persona_is_set_by_admins_only(office: Scene) -> None:
+    await office.sql("INSERT INTO personas (name, system_prompt) VALUES ('frog', 'Croak.')")
+
+    refused = await told(office, office.bob, "persona set frog")
+    await office.sql("UPDATE users SET permission_level = 'admin'")
+
+    assert refused == "This needs the permission admin; yours is guest."
+    assert (await told(office, office.bob, "persona set frog")).startswith("frog answers in this channel")
+
+
+async def test_ask_is_a_question_that_all_can_see_and_the_same_command_twice_is_one(office: Scene) -> None:
+    office.model.play([Answer("Green.")])
+
+    asked = await office.ann.slash(office.general, "/parley", "ask what colour\nare frogs?")
+    again = await office.slack.delivery.give("slash_commands", asked.payload)
+
+    assert (await office.bob.hears(office.general))[0].startswith("Green.")
+    assert asked.response == {"text": "", "response_type": "in_channel"}
+    assert again.acked_at is not None
+    assert await office.sql("SELECT content, status FROM inbox") == [("what colour\nare frogs?", "answered")]
+    assert office.refusals() == []
+
+
+async def test_ask_is_answered_where_the_agent_is_no_member(office: Scene) -> None:
+    hidden = office.slack.world.add_channel("hidden", is_private=True, has_bot=False)
+    office.ann.joins(hidden)
+    office.model.play([Answer("Green & <!channel>.")])
+
+    asked = await office.ann.slash(hidden, "/parley", "ask what colour are frogs?")
+    await office.until_value("delivered", "SELECT status FROM outbox")
+
+    assert [(each["response_type"], each["blocks"][0]["text"]) for each in asked.responses] == [
+        ("in_channel", "Green & &lt;!channel>.")
+    ]
+
+
+async def test_stop_finds_what_runs_in_a_thread_of_the_channel(office: Scene) -> None:
+    office.model.play([Answer("One two three four five six seven.", chunk_chars=4, chunk_delay=0.5)])
+    asked = await office.ann.mentions(office.general, "count")
+    await office.until_value("running", "SELECT status FROM turns")
+
+    assert await told(office, office.bob, "stop") == "Nothing of yours is running here."
+    assert await told(office, office.ann, "stop") == "Stopping."
+    await office.until_value("cancelled", "SELECT status FROM turns")
+    await office.until_value("delivered", "SELECT status FROM outbox")
+    (said,) = await office.ann.hears(office.general, thread_ts=asked["ts"])
+    assert "Stopped." in said
+
+
+async def test_the_shortcut_asks_about_a_message_in_its_thread(office: Scene) -> None:
+    office.model.play([Answer("It is about toads.")])
+    message = await office.bob.posts(office.general, f"Toads &lt; frogs, says <@{office.ann.id}>")
+
+    form = await (await office.ann.shortcut(office.general, message, "ask_parley")).view()
+    sent = await office.ann.submits(form, question="what is this about?")
+    again = await office.slack.delivery.give("interactive", sent.payload)
+
+    (said,) = await office.ann.hears(office.general, thread_ts=message["ts"])
+    assert said.startswith("It is about toads.")
+    assert "what is this about?" in office.prompt()
+    assert "bob: Toads < frogs, says @ann" in office.prompt()
+    assert again.acked_at is not None
+    assert await office.value("SELECT count(*) FROM inbox") == 1
+    assert office.refusals() == []
+
+
+async def test_a_form_that_can_not_be_opened_in_time_is_told(office: Scene) -> None:
+    message = await office.bob.posts(office.general, "é" * 3500)
+    office.slack.fail("views.open", error="expired_trigger_id")
+
+    asked = await office.ann.shortcut(office.general, message, "ask_parley")
+
+    assert await asked.answered() == ["I could not open the form; please try again."]
+    assert was_private(asked)
+
+
+async def test_commands_come_by_http_as_well(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    async with opened_by_http(scene, address, model):
+        asked = await scene.ann.slash(scene.general, "/parley", "budget")
+        assert "5,000 tokens" in (await asked.answered())[0]
+        await scene.ann.opens_home()
+        await scene.slack.until(lambda: scene.ann.home)
