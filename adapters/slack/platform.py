@@ -1,5 +1,6 @@
 """The platform as the house uses it: it listens in one process or several, and sends and shows in every worker."""
 
+import asyncio
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
