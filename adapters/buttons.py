@@ -18,6 +18,7 @@ STOP, AGAIN, CHOICE, GOOD, BAD = "stop", "again", "choice", "good", "bad"
 VOTES = ((GOOD, "👍"), (BAD, "👎"))
 LASTS = timedelta(hours=24)
 YES = "yes"
+MAX_ID = 2**63 - 1
 
 NOT_YOURS = "These buttons are for <@{asker}>."
 OVER = "These buttons have expired."
@@ -79,9 +80,10 @@ def find_button(custom_id: str) -> Button | None:
     # What is between them is the account, which may have a colon of its own.
     asker = head[3].removesuffix(f":{tail[1]}:{tail[2]}")
     try:
-        return Button(head[1], int(head[2], 16), asker, int(tail[1], 16), int(tail[2]))
+        button = Button(head[1], int(head[2], 16), asker, int(tail[1], 16), int(tail[2]))
     except ValueError:
         return None
+    return button if 0 < button.turn_id <= MAX_ID and 0 <= button.index < MAX_ID else None
 
 
 async def find_turn(app: App, button: Button) -> Any:

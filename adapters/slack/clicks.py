@@ -8,6 +8,7 @@ from adapters import buttons
 from adapters.buttons import Button, find_button
 from adapters.slack.buttons import ACTION_ID, without_buttons
 from adapters.slack.incoming import PLATFORM
+from adapters.slack.respond import url_of
 from adapters.slack.visitors import Visitor
 from adapters.slack.web import Json
 from agent.inbox import accept
@@ -51,7 +52,7 @@ class Clicks:
     async def _take(self, body: Json) -> None:
         button = find_button(str((body.get("actions") or [{}])[0].get("value", "")))
         action = self._actions.get(button.action) if button is not None else None
-        url = str(body.get("response_url") or "")
+        url = url_of(body)
         if button is None or action is None:
             return
         try:
@@ -70,7 +71,7 @@ class Clicks:
 
     async def _stop(self, body: Json, _visitor: Visitor, button: Button) -> None:
         is_stopping = await buttons.stop(self._app, button)
-        await self._responses.whisper(body["response_url"], buttons.STOPPING if is_stopping else buttons.ENDED)
+        await self._responses.whisper(url_of(body), buttons.STOPPING if is_stopping else buttons.ENDED)
 
     async def _ask_again(self, body: Json, visitor: Visitor, button: Button) -> None:
         row = await self._find(body, button)
@@ -85,7 +86,7 @@ class Clicks:
         if row is None:
             return
         if button.index >= len(row.choices):
-            await self._responses.whisper(body["response_url"], buttons.GONE)
+            await self._responses.whisper(url_of(body), buttons.GONE)
             return
         choice = str(row.choices[button.index])
         # A question that needs a yes is answered by its id, whatever was said since.
@@ -95,21 +96,21 @@ class Clicks:
 
     async def _vote(self, body: Json, _visitor: Visitor, button: Button) -> None:
         is_kept = await buttons.vote(self._app, button)
-        await self._responses.whisper(body["response_url"], buttons.THANKS if is_kept else buttons.GONE)
+        await self._responses.whisper(url_of(body), buttons.THANKS if is_kept else buttons.GONE)
 
     async def _find(self, body: Json, button: Button) -> Any:
         row = await buttons.find_turn(self._app, button)
         if row is None:
-            await self._responses.whisper(body["response_url"], buttons.GONE)
+            await self._responses.whisper(url_of(body), buttons.GONE)
         return row
 
     async def _replace(self, body: Json, is_first: bool, chosen: str | None = None) -> None:
         if not is_first:
-            await self._responses.whisper(body["response_url"], TAKEN)
+            await self._responses.whisper(url_of(body), TAKEN)
             return
         message = body.get("message") or {}
         blocks = without_buttons(message.get("blocks") or (), chosen)
-        await self._responses.replace(body["response_url"], str(message.get("text") or ""), blocks)
+        await self._responses.replace(url_of(body), str(message.get("text") or ""), blocks)
 
     async def _accept(
         self,

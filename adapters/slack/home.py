@@ -108,7 +108,8 @@ class Homes:
         await visitor.web.call("views.open", patience=0, trigger_id=trigger_id, view=to_budget_form(standing.limit))
 
     async def _set_budget(self, body: Json) -> tuple[str, Visitor]:
-        filled = body["view"]["state"]["values"].get(BUDGET_FIELD, {}).get(BUDGET_FIELD, {})
+        values = (body["view"].get("state") or {}).get("values") or {}
+        filled = values.get(BUDGET_FIELD, {}).get(BUDGET_FIELD, {})
         try:
             budget = read_budget(filled.get("value"))
         except ValueError:

@@ -26,6 +26,11 @@ NOT_A_MEMBER = frozenset({"not_in_channel", "channel_not_found"})
 log = get_logger()
 
 
+def url_of(body: Json) -> str:
+    """Return the address that came with a click or a command; empty where Slack gives none."""
+    return str(body.get("response_url") or "")
+
+
 def to_reply_to(response_url: str) -> str | None:
     """Return what names a command as that which is replied to; None where Slack has given no address."""
     return f"{MARK}{response_url}" if response_url else None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.slack.incoming import PLATFORM, list_people, to_line, to_plain
-from adapters.slack.respond import to_reply_to
+from adapters.slack.respond import to_reply_to, url_of
 from adapters.slack.web import Json
 from agent.inbox import accept
 from shared.errors import ParleyError
@@ -43,25 +43,25 @@ class Shortcuts:
     async def open(self, ack: Any, body: Json) -> None:
         """Show the form; Slack lets it be opened for three seconds."""
         await ack()
-        url = str(body.get("response_url") or "")
+        url, message = url_of(body), body.get("message")
+        if not isinstance(message, dict):
+            return
         try:
             web = await self._clients.find((body.get("team") or {}).get("id"))
             if web is None:
                 return
-            message = body["message"]
             # Names that are not known at once are left out: the form can't wait.
             about = to_line(message, web.token.bot_user_id, {})
-            await web.call("views.open", patience=0, trigger_id=body["trigger_id"], view=to_form(body, about))
+            await web.call("views.open", patience=0, trigger_id=body.get("trigger_id"), view=to_form(body, about))
         except ParleyError as error:
             log.warning("slack_form_not_opened", cause=str(error))
             await self._responses.whisper(url, NO_FORM)
 
     async def submit(self, ack: Any, body: Json) -> None:
         """Take the question; the form stays open with a sentence when it could not be stored."""
-        about = json.loads(body["view"]["private_metadata"])
         question = _value(body["view"], QUESTION)
         try:
-            is_taken = await self._accept(body, about, question)
+            is_taken = await self._accept(body, json.loads(body["view"]["private_metadata"]), question)
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
             await ack(response_action="errors", errors={QUESTION: str(error)})
@@ -103,7 +103,7 @@ def to_form(body: Json, about: Line) -> Json:
         "thread": thread,
         "user": str(message.get("user") or ""),
         "text": str(message.get("text") or ""),
-        "url": str(body.get("response_url") or ""),
+        "url": url_of(body),
     }
     # Slack keeps 3,000 characters with a form; what is not plain ASCII takes six each.
     while kept["text"] and len(json.dumps(kept)) > METADATA_CHARS:

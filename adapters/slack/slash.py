@@ -3,12 +3,13 @@
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from sqlalchemy import text
 
 from adapters.slack.incoming import PLATFORM, to_plain
 from adapters.slack.render import to_notice
-from adapters.slack.respond import to_reply_to
+from adapters.slack.respond import to_reply_to, url_of
 from adapters.slack.visitors import Visitor
 from adapters.slack.web import Json
 from agent import commands
@@ -68,7 +69,7 @@ class Slash:
             visitor = await self._meet(body)
             if visitor is not None:
                 # Stored before it is acknowledged: a command that comes twice is one question.
-                place = await self._visitors.find_place(visitor, str(body["channel_id"]))
+                place = await self._visitors.find_place(visitor, str(body.get("channel_id")))
                 await accept(self._app.database, self._to_message(body, visitor, place, question))
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
@@ -85,10 +86,10 @@ class Slash:
             door=PLATFORM,
             sender=visitor.sender,
             place=place,
-            event_id=f"command:{body.get('trigger_id')}",
+            event_id=f"command:{body.get('trigger_id') or uuid4().hex}",
             content=to_plain(question, {}),
             sent_at=self._app.clock.now(),
-            platform_message_id=to_reply_to(str(body.get("response_url") or "")),
+            platform_message_id=to_reply_to(url_of(body)),
             around=visitor.around,
         )
 
@@ -96,7 +97,7 @@ class Slash:
         return await self._visitors.meet(body.get("team_id"), str(body.get("user_id")))
 
     async def _answer(self, body: Json, name: str, rest: str) -> None:
-        url = str(body.get("response_url") or "")
+        url = url_of(body)
         try:
             visitor = await self._meet(body)
             said, is_private = (NOT_INSTALLED, True) if visitor is None else await self._run(body, visitor, name, rest)
@@ -110,7 +111,7 @@ class Slash:
         if not NAME.fullmatch(name):
             return TO_ASK, True
         line, told = f"/{name} {to_plain(rest, {})}".strip(), ""
-        place = await self._visitors.find_place(visitor, str(body["channel_id"]))
+        place = await self._visitors.find_place(visitor, str(body.get("channel_id")))
         if name.lower() == STOP:
             place = await find_running(self._app, visitor, place)
         reply = await commands.answer(self._app, visitor.sender, place, line, visitor.around)

@@ -158,6 +158,34 @@ async def test_a_form_that_can_not_be_opened_in_time_is_told(office: Scene) -> N
     assert was_private(asked)
 
 
+async def test_what_is_not_made_as_slack_makes_it_hurts_nobody(office: Scene) -> None:
+    base = {"user": {"id": office.ann.id}, "team": {"id": office.slack.team_id}}
+    value = f"parley:choice:{'f' * 20}:{office.ann.id}:ffffffff:0"
+    clicks: list[Json] = [
+        {"action_id": "parley:again:0", "block_id": "x"},
+        {"action_id": "parley:choice:0", "block_id": "x", "value": value},
+        {"action_id": "parley:again:0", "block_id": "x", "value": f"parley:again:1:{office.ann.id}:ffffffff:0"},
+        {"action_id": "parley_home:remove", "block_id": "x", "value": "memories:" + "9" * 30},
+        {"action_id": "parley_home:remove", "block_id": "x", "value": "memories:\u0662"},
+        {"action_id": "parley_home:what", "block_id": "x"},
+    ]
+    odd: list[Json] = [
+        *(base | {"type": "block_actions", "actions": [each]} for each in clicks),
+        base | {"type": "message_action", "callback_id": "ask_parley"},
+        base | {"type": "message_action", "callback_id": "ask_parley", "message": {}, "channel": {}},
+        base | {"type": "view_submission", "view": {"callback_id": "parley_budget", "type": "modal", "state": {}}},
+    ]
+    for payload in odd:
+        assert (await office.slack.delivery.give("interactive", payload)).acked_at is not None, payload
+    for given in ({}, {"team_id": "T0", "user_id": "U0", "text": "budget"}, {"user_id": office.ann.id, "text": "me"}):
+        command = {"command": "/parley", "team_id": office.slack.team_id, **given}
+        assert (await office.slack.delivery.give("slash_commands", command)).acked_at is not None, given
+
+    office.model.play([Answer("Still here.")])
+    await office.ann.direct("hello")
+    assert await office.ann.hears() == ["Still here."]
+
+
 async def test_commands_come_by_http_as_well(scene: Scene, address: Address, model: OpenAIStub) -> None:
     async with opened_by_http(scene, address, model):
         asked = await scene.ann.slash(scene.general, "/parley", "budget")
