@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from adapters import buttons
@@ -11,8 +12,9 @@ from adapters.slack.incoming import PLATFORM
 from adapters.slack.respond import url_of
 from adapters.slack.visitors import Visitor
 from adapters.slack.web import Json
+from agent.approvals import to_answer_of_asked
 from agent.inbox import accept
-from shared.errors import ParleyError
+from shared.errors import ConfirmationClosed, ParleyError, Refusal
 from shared.log import get_logger
 from shared.messages import Attachment, Decision, IncomingMessage
 
@@ -59,12 +61,15 @@ class Clicks:
             visitor = await self._visitors.meet_in(body)
             if visitor is None:
                 return
-            if visitor.sender.platform_user_id != button.asker:
-                await self._responses.whisper(url, buttons.NOT_YOURS.format(asker=button.asker.rpartition(":")[2]))
+            # Who may answer a question for confirmation is looked up with the question.
+            if visitor.sender.platform_user_id != button.asker and button.action != buttons.CHOICE:
+                await self._refuse(body, button)
             elif button.is_over(self._app.clock.now()):
                 await self._responses.whisper(url, buttons.OVER)
             else:
                 await action(body, visitor, button)
+        except Refusal as error:
+            await self._responses.whisper(url, str(error))
         except ParleyError as error:
             log.warning("slack_click_failed", action=button.action, cause=str(error))
             await self._responses.whisper(url, FAILED.format(reason=error))
@@ -79,7 +84,8 @@ class Clicks:
             return
         content = "\n".join(each["content"] for each in row.asked)
         files = tuple(Attachment(**file) for each in row.asked for file in each["attachments"])
-        await self._replace(body, await self._accept(visitor, button, row, content, files))
+        message = self._message(visitor, button, row, content, files)
+        await self._store(body, message)
 
     async def _choose(self, body: Json, visitor: Visitor, button: Button) -> None:
         row = await self._find(body, button)
@@ -91,8 +97,14 @@ class Clicks:
         choice = str(row.choices[button.index])
         # A question that needs a yes is answered by its id, whatever was said since.
         decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == buttons.YES)
-        is_first = await self._accept(visitor, button, row, choice, decision=decision)
-        await self._replace(body, is_first, choice)
+        message = self._message(visitor, button, row, choice, decision=decision)
+        # What is closed is told by the turn, to whoever was asked.
+        with suppress(ConfirmationClosed):
+            message = await to_answer_of_asked(self._app, message)
+        if message.sender.platform_user_id != button.asker:
+            await self._refuse(body, button)
+            return
+        await self._store(body, message, choice)
 
     async def _vote(self, body: Json, _visitor: Visitor, button: Button) -> None:
         is_kept = await buttons.vote(self._app, button)
@@ -104,15 +116,18 @@ class Clicks:
             await self._responses.whisper(url_of(body), buttons.GONE)
         return row
 
-    async def _replace(self, body: Json, is_first: bool, chosen: str | None = None) -> None:
-        if not is_first:
+    async def _refuse(self, body: Json, button: Button) -> None:
+        await self._responses.whisper(url_of(body), buttons.NOT_YOURS.format(asker=button.asker.rpartition(":")[2]))
+
+    async def _store(self, body: Json, message: IncomingMessage, chosen: str | None = None) -> None:
+        if not (await accept(self._app.database, message)).is_new:
             await self._responses.whisper(url_of(body), TAKEN)
             return
-        message = body.get("message") or {}
-        blocks = without_buttons(message.get("blocks") or (), chosen)
-        await self._responses.replace(url_of(body), str(message.get("text") or ""), blocks)
+        clicked = body.get("message") or {}
+        blocks = without_buttons(clicked.get("blocks") or (), chosen)
+        await self._responses.replace(url_of(body), str(clicked.get("text") or ""), blocks)
 
-    async def _accept(
+    def _message(
         self,
         visitor: Visitor,
         button: Button,
@@ -120,8 +135,8 @@ class Clicks:
         content: str,
         files: tuple[Attachment, ...] = (),
         decision: Decision | None = None,
-    ) -> bool:
-        message = IncomingMessage(
+    ) -> IncomingMessage:
+        return IncomingMessage(
             door=PLATFORM,
             sender=visitor.sender,
             place=buttons.to_place(row),
@@ -134,7 +149,6 @@ class Clicks:
             platform_message_id=row.reply_to,
             around=visitor.around,
         )
-        return (await accept(self._app.database, message)).is_new
 
 
 def register(bolt: "AsyncApp", clicks: Clicks) -> None:

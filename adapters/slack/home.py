@@ -19,12 +19,12 @@ from adapters.slack.home_view import (
 from adapters.slack.incoming import PLATFORM
 from adapters.slack.visitors import Visitor
 from adapters.slack.web import Json
-from agent.budget import get_standing
+from agent.budget import find_server_standing, get_standing
 from agent.commands.base import Request
 from agent.panels import find_panel, list_panels
 from agent.personas import resolve_persona
 from agent.roles import with_roles
-from agent.servers import get_server_standing, set_server_budget
+from agent.servers import get_server_spend, set_server_budget
 from agent.users import resolve_user
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
@@ -104,8 +104,9 @@ class Homes:
         request = await self._request(visitor)
         request.require(Permission.ADMIN)
         async with self._app.database.transaction() as session:
-            standing = await get_server_standing(session, PLATFORM, visitor.team_id)
-        await visitor.web.call("views.open", patience=0, trigger_id=trigger_id, view=to_budget_form(standing.limit))
+            standing = await find_server_standing(session, request.place)
+        form = to_budget_form(standing.limit if standing is not None else None)
+        await visitor.web.call("views.open", patience=0, trigger_id=trigger_id, view=form)
 
     async def _set_budget(self, body: Json) -> tuple[str, Visitor]:
         values = (body["view"].get("state") or {}).get("values") or {}
@@ -121,7 +122,7 @@ class Homes:
         request = await self._request(visitor)
         request.require(Permission.ADMIN)
         async with self._app.database.transaction() as session:
-            await set_server_budget(session, PLATFORM, visitor.team_id, budget, by=request.user.id)
+            await set_server_budget(session, request.place, budget, by=request.user.id)
         return DONE_UNLIMITED if budget is None else DONE_BUDGET.format(budget=budget), visitor
 
     async def _request(self, visitor: Visitor, argument: str = "") -> Request:
@@ -145,7 +146,7 @@ class Homes:
         async with self._app.database.transaction() as session:
             standing = await get_standing(session, user.id)
             persona = await resolve_persona(session, place, user.permission, self._app.settings)
-            server = await get_server_standing(session, PLATFORM, place.server or "") if is_admin else None
+            server = await get_server_spend(session, place) if is_admin else None
         sections = []
         for panel in list_panels():
             listed = await panel.list_entries(request)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from adapters.slack.web import Json
 from agent.budget import Standing
 from agent.panels import Entry, Panel
-from agent.servers import ServerStanding
+from agent.servers import ServerSpend
 from shared.text import cut
 
 ACTION_ID, REMOVE, BUDGET = "parley_home", "remove", "budget"
@@ -39,7 +39,7 @@ class Home:
     standing: Standing
     persona: str
     sections: Sequence[Section]
-    server: ServerStanding | None
+    server: ServerSpend | None
     note: str = ""
 
 
@@ -91,15 +91,15 @@ def _entry(panel: Panel, entry: Entry) -> Json:
     return _text(cut(entry.text, ENTRY_CHARS)) | {"accessory": button}
 
 
-def _server(standing: ServerStanding) -> list[Json]:
-    spent, cost = f"{standing.spent:,} tokens", f"about ${standing.cost:,.2f}"
-    said = [f"In the last 30 days {standing.people:,} people have used {spent} ({cost})."]
-    if standing.limit is None:
+def _server(spend: ServerSpend) -> list[Json]:
+    used, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
+    said = [f"In the last 30 days {spend.people:,} people have used {used} ({cost})."]
+    budget = spend.budget
+    if budget is None or budget.limit is None:
         said.append("There is no budget for all together.")
-    elif standing.renews_on is not None:
-        used = standing.used or 0
-        said.append(bar(used, standing.limit))
-        said.append(f"{used:,} of {standing.limit:,} tokens; the budget renews on {standing.renews_on:%d %B %Y}.")
+    else:
+        said.append(bar(budget.used, budget.limit))
+        said.append(f"{budget.used:,} of {budget.limit:,} tokens; the budget renews on {budget.renews_on:%d %B %Y}.")
     button = {"type": "actions", "elements": [_button(BUDGET, "Change the budget")]}
     return [*_part("This workspace", "\n".join(said)), button]
 

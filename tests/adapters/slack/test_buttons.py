@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 from adapters.buttons import AGAIN, GOOD, Button
 from shared.database import Address
+from shared.permissions import Permission
 from tests.adapters.slack.conftest import Scene, opened
 from tests.adapters.slack.doors import opened_by_http
 from tests.office import MAIL, Office, calls
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.slack import Interaction, Json
+from tests.standins.slack import Interaction, Json, Person
 
 CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
 
@@ -110,6 +111,33 @@ async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_s
     assert await office.value("SELECT status FROM confirmations") == "used"
 
 
+async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(office: Scene) -> None:
+    tools, carl = Office(approver=Permission.ADMIN), Person(office.slack, "Carl")
+    office.house.app.toolbox.set_remote(tools.tools())
+    await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
+    admins = office.slack.world.add_user_group("Admins", [office.bob.user])
+    grant = "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('slack', :team, :role, 'admin')"
+    await office.sql(grant, team=office.slack.team_id, role=admins["id"])
+    office.model.play([calls(MAIL), Answer("Sent.")])
+    await office.ann.mentions(office.general, "mail Bob")
+    await office.ann.hears(office.general)
+    question = office.ann.written(office.general)[0]
+
+    for person in (office.ann, carl):
+        refused = await whispered(await person.presses(office.general, question, "yes"))
+        assert refused == "A yes to this needs the permission admin: somebody who has it may press the button here."
+    assert tools.sent == []
+    await office.bob.presses(office.general, question, "yes")
+
+    assert (await office.ann.hears(office.general, 2))[1] == "Sent."
+    assert tools.sent == [("bob", "See you at eight.")]
+    assert await office.sql(
+        "SELECT asked.platform_user_id, approver.platform_user_id FROM confirmations"
+        " JOIN user_platform_links AS asked USING (user_id)"
+        " JOIN user_platform_links AS approver ON approver.user_id = approved_by"
+    ) == [(office.ann.id, office.bob.id)]
+
+
 async def test_a_running_answer_can_be_stopped_by_who_asked(office: Scene) -> None:
     slow = [Answer("One two three four five six seven eight nine.", chunk_chars=4, chunk_delay=0.5)]
     office.model.play(slow)
@@ -187,7 +215,7 @@ async def test_what_somebody_has_made_up_opens_nothing(office: Scene) -> None:
 
 async def test_somebody_of_another_workspace_has_buttons_of_their_own(office: Scene) -> None:
     pond = office.slack.world.add_team("Pond")
-    frog = type(office.ann)(office.slack, "Frog", team=pond)
+    frog = Person(office.slack, "Frog", team=pond)
     office.slack.world.share(office.general, pond)
     office.model.play([Answer("Croak."), Answer("Croak again.")])
     await frog.mentions(office.general, "hello")
