@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.app import App
+from agent.redaction import DELETED
 from agent.turn import request_stop
-from shared.messages import Place
+from shared.messages import Attachment, Place
 
 MARK = "parley"
 STOP, AGAIN, CHOICE, GOOD, BAD = "stop", "again", "choice", "good", "bad"
@@ -23,6 +24,7 @@ MAX_ID = 2**63 - 1
 NOT_YOURS = "These buttons are for <@{asker}>."
 OVER = "These buttons have expired."
 GONE = "That answer is gone."
+WITHDRAWN = "What was asked has been deleted."
 THANKS = "Thank you; that is noted."
 STOPPING, ENDED = "Stopping.", "It has ended already."
 
@@ -67,6 +69,14 @@ class Button:
         return now.timestamp() > self.expires
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked once more."""
+
+    content: str
+    files: tuple[Attachment, ...]
+
+
 def new_button(action: str, turn_id: int, asker: str, now: datetime, index: int = 0) -> Button:
     """Return a button that lasts from now on."""
     return Button(action, turn_id, asker, int((now + LASTS).timestamp()), index)
@@ -94,6 +104,13 @@ async def find_turn(app: App, button: Button) -> Any:
     if row is None or not row.asked or any(each["user"] != button.asker for each in row.asked):
         return None
     return row
+
+
+def find_question(row: Any) -> Question | None:
+    """Return what was asked in a turn (a row of `TURN`), without what was deleted since; None when nothing is left."""
+    left = [each for each in row.asked if each["content"] != DELETED]
+    files = tuple(Attachment(**file) for each in left for file in each["attachments"])
+    return Question("\n".join(each["content"] for each in left), files) if left else None
 
 
 async def stop(app: App, button: Button) -> bool:

@@ -1,57 +1,20 @@
-"""Buttons below answers. Their ids say all that is needed, so that any process can take a click, also after a restart.
-
-An id is bound to who asked, and expires; what it names is looked up again at each click.
-"""
+"""Buttons below answers, as Discord's components."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from adapters.buttons import AGAIN, CHOICE, STOP, VOTES, Button, new_button
 from adapters.discord.rest import Json
 
-MARK = "parley"
-STOP, AGAIN, CHOICE, GOOD, BAD = "stop", "again", "choice", "good", "bad"
-VOTES = ((GOOD, "👍"), (BAD, "👎"))
-LASTS = timedelta(hours=24)
 MOST_BUTTONS, IN_A_ROW, LABEL_CHARS = 20, 5, 80
 BLUE, GREY, GREEN, RED = 1, 2, 3, 4
 # The words that answer a question for confirmation.
 COLOURS = {"yes": GREEN, "no": RED}
 
 
-@dataclass(frozen=True, slots=True)
-class Button:
-    """What a click asks for: something about a turn, by whoever asked there."""
-
-    action: str
-    turn_id: int
-    asker: str
-    expires: int
-    index: int = 0
-
-    def to_id(self) -> str:
-        """Return the button's id."""
-        return f"{MARK}:{self.action}:{self.turn_id:x}:{self.asker}:{self.expires:x}:{self.index}"
-
-    def is_over(self, now: datetime) -> bool:
-        """Tell whether it has expired."""
-        return now.timestamp() > self.expires
-
-
-def find_button(custom_id: str) -> Button | None:
-    """Return what an id says; None when it is none of ours."""
-    parts = custom_id.split(":")
-    if len(parts) != 6 or parts[0] != MARK:
-        return None
-    try:
-        return Button(parts[1], int(parts[2], 16), parts[3], int(parts[4], 16), int(parts[5]))
-    except ValueError:
-        return None
-
-
 def stop_row(turn_id: int, asker: str, now: datetime) -> list[Json]:
     """Return the row below an answer that grows."""
-    return [_row([_shown(_button(STOP, turn_id, asker, now), RED, "Stop")])]
+    return [_row([_shown(new_button(STOP, turn_id, asker, now), RED, "Stop")])]
 
 
 def answer_rows(
@@ -65,17 +28,17 @@ def answer_rows(
 ) -> list[Json]:
     """Return the rows below an answer: what can be chosen, or what can be done about it."""
     offered = [
-        _shown(_button(CHOICE, turn_id, asker, now, index), COLOURS.get(choice, BLUE), _label(choice))
+        _shown(new_button(CHOICE, turn_id, asker, now, index), COLOURS.get(choice, BLUE), _label(choice))
         for index, choice in enumerate(choices[:MOST_BUTTONS])
     ]
     rows = [_row(offered[start : start + IN_A_ROW]) for start in range(0, len(offered), IN_A_ROW)]
-    again = _button(AGAIN, turn_id, asker, now)
+    again = new_button(AGAIN, turn_id, asker, now)
     if was_edited:
         return [*rows, _row([_shown(again, BLUE, "Answer the edited message")])]
     if rows or status == "refused":
         # A question is answered, not judged; and what was refused once would be refused again.
         return rows
-    votes = [_shown(_button(action, turn_id, asker, now), GREY, emoji=emoji) for action, emoji in VOTES]
+    votes = [_shown(new_button(action, turn_id, asker, now), GREY, emoji=emoji) for action, emoji in VOTES]
     return [_row([_shown(again, GREY, emoji="🔄"), *(votes if status == "answered" else ())])]
 
 
@@ -87,10 +50,6 @@ def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
         for number, choice in enumerate(choices[:MOST_BUTTONS])
     ]
     return [_row(offered[start : start + IN_A_ROW]) for start in range(0, len(offered), IN_A_ROW)]
-
-
-def _button(action: str, turn_id: int, asker: str, now: datetime, index: int = 0) -> Button:
-    return Button(action, turn_id, asker, int((now + LASTS).timestamp()), index)
 
 
 def _shown(button: Button, style: int, label: str = "", emoji: str = "") -> Json:

@@ -10,6 +10,8 @@ ACTION_ID = "parley"
 CHOICES, ACTIONS = "parley_choices", "parley_actions"
 OURS = (CHOICES, ACTIONS)
 MOST_BUTTONS, LABEL_CHARS = 25, 75
+# The words that answer a question for confirmation.
+STYLES = {"yes": "primary", "no": "danger"}
 
 
 def stop_blocks(turn_id: int, asker: str, now: datetime) -> list[Json]:
@@ -18,17 +20,28 @@ def stop_blocks(turn_id: int, asker: str, now: datetime) -> list[Json]:
 
 
 def answer_blocks(
-    turn_id: int, asker: str, now: datetime, choices: Sequence[str] = (), *, was_edited: bool = False
+    turn_id: int,
+    asker: str,
+    now: datetime,
+    choices: Sequence[str] = (),
+    *,
+    status: str = "answered",
+    was_edited: bool = False,
 ) -> list[Json]:
-    """Return what stands below an answer: what can be chosen, and what can be done about it."""
+    """Return what stands below an answer: what can be chosen, or what can be done about it."""
     offered = [
-        _shown(new_button(CHOICE, turn_id, asker, now, index), _label(choice), "primary" if index == 0 else None)
+        _shown(new_button(CHOICE, turn_id, asker, now, index), _label(choice), STYLES.get(choice))
         for index, choice in enumerate(choices[:MOST_BUTTONS])
     ]
-    again = "Answer the edited message" if was_edited else "🔄"
-    first = _shown(new_button(AGAIN, turn_id, asker, now), again, "primary" if was_edited else None)
+    rows = [_row(CHOICES, offered)] if offered else []
+    again = new_button(AGAIN, turn_id, asker, now)
+    if was_edited:
+        return [*rows, _row(ACTIONS, [_shown(again, "Answer the edited message", "primary")])]
+    if rows or status == "refused":
+        # A question is answered, not judged; and what was refused once would be refused again.
+        return rows
     votes = [_shown(new_button(action, turn_id, asker, now), emoji) for action, emoji in VOTES]
-    return [*([_row(CHOICES, offered)] if offered else []), _row(ACTIONS, [first, *votes])]
+    return [_row(ACTIONS, [_shown(again, "🔄"), *(votes if status == "answered" else ())])]
 
 
 def without_buttons(blocks: Sequence[Json], chosen: str | None = None) -> list[Json]:
@@ -55,5 +68,5 @@ def _shown(button: Button, text: str, style: str | None = None) -> Json:
 
 
 def _label(choice: str) -> str:
-    shown = " ".join(choice.split()) or "…"
+    shown = choice.capitalize() if choice in STYLES else " ".join(choice.split()) or "…"
     return shown if len(shown) <= LABEL_CHARS else f"{shown[: LABEL_CHARS - 1]}…"

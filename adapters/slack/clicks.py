@@ -82,9 +82,11 @@ class Clicks:
         row = await self._find(body, button)
         if row is None:
             return
-        content = "\n".join(each["content"] for each in row.asked)
-        files = tuple(Attachment(**file) for each in row.asked for file in each["attachments"])
-        message = self._message(visitor, button, row, content, files)
+        asked = buttons.find_question(row)
+        if asked is None:
+            await self._responses.whisper(url_of(body), buttons.WITHDRAWN)
+            return
+        message = self._message(visitor, button, row, asked.content, asked.files)
         await self._store(body, message)
 
     async def _choose(self, body: Json, visitor: Visitor, button: Button) -> None:

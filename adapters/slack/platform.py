@@ -154,7 +154,8 @@ class SlackPlatform:
         if not reply.turn_id or facts.asker is None:
             return []
         now = app.clock.now()
-        return answer_blocks(reply.turn_id, facts.asker, now, reply.choices, was_edited=facts.was_edited)
+        status, was_edited = facts.status, facts.was_edited
+        return answer_blocks(reply.turn_id, facts.asker, now, reply.choices, status=status, was_edited=was_edited)
 
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer while it grows."""

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from adapters.discord.buttons import AGAIN, Button
+from adapters.buttons import AGAIN, Button
 from shared.database import Address
 from shared.permissions import Permission
 from tests.adapters.discord.conftest import Scene, opened
