@@ -31,7 +31,8 @@ from shared.errors import ParleyError
 from shared.log import get_logger
 
 STATE_SECONDS = 600
-BEGIN_AGAIN = f'<p><a href="{INSTALL}">Begin again</a></p>'
+# Relative: a proxy may serve all of this below a path of its own.
+BEGIN_AGAIN = '<p><a href="install">Begin again</a></p>'
 OPEN = '<p><a href="{url}">Open Slack</a></p>'
 
 DONE = "{agent} is in {team} now. Mention it in a channel, or write it a direct message."
@@ -163,7 +164,7 @@ def _build_flow(app: App, client: AsyncWebClient) -> AsyncOAuthFlow:
             client_secret=secret.get_secret_value() if secret else None,
             scopes=list(SCOPES),
             user_scopes=[],
-            redirect_uri=urljoin(f"{settings.public_url}/", REDIRECT),
+            redirect_uri=f"{(settings.public_url or '').rstrip('/')}{REDIRECT}",
             install_path=INSTALL,
             install_page_rendering_enabled=False,
             redirect_uri_path=REDIRECT,

@@ -105,6 +105,23 @@ async def test_ask_is_a_question_that_all_can_see_and_the_same_command_twice_is_
     assert office.refusals() == []
 
 
+async def test_a_question_is_acknowledged_in_time_when_slack_is_slow(office: Scene) -> None:
+    keepers = office.slack.world.add_user_group("Keepers", [office.ann.user])
+    grant = "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('slack', :team, :role, 'user')"
+    await office.sql(grant, team=office.slack.team_id, role=keepers["id"])
+    await told(office, office.bob, "me")
+    await office.sql("UPDATE slack_group_lists SET read_at = NULL")
+    office.model.play([Answer("At last.")])
+    # However busy this machine is: long before Slack has answered anything.
+    office.slack.latency, office.slack.delivery.ack_seconds = 30, 20
+
+    asked = await office.ann.slash(office.ann.dm, "/parley", "ask are you there?")
+    office.slack.latency = 0
+
+    assert asked.is_acked
+    assert await office.ann.hears() == ["At last."]
+
+
 async def test_ask_is_answered_where_the_agent_is_no_member(office: Scene) -> None:
     hidden = office.slack.world.add_channel("hidden", is_private=True, has_bot=False)
     office.ann.joins(hidden)

@@ -187,14 +187,35 @@ async def test_tokens_open_with_old_keys_are_written_anew_and_a_lost_key_is_one_
     assert toad.reads() == []
 
 
-async def test_an_installation_for_a_whole_organisation_is_refused_and_its_token_given_back(
+async def test_installations_that_could_not_work_are_refused_and_their_tokens_given_back(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     _, frog = new_team(scene.slack, "Pond")
-    scene.slack.installs_whole_organisation = True
+    whole = {"team": None, "enterprise": {"id": "E1", "name": "All"}, "is_enterprise_install": True}
+    rotated = {"refresh_token": "xoxe-1", "expires_in": 43200}
     async with open_all(scene, address, model) as url:
-        _, page = await frog.installs(f"{url}/slack/install")
+        scene.slack.install_more = whole
+        assert "not into a whole organisation" in (await frog.installs(f"{url}/slack/install"))[1]
+        scene.slack.install_more = rotated
+        assert "exchanges its tokens every few hours" in (await frog.installs(f"{url}/slack/install"))[1]
 
-        assert "into one workspace, not into a whole organisation" in page
-        assert len(scene.slack.calls("auth.revoke", ok=True)) == 1
+        assert len(scene.slack.calls("auth.revoke", ok=True)) == 2
         assert await scene.value("SELECT count(*) FROM slack_installations") == 0
+
+
+async def test_the_houses_own_workspace_has_the_token_of_the_settings_beside_those_that_install(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    _, frog = new_team(scene.slack, "Pond")
+    own = {"slack_bot_token": SecretStr(scene.slack.bot_token)}
+    scene = replace(scene, settings=scene.settings.model_copy(update=own))
+    async with open_all(scene, address, model) as url:
+        await frog.installs(f"{url}/slack/install")
+        model.play([Answer("Home."), Answer("Croak.")])
+        await scene.ann.direct("hello")
+        assert await scene.ann.hears() == ["Home."]
+        await frog.direct("hello")
+        assert await frog.hears() == ["Croak."]
+
+        links = await scene.sql("SELECT platform_user_id FROM user_platform_links ORDER BY id")
+        assert [each[0] for each in links] == [scene.ann.id, f"{frog.team['id']}:{frog.id}"]

@@ -146,9 +146,6 @@ async def give_token(call: Call) -> Json:
         raise Refused("bad_redirect_uri")
     team = call.standin.world.teams[asked["user"]["team_id"]]
     installed = call.standin.world.install(team, asked["scopes"])
-    whole: Json = {}
-    if call.standin.installs_whole_organisation:
-        whole = {"team": None, "enterprise": {"id": "E1", "name": "All of it"}, "is_enterprise_install": True}
     return {
         "app_id": call.standin.world.app_id,
         "authed_user": {"id": asked["user"]["id"]},
@@ -159,5 +156,5 @@ async def give_token(call: Call) -> Json:
         "team": {"id": team["id"], "name": team["name"]},
         "enterprise": None,
         "is_enterprise_install": False,
-        **whole,
+        **call.standin.install_more,
     }

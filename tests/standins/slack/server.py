@@ -40,7 +40,8 @@ class SlackStandIn:
         self.latency = 0.0
         self.codes: dict[str, Json] = {}
         self.approver: Json | None = None
-        self.installs_whole_organisation = False
+        # What an installation is answered with beside, or instead of, the usual.
+        self.install_more: Json = {}
         self.stream_seconds = 300.0
         # None: not made from a manifest, and nothing is missing.
         self.commands: set[str] | None = None
