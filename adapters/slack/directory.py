@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS, KEPT_UNKNOWN_SECONDS = 1800.0, 60.0
 WAIT_SECONDS = 0.8
+UNTOLD = "check_file_info"
 MOST_KEPT, MOST_AT_ONCE = 20_000, 20
 
 
@@ -31,7 +32,7 @@ class Room:
 
 
 class Directory:
-    """Asks Slack for each name once in half an hour."""
+    """Asks Slack for each name once in half an hour, and for what events leave out."""
 
     def __init__(self, clock: "Clock", running: "Running") -> None:
         self._clock, self._running = clock, running
@@ -47,6 +48,19 @@ class Directory:
         """Return what is known of a channel."""
         found = (await self._find(web, [channel])).get(channel) or {}
         return Room(found.get("name"), (found.get("topic") or {}).get("value") or None)
+
+    async def with_files(self, web: Web, event: Json) -> Json:
+        """Return the event with its files in full: those of other workspaces are only named by their id."""
+        files = list(event.get("files") or ())
+        if not any(each.get("file_access") == UNTOLD for each in files):
+            return event
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                for index, each in enumerate(files):
+                    if each.get("file_access") == UNTOLD:
+                        found = await web.find("files.info", file=str(each.get("id")))
+                        files[index] = (found or {}).get("file") or each
+        return {**event, "files": files}
 
     async def _find(self, web: Web, ids: Iterable[str]) -> dict[str, Json | None]:
         keys = {each: (web.token.team_id, each) for each in ids}

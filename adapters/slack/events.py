@@ -140,28 +140,32 @@ class Events:
         if key in self._taken:
             return
         with suppress(EventTaken):
-            await insist(lambda: self._store(event, web, sent_at), STORE_SECONDS)
+            if not await insist(lambda: self._store(event, web, sent_at), STORE_SECONDS):
+                return
         self._taken[key] = None
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
 
-    async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> None:
+    async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
+        """Store a message that is for the agent; False when it is for others."""
         call = await self._listening.find_call(event, to_place(event, web.token), web)
         if call is None:
-            return
+            return False
         earlier = await self._listening.list_earlier(event, web) if call.is_first else []
         names = await self.directory.list_names(web, list_people([event]))
         around = await self._surroundings(event, web, earlier)
+        event = await self.directory.with_files(web, event)
         message = to_incoming(event, web.token, names, around)
         message = replace(message, sent_at=sent_at or message.sent_at)
         if await self._typed.answer(message, web):
-            return
+            return True
         accepted = await self._inbox.ask(message)
         place = message.place
         # A thread of the panel is begun by the app, with a message that nobody wrote.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id
         if accepted.is_new and call.is_first and is_panel and place.thread is not None:
             self._running.start(entitle(web, place.channel, place.thread, message.content), "title")
+        return True
 
     async def _surroundings(self, event: Json, web: Web, earlier: list[Line]) -> Surroundings:
         roles, role_ids = await self._roles(event, web)

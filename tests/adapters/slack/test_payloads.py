@@ -1,0 +1,36 @@
+"""Payloads as Slack documents them: what they are in our shape."""
+
+import json
+from dataclasses import asdict, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from adapters.slack.clients import Token
+from adapters.slack.incoming import calls, is_written_by_a_person, to_incoming
+from shared.messages import IncomingMessage
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "slack"
+TOKEN = Token(SecretStr("xoxb-1"), "T061EG9R6", "U0LAN0Z89", "B0LAN2Q65", "House", is_home=True)
+NAMES = {"U2147483697": "ann", "U061F7AUR": "Bob", "W012A3CDE": "eve"}
+OPTIONAL = {each.name: each.default for each in fields(IncomingMessage)}
+
+
+def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the event in our shape, without what nobody has told, and whether it calls the agent."""
+    if not is_written_by_a_person(event, TOKEN):
+        return None
+    told = {key: value for key, value in asdict(to_incoming(event, TOKEN, NAMES)).items() if value != OPTIONAL.get(key)}
+    del told["around"]
+    plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
+    return plain | {"calls": calls(event, TOKEN)}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_a_payload_of_slack_becomes_our_message(path: Path) -> None:
+    given = json.loads(path.read_text())
+
+    assert to_json(given["event"]) == given["expected"]
