@@ -1,0 +1,158 @@
+"""`python -m tests.bench.slack`: a burst of 1,000 events, and 50 threads at once, with real processes.
+
+One adapter process listens by Socket Mode, two workers answer by the Web API of the stand-in, the model takes 500 ms.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from tests.bench.children import memory_mb, started
+from tests.bench.figures import Figure, missed
+from tests.bench.load import percentile
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Json, Limits, Person, SlackStandIn
+
+EVENTS, CHANNELS = 1000, 50
+THREADS = 50
+MODEL_SECONDS = 0.5
+WORKERS = 2
+WAIT_SECONDS = 120
+
+
+def environment(slack: SlackStandIn, model: OpenAIStub, home: Path) -> dict[str, str]:
+    """Return the settings of every process of the bench."""
+    return {
+        "PARLEY_HOME": str(home),
+        "LLM_MODELS": "openai/stub",
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "sk-bench",
+        "SLACK_BOT_TOKEN": slack.bot_token,
+        "SLACK_APP_TOKEN": slack.app_token,
+        "SLACK_API_BASE": slack.api_base,
+        "DEFAULT_GUEST_TOKEN_BUDGET": "100000000",
+    }
+
+
+async def run(events: int, threads: int, workers: int, log: Path | None) -> list[Figure]:
+    """Start everything, play both loads, and measure."""
+    async with AsyncExitStack() as leaving:
+        folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
+        slack = await leaving.enter_async_context(SlackStandIn(limits=Limits(factor=10_000)))
+        model = await leaving.enter_async_context(OpenAIStub())
+        model.play(lambda _body, _number: Answer("Here is your answer.", delay=MODEL_SECONDS))
+        env = environment(slack, model, Path(folder))
+        command = (sys.executable, "-m", "adapters.cli")
+        adapter = await leaving.enter_async_context(started(*command, "adapter", "slack", env=env, errors=log))
+        await slack.socket.until()
+        for _ in range(workers):
+            await leaving.enter_async_context(started(*command, "worker", env=env, errors=log))
+        channels = [slack.world.add_channel(f"channel-{number}") for number in range(CHANNELS)]
+        people = [Person(slack, f"Person{number}") for number in range(CHANNELS)]
+        for person, channel in zip(people, channels, strict=True):
+            person.joins(channel)
+        await _warm_up(slack, people, channels[: workers * 4])
+        figures = await _ask_in_threads(slack, people, channels, threads)
+        figures += await _burst(slack, people, channels, events)
+        return [*figures, Figure("memory of the listening process", memory_mb(adapter.pid), "MB", at_most=200)]
+
+
+async def _warm_up(slack: SlackStandIn, people: list[Person], channels: list[Json]) -> None:
+    asked = [await people[number].mentions(each, "warm up") for number, each in enumerate(channels)]
+    await _answered(slack, channels, asked)
+
+
+async def _answered(slack: SlackStandIn, channels: list[Json], asked: list[Json]) -> dict[str, float]:
+    """Return when each message's thread was answered in full."""
+    known = {each["ts"] for each in asked}
+    done: dict[str, float] = {}
+
+    def all_are() -> bool:
+        for channel in channels:
+            for message in slack.world.messages[channel["id"]].values():
+                root = str(message.get("thread_ts"))
+                if root in known and root not in done and "bot_id" in message and not message.get("is_streaming"):
+                    done[root] = time.monotonic()
+        return len(done) == len(known)
+
+    await slack.until(all_are, WAIT_SECONDS)
+    return done
+
+
+async def _ask_in_threads(
+    slack: SlackStandIn, people: list[Person], channels: list[Json], threads: int
+) -> list[Figure]:
+    """Ask a question in so many threads at the same moment."""
+    slack.journal.clear()
+    began: dict[str, float] = {}
+    asked: list[Json] = []
+    for number in range(threads):
+        at = time.monotonic()
+        asked.append(await people[number % CHANNELS].mentions(channels[number % CHANNELS], f"question {number}"))
+        began[asked[-1]["ts"]] = at
+    done = await _answered(slack, channels, asked)
+    added = tuple((done[key] - at - MODEL_SECONDS) * 1000 for key, at in began.items())
+    return [
+        Figure("threads at once", threads, ""),
+        Figure("added time, p50", percentile(added, 50), "ms"),
+        Figure("added time, p95", percentile(added, 95), "ms", at_most=300),
+    ]
+
+
+async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json], events: int) -> list[Figure]:
+    """Write so many messages as fast as they can be written; each begins a thread of its own."""
+    slack.journal.clear()
+    # A mention is told as a message too: it is this one event that is counted.
+    slack.events.subscriptions = {"app_mention"}
+    began = time.monotonic()
+    asked = [
+        await people[number % CHANNELS].mentions(channels[number % CHANNELS], f"burst {number}")
+        for number in range(events)
+    ]
+    written = time.monotonic() - began
+    done = await _answered(slack, channels, asked)
+    first = [each for each in slack.journal.envelopes if each.attempt == 0]
+    acks = tuple(1000 * each.seconds for each in first if each.seconds is not None)
+    known = {each["ts"] for each in asked}
+    answers = Counter(
+        message["thread_ts"]
+        for channel in channels
+        for message in slack.world.messages[channel["id"]].values()
+        if "bot_id" in message and message.get("thread_ts") in known
+    )
+    return [
+        Figure("events in a burst", len(first), ""),
+        Figure("seconds to write them", written, "s"),
+        Figure("acknowledged", 100 * len(acks) / max(1, len(first)), "%", at_least=100),
+        Figure("acknowledgement, p50", percentile(acks, 50), "ms"),
+        Figure("acknowledgement, p99", percentile(acks, 99), "ms", at_most=1000),
+        Figure("told a second time", sum(each.attempt > 0 for each in slack.journal.envelopes), "", at_most=0),
+        Figure("answered", len(answers), "", at_least=events),
+        Figure("answered twice", sum(number > 1 for number in answers.values()), "", at_most=0),
+        Figure("answers a second", events / (max(done.values()) - began), ""),
+    ]
+
+
+def main() -> None:
+    """Measure and say what was missed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.slack", description=__doc__)
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--threads", type=int, default=THREADS)
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--log", type=Path, help="where the processes write what they log")
+    options = parser.parse_args()
+    figures = asyncio.run(run(options.events, options.threads, options.workers, options.log))
+    for each in figures:
+        sys.stdout.write(f"{each.name:36} {each.value:8.1f} {each.unit:3} {each.goal}\n")
+    names = [each.name for each in missed(figures)]
+    sys.stdout.write(f"not reached: {json.dumps(names)}\n" if names else "every goal is reached\n")
+
+
+if __name__ == "__main__":
+    main()
