@@ -19,6 +19,7 @@ EVENTS = (
     "app_home_opened",
     "app_mention",
     "app_uninstalled",
+    "assistant_thread_started",
     "message.channels",
     "message.groups",
     "message.im",

@@ -12,7 +12,6 @@ SCOPES = (
     "groups:history",
     "groups:read",
     "im:history",
-    "im:read",
     "im:write",
     "mpim:history",
     "mpim:read",

@@ -1,0 +1,238 @@
+"""The manifest asks for what is used and for nothing else; `parley doctor` notices when the app is not made of it."""
+
+import ast
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import yaml
+from pydantic import SecretStr
+
+from adapters.slack.doctor import examine
+from adapters.slack.manifest import EVENTS, build_manifest, to_link
+from adapters.slack.scopes import SCOPES
+from shared.database import Address
+from shared.errors import ConfigurationError
+from shared.settings import Settings
+from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.doors import opened_by_http
+from tests.source_tree import ROOT, sources_in
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Admin, Json, ManifestRefused, SlackStandIn
+from tests.standins.slack.api import METHODS
+
+# What the library's own ways to send a file and to install are made of.
+WITHIN = {
+    "files.upload.v2": ("files.getUploadURLExternal", "files.completeUploadExternal"),
+    "/slack/install": ("oauth.v2.access",),
+}
+
+
+def named_methods() -> set[str]:
+    """Return the methods of Slack's API that the adapter names, as strings or as the library's functions."""
+    by_function = {name.replace(".", "_"): name for name in METHODS}
+    found: set[str] = set()
+    for source in sources_in("adapters"):
+        if not source.path.startswith("adapters/slack/"):
+            continue
+        for node in source.nodes():
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= {node.value} & set(METHODS) | set(WITHIN.get(node.value, ()))
+            elif isinstance(node, ast.Attribute) and node.attr in by_function:
+                found.add(by_function[node.attr])
+    return found
+
+
+async def made(scene: Scene) -> Scene:
+    """Return the scene with an app that is made of the manifest."""
+    await scene.slack.make_app(build_manifest(scene.settings))
+    return replace(scene, settings=scene.settings.model_copy(update={"default_guest_token_budget": 10**9}))
+
+
+async def every_place_is_talked_in(scene: Scene) -> None:
+    """Ask in channels open and closed, in threads, directly and among several."""
+    slack, ann = scene.slack, scene.ann
+    secret = slack.world.add_channel("secret", is_private=True, topic="Newts")
+    several = slack.world.add_group_direct([ann.user, scene.bob.user])
+    for place in (scene.general, secret, several):
+        root = await scene.bob.posts(place, "I like frogs")
+        asked = await ann.mentions(place, "what does Bob like?", thread_ts=root["ts"])
+        await ann.hears(place, thread_ts=asked["thread_ts"])
+    await ann.direct("hello", files=[("note.txt", b"Toads hop.")])
+    await ann.hears()
+
+
+async def everything_is_opened(scene: Scene) -> None:
+    """Use the panel, the home tab, the command, the shortcut; leave a group."""
+    slack, ann = scene.slack, scene.ann
+    thread_ts = await ann.opens_assistant(scene.general)
+    await ann.posts(ann.dm, "and now?", thread_ts=thread_ts)
+    await ann.hears(ann.dm, thread_ts=thread_ts)
+    await ann.opens_home()
+    await slack.until(lambda: ann.home)
+    assert await (await ann.slash(scene.general, "/parley", "budget")).answered()
+    said = await scene.bob.posts(scene.general, "newts swim")
+    form = await (await ann.shortcut(scene.general, said, "ask_parley")).view()
+    assert form["callback_id"]
+
+
+async def what_only_some_need_is_done(scene: Scene) -> None:
+    """Send a file, show tools, read groups, catch up, and say where an answer can't be given."""
+    slack, ann, olga = scene.slack, scene.ann, Admin(scene.slack, "Olga")
+    group = slack.world.add_user_group("keepers", [ann.user])
+    await scene.sql(
+        "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('slack', :team, :group, 'user')",
+        team=slack.team_id,
+        group=group["id"],
+    )
+    assert "permission user" in (await (await ann.slash(scene.general, "/parley", "me")).answered())[-1]
+    await olga.changes_group(group, [])
+    await slack.events.in_team("subteam_created", {"subteam": group}, slack.team_id)
+    written = {"title": "Frogs", "content": "frogs"}
+    scene.model.play(
+        [Answer(tool_calls=[("file_manager__create_document", written)], delay=1.5), Answer("It is done.", delay=1.5)]
+    )
+    await ann.mentions(scene.general, "write a list")
+    await slack.until(lambda: any(each.get("files") for each in ann.written(scene.general)))
+
+
+async def test_a_whole_day_uses_every_scope_and_every_event_of_the_manifest_and_no_other(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    async with opened(await made(scene), address, model) as office:
+        await every_place_is_talked_in(office)
+        await everything_is_opened(office)
+        await what_only_some_need_is_done(office)
+        await Admin(office.slack, "Olga").removes_app()
+
+        refused = [each for each in office.slack.journal.refused if each.error in ("missing_scope", "unknown_method")]
+        assert [(each.method, each.answer) for each in refused] == []
+        assert office.slack.events.told == set(EVENTS)
+        assert sorted(office.slack.used_scopes) == sorted(SCOPES)
+
+
+def test_every_method_that_the_code_names_has_its_scope_and_every_event_its_listener() -> None:
+    needed = {scope for name in named_methods() for scope in METHODS[name].scopes}
+    listened = {
+        node.args[0].value
+        for source in sources_in("adapters")
+        if source.path.startswith("adapters/slack/")
+        for node in source.nodes()
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "bolt.event"
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+    # What a direct conversation is called, nobody has to look up.
+    assert needed - set(SCOPES) == {"im:read"}
+    assert {each.partition(".")[0] for each in EVENTS} == listened
+
+
+async def test_over_http_the_manifest_leads_slack_to_this_parley(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    async with opened_by_http(scene, address, model) as office:
+        await office.slack.make_app(build_manifest(office.settings))
+
+        await office.ann.direct("hello")
+        await office.ann.hears()
+        assert await (await office.ann.slash(office.general, "/parley", "help")).answered()
+        assert {each.kind for each in office.slack.journal.deliveries} == {"events_api", "slash_commands"}
+
+
+async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) -> None:
+    async def written(*more: str, **given: str) -> str:
+        command = (sys.executable, "-m", "adapters.cli", "slack", "manifest", *more)
+        environment = {"PYTHONPATH": str(ROOT), "PATH": "", **given}
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=tmp_path, env=environment, stdout=PIPE, stderr=PIPE
+        )
+        said, complained = await process.communicate()
+        return (said or complained).decode()
+
+    by_socket, refused = await asyncio.gather(written(), written("--http"))
+
+    manifest: Json = yaml.safe_load(by_socket)
+    assert manifest == build_manifest(Settings())
+    assert manifest["settings"]["socket_mode_enabled"]
+    assert "redirect_urls" not in manifest["oauth_config"]
+    assert refused == "parley: PUBLIC_URL is not set: by HTTP, Slack sends everything to that address.\n"
+
+
+def test_with_an_address_it_is_for_http_and_goes_into_a_link() -> None:
+    manifest = build_manifest(Settings(public_url="https://parley.example"), name="Frog")
+
+    assert manifest["settings"]["event_subscriptions"]["request_url"] == "https://parley.example/slack/events"
+    assert manifest["oauth_config"]["redirect_urls"] == ["https://parley.example/slack/oauth_redirect"]
+    link, _, encoded = to_link(manifest).partition("&manifest_json=")
+    assert link == "https://api.slack.com/apps?new_app=1"
+    assert json.loads(unquote(encoded)) == manifest
+    with pytest.raises(ConfigurationError):
+        build_manifest(Settings(), name="x" * 36)
+
+
+async def test_slack_would_refuse_a_manifest_with_something_strange_in_it() -> None:
+    async with SlackStandIn() as slack:
+        manifest = build_manifest(Settings())
+        manifest["settings"]["socket_mode"] = True
+        manifest["oauth_config"]["scopes"]["bot"] = ["chat:write"]
+        with pytest.raises(ManifestRefused, match="/settings/socket_mode") as refused:
+            await slack.make_app(manifest)
+        assert "events have their scopes" in str(refused.value)
+
+
+async def found(settings: Settings) -> list[tuple[str, str]]:
+    return [(each.level, each.text) async for each in examine(settings)]
+
+
+async def test_the_doctor_finds_an_app_that_is_made_of_the_manifest_in_order(scene: Scene) -> None:
+    findings = await found((await made(scene)).settings)
+
+    assert [level for level, _ in findings] == ["ok"] * 4
+    assert findings[0][1] == "the token is parley's in House"
+    assert findings[1][1] == f"scopes: all {len(SCOPES)}, and no other"
+
+
+async def test_the_doctor_names_what_is_missing_and_what_is_too_much(scene: Scene) -> None:
+    await made(scene)
+    scene.slack.installation.scopes.remove("im:history")
+    scene.slack.socket.is_enabled = False
+
+    _, scopes, socket, _ = await found(scene.settings)
+    assert scopes == ("fail", scopes[1])
+    assert scopes[1].startswith("scopes: im:history are missing; put the manifest")
+    assert socket[1].startswith("Socket Mode is off in the app; switch it on")
+    scene.slack.installation.scopes |= {"im:history", "team:read"}
+    assert (await found(scene.settings))[1][1].startswith("scopes: team:read are more than it needs")
+
+
+async def test_the_doctor_says_which_token_is_no_good_and_why(scene: Scene) -> None:
+    swapped = {"slack_bot_token": scene.settings.slack_app_token, "slack_app_token": SecretStr("xapp-old")}
+    bot, app, _ = await found(scene.settings.model_copy(update=swapped))
+    assert bot == ("fail", "SLACK_BOT_TOKEN begins with xoxb-; this one is of another kind")
+    assert app[0] == "fail"
+    assert "connections:write" in app[1]
+    await Admin(scene.slack, "Olga").revokes_tokens()
+    assert (await found(scene.settings))[0] == (
+        "fail",
+        "Slack refuses the token; install the app again and set SLACK_BOT_TOKEN. (token_revoked)",
+    )
+
+
+async def test_the_doctor_looks_at_http_and_at_installing(scene: Scene) -> None:
+    by_http = {"slack_bot_token": None, "slack_app_token": None, "slack_client_id": "1.2"}
+    assert [level for level, _ in await found(scene.settings.model_copy(update=by_http))] == ["fail", "fail", "ok"]
+    more = {
+        "slack_signing_secret": SecretStr("secret"),
+        "slack_client_secret": SecretStr("secret"),
+        "public_url": "https://parley.example",
+    }
+    assert (await found(scene.settings.model_copy(update=by_http | more)))[:2] == [
+        ("ok", "HTTP: Slack sends to https://parley.example/slack/events"),
+        ("ok", "installing: https://parley.example/slack/install"),
+    ]
