@@ -1,0 +1,33 @@
+"""docs/slack.md: its statements run as they stand, each way is ten steps, and the scopes that it names are right."""
+
+import re
+
+from adapters.slack.manifest import build_manifest
+from shared.database import Address
+from shared.settings import Settings
+from tests.documents import document
+from tests.given_database import connect
+
+PAGE = document("docs/slack.md")
+
+
+async def test_the_statements_of_the_page_run(address: Address) -> None:
+    connection = await connect(address, as_owner=False)
+    for block in PAGE.blocks("sql"):
+        await connection.execute(block.text)
+    await connection.close()
+
+
+def test_each_way_to_an_answering_app_has_ten_steps() -> None:
+    ways = [part for part in PAGE.text.split("\n## ") if part.startswith("From nothing")]
+
+    assert [re.findall(r"^(\d+)\. ", way, re.MULTILINE) for way in ways] == [[str(n) for n in range(1, 11)]] * 2
+
+
+def test_the_settings_and_the_entries_that_the_page_names_exist() -> None:
+    named = set(re.findall(r"`(SLACK_[A-Z_]+|PUBLIC_URL|CATCH_UP_HOURS|SECRET_KEY)\b", PAGE.text))
+    features = build_manifest(Settings())["features"]
+
+    assert {each.lower() for each in named} <= set(Settings.model_fields)
+    assert features["slash_commands"][0]["command"] in PAGE.text
+    assert f"**{features['shortcuts'][0]['name']}**" in PAGE.text
