@@ -38,7 +38,7 @@ SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
-# The same for many at once: of two with one id the first is stored.
+# The same for many at once. In one order: two processes that are told the same events don't wait for each other.
 ACCEPT_ALL = text(f"""
 WITH stored AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
@@ -51,6 +51,7 @@ WITH stored AS (
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
         wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb
     )
+    ORDER BY event_id
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform_event_id
 )
