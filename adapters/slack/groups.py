@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
 from adapters.slack.web import Json, Refused
+from agent.together import Together
 from shared.errors import Unavailable
 from shared.log import get_logger
 
@@ -22,14 +24,16 @@ FRESH_SECONDS = 900
 PATIENCE, ASK_SECONDS = 0.5, 1.2
 
 LOOK = text("""
-SELECT EXISTS (SELECT FROM role_grants WHERE platform = 'slack' AND server = :team_id) AS has_grants,
+SELECT EXISTS (SELECT FROM role_grants WHERE platform = 'slack' AND server = asked.team_id) AS has_grants,
        known.id IS NOT NULL AS is_known, coalesce(known.changes, 0) AS changes,
        coalesce(known.read_at > now() - :fresh * interval '1 second', false) AS is_fresh,
-       ARRAY(SELECT group_id FROM slack_group_members WHERE list_id = known.id AND platform_user_id = :account
+       ARRAY(SELECT group_id FROM slack_group_members WHERE list_id = known.id AND platform_user_id = asked.account
              ORDER BY group_name, group_id) AS ids,
-       ARRAY(SELECT group_name FROM slack_group_members WHERE list_id = known.id AND platform_user_id = :account
+       ARRAY(SELECT group_name FROM slack_group_members WHERE list_id = known.id AND platform_user_id = asked.account
              ORDER BY group_name, group_id) AS names
-FROM (SELECT) AS one LEFT JOIN slack_group_lists AS known ON known.team_id = :team_id
+FROM unnest(CAST(:team_ids AS text[]), CAST(:accounts AS text[])) WITH ORDINALITY AS asked (team_id, account, number)
+LEFT JOIN slack_group_lists AS known ON known.team_id = asked.team_id
+ORDER BY number
 """)
 # What was read before a change that was told of meanwhile is thrown away.
 KEEP = text("""
@@ -63,20 +67,22 @@ class Groups:
 
     def __init__(self, database: "Database", clients: "Clients") -> None:
         self._database, self._clients = database, clients
+        self._looking = Together(self._look)
 
     async def find(self, team_id: str, account: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Return ids and names of the groups of a workspace's member; None when Slack could never be asked."""
-        row = await self._look(team_id, account)
+        row = await self._looking.ask((team_id, account))
         if not row.has_grants:
             return (), ()
         if not row.is_fresh and await self._read(team_id, row.changes):
-            row = await self._look(team_id, account)
+            row = await self._looking.ask((team_id, account))
         return (tuple(row.ids), tuple(row.names)) if row.is_known else None
 
-    async def _look(self, team_id: str, account: str) -> Any:
-        given = {"team_id": team_id, "account": account, "fresh": FRESH_SECONDS}
+    async def _look(self, asked: Sequence[tuple[str, str]]) -> Sequence[Any]:
+        teams, accounts = [team_id for team_id, _ in asked], [account for _, account in asked]
+        given = {"team_ids": teams, "accounts": accounts, "fresh": FRESH_SECONDS}
         async with self._database.statement() as session:
-            return (await session.execute(LOOK, given)).one()
+            return (await session.execute(LOOK, given)).all()
 
     async def _read(self, team_id: str, changes: int) -> bool:
         try:
