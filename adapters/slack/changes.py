@@ -1,8 +1,8 @@
 """Messages that are changed or deleted after they were taken."""
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from adapters.slack.buttons import answer_blocks, without_buttons
 from adapters.slack.directory import Directory
 from adapters.slack.incoming import PLATFORM, list_people, to_event_id, to_text
 from adapters.slack.web import Json, Web
@@ -13,15 +13,12 @@ from shared.text import clean
 if TYPE_CHECKING:
     from agent.app import App
 
-# The buttons below the answer to a message that was changed: its turn, who asked, the choices that it offers.
-Rows = Callable[[int, str, Sequence[str]], list[Json]]
-
 
 class Changes:
     """Keeps what we have in step with what Slack has."""
 
-    def __init__(self, app: "App", directory: Directory, rows: Rows | None = None) -> None:
-        self._app, self._directory, self._rows = app, directory, rows
+    def __init__(self, app: "App", directory: Directory) -> None:
+        self._app, self._directory = app, directory
 
     async def edit(self, message: Json, web: Web) -> Edited | None:
         """Replace the text of a message that was taken; None when it was not."""
@@ -32,17 +29,15 @@ class Changes:
 
     async def offer_again(self, web: Web, turn_id: int, asker: str) -> None:
         """Offer, below the answer to the text before, to answer the one that stands there now."""
-        answer = await find_answer(self._app.database, turn_id) if self._rows is not None else None
-        if answer is None or self._rows is None:
+        answer = await find_answer(self._app.database, turn_id)
+        if answer is None:
             return
         where = {"channel": answer.platform_channel_id, "ts": answer.platform_message_id}
         said = await _find_message(web, answer.platform_channel_id, answer.platform_thread_id, where["ts"])
         if said is not None:
-            kept = [each for each in said.get("blocks", ()) if each["type"] != "actions"]
-            rows = self._rows(turn_id, asker, answer.choices)
-            await web.find(
-                "chat.update", channel=where["channel"], ts=where["ts"], text=said["text"], blocks=kept + rows
-            )
+            rows = answer_blocks(turn_id, asker, self._app.clock.now(), answer.choices, was_edited=True)
+            blocks = [*without_buttons(said.get("blocks", ())), *rows]
+            await web.find("chat.update", text=said["text"], blocks=blocks, **where)
 
     async def delete(self, channel: str, ts: str) -> None:
         """Cancel what waits, and forget what was said."""

@@ -4,14 +4,14 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.slack.incoming import PLATFORM, list_people, to_line, to_plain
+from adapters.slack.incoming import PLATFORM, list_people, to_line, to_plain, to_text
 from adapters.slack.respond import to_reply_to, url_of
 from adapters.slack.web import Json
 from agent.inbox import accept
 from shared.errors import ParleyError
 from shared.log import get_logger
-from shared.messages import IncomingMessage, Line
-from shared.text import cut
+from shared.messages import IncomingMessage
+from shared.text import clean, cut
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -44,14 +44,14 @@ class Shortcuts:
         """Show the form; Slack lets it be opened for three seconds."""
         await ack()
         url, message = url_of(body), body.get("message")
-        if not isinstance(message, dict):
+        if not isinstance(message, dict) or "ts" not in message:
             return
         try:
             web = await self._clients.find((body.get("team") or {}).get("id"))
             if web is None:
                 return
             # Names that are not known at once are left out: the form can't wait.
-            about = to_line(message, web.token.bot_user_id, {})
+            about = clean(to_text(message, web.token.bot_user_id, {}))
             await web.call("views.open", patience=0, trigger_id=body.get("trigger_id"), view=to_form(body, about))
         except ParleyError as error:
             log.warning("slack_form_not_opened", cause=str(error))
@@ -75,7 +75,7 @@ class Shortcuts:
         visitor = await self._visitors.meet_in(body)
         if visitor is None:
             return False
-        asked_about = {"user": about["user"], "text": about["text"]}
+        asked_about = {key: about[key] for key in ("channel", "ts", "user", "text")}
         names = await self._directory.list_names(visitor.web, list_people([asked_about]))
         token = visitor.web.token
         earlier = (to_line(asked_about, token.bot_user_id, names),)
@@ -94,13 +94,13 @@ class Shortcuts:
         return True
 
 
-def to_form(body: Json, about: Line) -> Json:
+def to_form(body: Json, about: str) -> Json:
     """Return the form for a question about a message; what it is about comes back with it."""
     message, channel = body["message"], str((body.get("channel") or {}).get("id"))
-    thread = message.get("thread_ts") or message.get("ts") or body.get("message_ts")
     kept: Json = {
         "channel": channel,
-        "thread": thread,
+        "thread": message.get("thread_ts") or message["ts"],
+        "ts": message["ts"],
         "user": str(message.get("user") or ""),
         "text": str(message.get("text") or ""),
         "url": url_of(body),
@@ -116,7 +116,7 @@ def to_form(body: Json, about: Line) -> Json:
         "submit": _plain("Ask"),
         "close": _plain("Cancel"),
         "blocks": [
-            {"type": "context", "elements": [_plain(cut(about.text, QUOTE_CHARS) or "…")]},
+            {"type": "context", "elements": [_plain(cut(about, QUOTE_CHARS) or "…")]},
             {
                 "type": "input",
                 "block_id": QUESTION,
