@@ -52,15 +52,13 @@ class Directory:
     async def with_files(self, web: Web, event: Json) -> Json:
         """Return the event with its files in full: those of other workspaces are only named by their id."""
         files = list(event.get("files") or ())
-        if not any(each.get("file_access") == UNTOLD for each in files):
-            return event
+        untold = [each for each in files if each.get("file_access") == UNTOLD]
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
-                for index, each in enumerate(files):
-                    if each.get("file_access") == UNTOLD:
-                        found = await web.find("files.info", file=str(each.get("id")))
-                        files[index] = (found or {}).get("file") or each
-        return {**event, "files": files}
+                for each in untold:
+                    found = await web.find("files.info", file=str(each.get("id")))
+                    files[files.index(each)] = (found or {}).get("file") or each
+        return {**event, "files": files} if untold else event
 
     async def _find(self, web: Web, ids: Iterable[str]) -> dict[str, Json | None]:
         keys = {each: (web.token.team_id, each) for each in ids}

@@ -124,7 +124,8 @@ def to_line(event: Json, bot_user_id: str, names: Mapping[str, str]) -> Line:
     user = str(event.get("user") or "")
     speaker = names.get(user) or str(event.get("username") or user or "app")
     text = cut(clean(to_text(event, bot_user_id, names)), LINE_CHARS) + shown
-    return Line(clean(speaker), text, to_event_id(str(event.get("channel") or ""), str(event["ts"])))
+    channel, ts = event.get("channel"), event.get("ts")
+    return Line(clean(speaker), text, to_event_id(str(channel), str(ts)) if channel and ts else None)
 
 
 def is_written_by_a_person(event: Json, token: Token) -> bool:
