@@ -117,9 +117,10 @@ async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json]
     ]
     written = time.monotonic() - began
     done = await _answered(slack, channels, asked)
-    first = [each for each in slack.journal.envelopes if each.attempt == 0]
-    acks = tuple(1000 * each.seconds for each in first if each.seconds is not None)
     known = {each["ts"] for each in asked}
+    told = [each for each in slack.journal.envelopes if each.payload["event"].get("ts") in known]
+    first = [each for each in told if each.attempt == 0]
+    acks = tuple(1000 * each.seconds for each in first if each.seconds is not None)
     answers = Counter(
         message["thread_ts"]
         for channel in channels
@@ -132,7 +133,7 @@ async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json]
         Figure("acknowledged", 100 * len(acks) / max(1, len(first)), "%", at_least=100),
         Figure("acknowledgement, p50", percentile(acks, 50), "ms"),
         Figure("acknowledgement, p99", percentile(acks, 99), "ms", at_most=1000),
-        Figure("told a second time", sum(each.attempt > 0 for each in slack.journal.envelopes), "", at_most=0),
+        Figure("told a second time", len(told) - len(first), "", at_most=0),
         Figure("answered", len(answers), "", at_least=events),
         Figure("answered twice", sum(number > 1 for number in answers.values()), "", at_most=0),
         Figure("answers a second", events / (max(done.values()) - began), ""),
