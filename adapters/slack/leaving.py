@@ -11,6 +11,9 @@ from shared.log import get_logger
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
+# What Slack says of a token that it has given out and taken back.
+GONE = ("account_inactive", "token_revoked")
+
 log = get_logger()
 
 
@@ -28,6 +31,11 @@ class Leaving:
         """Take the news that tokens were taken away; those of people are none of ours."""
         if (event.get("tokens") or {}).get("bot"):
             await self._end(body, "revoked")
+
+    async def refused(self, token: Token, code: str | None) -> None:
+        """Take it that a token was refused: what is no news of an end may be a fault of the way there."""
+        if code in GONE and await self._installations.end(token, "revoked"):
+            self._clients.forget(token)
 
     async def _end(self, body: Json, because: Because) -> None:
         team_id = str(body.get("team_id"))

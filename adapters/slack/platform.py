@@ -15,6 +15,7 @@ from adapters.slack.catch_up import catch_up
 from adapters.slack.clients import Clients
 from adapters.slack.events import Events
 from adapters.slack.incoming import PLATFORM
+from adapters.slack.leaving import Leaving
 from adapters.slack.live import ShownMessages, offer_stop, show
 from adapters.slack.render import MESSAGE_LIMIT
 from adapters.slack.respond import Responses
@@ -132,9 +133,9 @@ class SlackPlatform:
         rows = self._rows(app, reply, facts)
         try:
             return await send(app, web, reply, facts, rows, self._shown)
-        except TokenRefused:
+        except TokenRefused as error:
             if self._installations is not None:
-                await self._installations.end(web.token, "revoked")
+                await Leaving(clients, self._installations).refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
             return await self._send_otherwise(web, reply, facts, rows, error)

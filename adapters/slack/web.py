@@ -139,7 +139,7 @@ class Web:
             return _AskedToWait(_seconds(getattr(response, "headers", None)))
         if code in TOKEN_CODES:
             self._tell_refused(code)
-            return TokenRefused()
+            return TokenRefused(slack_code=code)
         if status >= 500 or not code or code in PASSING_CODES:
             return Unavailable(f"Slack can't take this just now ({method}: {code or status}).")
         reason = f"{method}: {code}"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agent.panels import list_panels
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer
 from tests.standins.slack import Json, Person, show
@@ -46,6 +47,7 @@ async def test_a_home_shows_budget_persona_and_memories_of_its_person_alone(offi
     await office.bob.opens_home()
     others = await shown(office, office.bob, "Your budget", "Nothing yet.")
 
+    assert all(each.title in home for each in list_panels())
     assert "▓▓▓▓▓░░░░░░░░░░░░░░░ 25%" in home
     assert "1,250 of 5,000 tokens" in home
     assert "This workspace" not in home

@@ -141,6 +141,11 @@ async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_c
         await toad.direct("still there?")
         assert await toad.hears() == ["Quak."]
         assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(pond["id"],)]
+        # What may be a fault on the way is no end.
+        model.play([Answer("Once more.")])
+        scene.slack.fail("chat.postMessage", error="invalid_auth")
+        await toad.direct("and again?")
+        assert (await toad.hears(count=2))[1] == "Once more."
         # A token that is taken away without a word is found out with the next answer.
         model.play([Answer("Lost.", delay=0.5), Answer("Croak again.")])
         await toad.direct("and now?")
