@@ -97,6 +97,9 @@ class SlackPlatform:
 
     async def _hold(self) -> None:
         app, clients = self._opened()
+        # A token that Slack refuses is told now, not with the first message; workspaces with their own go on.
+        with suppress(Unavailable):
+            await clients.find(None)
         secret = self._settings.slack_app_token
         if secret is None:
             # What comes by HTTP is taken by the web door.

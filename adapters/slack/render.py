@@ -48,5 +48,6 @@ def to_blocks(part: str) -> list[Json]:
 
 def to_notice(part: str, limit: int = TEXT_LIMIT) -> str:
     """Return the part in Slack's older mark-up, for notifications and old clients."""
-    text = to_mrkdwn(part) or EMPTY
+    # What is cut off need not be read; reading takes long where it is full of brackets.
+    text = to_mrkdwn(part[: limit + 1]) or EMPTY
     return text if len(text) <= limit else text[: limit - 1].rpartition("\n")[0] + "\n…"

@@ -88,7 +88,8 @@ class _Pen:
         """Write all parts, then the files; return the id of the last part."""
         ts = ""
         for index in range(len(rendered.parts)):
-            ts = await self._write_part(rendered, index)
+            # A second attempt, with a file instead, goes on with what is there.
+            ts = self._before.parts[index] = await self._write_part(rendered, index)
         uploads = [*([Upload("answer.md", rendered.file.encode())] if rendered.file else []), *self._draft.uploads]
         left = [each for each in uploads if not self._before.has_file(each)]
         if left:
