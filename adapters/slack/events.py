@@ -64,7 +64,7 @@ class Events:
     def __init__(self, app: "App", clients: Clients, running: Running) -> None:
         self._app, self._clients, self._running = app, clients, running
         self.directory = Directory(app.clock, running)
-        self.groups = Groups(app.database, clients)
+        self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
         self._changes, self._typed = Changes(app, self.directory), TypedCommands(app)
         self._inbox = Together(partial(accept_all, app.database))

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from sqlalchemy import text
 
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
     from adapters.slack.clients import Clients
+    from shared.clock import Clock
     from shared.database import Database
 
 # Changes are told; this is for those that were told while nobody listened.
 FRESH_SECONDS = 900
 # It is asked before a message is acknowledged, which Slack waits three seconds for.
 PATIENCE, ASK_SECONDS = 0.5, 1.2
+# While Slack gives no answer, what is known will do: those who come meanwhile need not wait for it each.
+SILENT_SECONDS = 5.0
 
 LOOK = text("""
 SELECT EXISTS (SELECT FROM role_grants WHERE platform = 'slack' AND server = asked.team_id) AS has_grants,
@@ -65,17 +69,23 @@ log = get_logger()
 class Groups:
     """The user groups of all workspaces, as far as anything is given to one of them."""
 
-    def __init__(self, database: "Database", clients: "Clients") -> None:
-        self._database, self._clients = database, clients
+    def __init__(self, database: "Database", clients: "Clients", clock: "Clock") -> None:
+        self._database, self._clients, self._clock = database, clients, clock
         self._looking = Together(self._look)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._silent_until: dict[str, float] = {}
 
     async def find(self, team_id: str, account: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Return ids and names of the groups of a workspace's member; None when Slack could never be asked."""
         row = await self._looking.ask((team_id, account))
         if not row.has_grants:
             return (), ()
-        if not row.is_fresh and await self._read(team_id, row.changes):
-            row = await self._looking.ask((team_id, account))
+        if not row.is_fresh:
+            # One asks for all that came together.
+            async with self._locks.setdefault(team_id, asyncio.Lock()):
+                row = await self._looking.ask((team_id, account))
+                if not row.is_fresh and await self._read(team_id, row.changes):
+                    row = await self._looking.ask((team_id, account))
         return (tuple(row.ids), tuple(row.names)) if row.is_known else None
 
     async def _look(self, asked: Sequence[tuple[str, str]]) -> Sequence[Any]:
@@ -85,9 +95,12 @@ class Groups:
             return (await session.execute(LOOK, given)).all()
 
     async def _read(self, team_id: str, changes: int) -> bool:
+        if self._clock.monotonic() < self._silent_until.get(team_id, 0.0):
+            return False
         try:
             members = await self._list_members(team_id)
         except (Unavailable, TimeoutError) as error:
+            self._silent_until[team_id] = self._clock.monotonic() + SILENT_SECONDS
             log.warning("slack_groups_unknown", team=team_id, cause=str(error) or "Slack takes too long")
             return False
         async with self._database.transaction() as session:

@@ -1,5 +1,6 @@
 """What user groups give: permissions and budgets, from the next message on, and no longer than somebody is in them."""
 
+import asyncio
 from typing import Any
 
 from tests.adapters.slack.conftest import Scene
@@ -66,6 +67,16 @@ async def test_a_group_counts_for_messages_from_the_next_one_on_and_the_model_is
     assert (await office.bob.hears(count=3))[2] == "Now I may."
     assert "Keepers" in office.prompt()
     assert await office.sql("SELECT roles FROM member_roles") == [([keepers["id"]],)]
+
+
+async def test_who_writes_at_once_is_looked_up_with_one_question_to_slack(office: Scene) -> None:
+    crowd = [Person(office.slack, f"P{number}") for number in range(12)]
+    await grant(office, office.slack.world.add_user_group("Crowd", [each.user for each in crowd]), "user")
+
+    said = await asyncio.gather(*(told(office, each, "me") for each in crowd))
+
+    assert all("permission user" in each for each in said)
+    assert len(office.slack.calls("usergroups.list")) == 1
 
 
 async def test_a_group_of_one_workspace_gives_nothing_in_another_and_nothing_where_nobody_can_say(
