@@ -125,35 +125,24 @@ async def test_whoever_says_no_or_brings_a_bad_code_is_told_so_and_nothing_is_ke
         assert await scene.value("SELECT count(*) FROM slack_installations") == 0
 
 
+ENDED = "SELECT count(*) FROM slack_installations WHERE token IS NULL AND ended_because IS NOT NULL"
+
+
 async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_come_back(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     pond, frog = new_team(scene.slack, "Pond")
-    lake, toad = new_team(scene.slack, "Lake")
-    ended = "SELECT ended_because FROM slack_installations WHERE token IS NULL"
+    _, toad = new_team(scene.slack, "Lake")
     async with open_all(scene, address, model) as url:
         for admin in (frog, toad):
             await admin.installs(f"{url}/slack/install")
-        model.play([Answer("Quak.")])
+        model.play([Answer("Quak."), Answer("Croak again.")])
 
         await frog.removes_app()
-        await scene.until_value(1, "SELECT count(*) FROM slack_installations WHERE token IS NULL")
+        await scene.until_value(1, ENDED)
         await toad.direct("still there?")
         assert await toad.hears() == ["Quak."]
         assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(pond["id"],)]
-        # What may be a fault on the way is no end.
-        model.play([Answer("Once more.")])
-        scene.slack.fail("chat.postMessage", error="invalid_auth")
-        await toad.direct("and again?")
-        await scene.until_value("pending", "SELECT status FROM outbox ORDER BY id DESC LIMIT 1")
-        assert await scene.value("SELECT count(*) FROM slack_installations WHERE token IS NULL") == 1
-        # A token that is taken away without a word is found out with the next answer.
-        model.play([Answer("Lost.", delay=0.5), Answer("Croak again.")])
-        await toad.direct("and now?")
-        await scene.until_value("running", "SELECT status FROM turns ORDER BY id DESC LIMIT 1")
-        await toad.revokes_tokens(is_told=False)
-        await scene.until_value(2, "SELECT count(*) FROM slack_installations WHERE token IS NULL")
-        assert {row[0] for row in await scene.sql(ended)} <= {"uninstalled", "revoked"}
 
         await frog.installs(f"{url}/slack/install")
         await frog.direct("hello again")
@@ -164,7 +153,27 @@ async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_c
         calls = len(scene.slack.calls("auth.test", ok=True))
         await scene.slack.events.tell("app_uninstalled", {"type": "app_uninstalled"}, [again])
         await scene.slack.until(lambda: len(scene.slack.calls("auth.test", ok=True)) > calls)
-        assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(lake["id"],)]
+        assert await scene.value(ENDED) == 0
+
+
+async def test_a_token_that_is_taken_away_without_a_word_is_wiped_and_a_fault_on_the_way_is_no_end(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    _, toad = new_team(scene.slack, "Lake")
+    async with open_all(scene, address, model) as url:
+        await toad.installs(f"{url}/slack/install")
+        model.play([Answer("Later."), Answer("Lost.", delay=0.5)])
+
+        scene.slack.fail("chat.postMessage", error="invalid_auth")
+        await toad.direct("hello")
+        await scene.until_value("pending", "SELECT status FROM outbox")
+        assert await scene.value(ENDED) == 0
+
+        await toad.direct("and now?")
+        await scene.until_value("running", "SELECT status FROM turns ORDER BY id DESC LIMIT 1")
+        await toad.revokes_tokens(is_told=False)
+        await scene.until_value(1, ENDED)
+        assert await scene.value("SELECT ended_because FROM slack_installations") == "revoked"
 
 
 async def test_tokens_open_with_old_keys_are_written_anew_and_a_lost_key_is_one_clear_line(
