@@ -140,7 +140,7 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(off
 
     for person in (office.ann, carl):
         refused = await whispered(await person.presses(office.general, question, "Yes"))
-        assert refused == "A yes to this needs the permission admin: somebody who has it may press the button here."
+        assert refused == "A yes to this needs the permission admin; somebody here who has it can answer in your place."
     assert tools.sent == []
     await office.bob.presses(office.general, question, "Yes")
 
