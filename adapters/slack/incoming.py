@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from adapters.slack.clients import Token
@@ -23,6 +24,7 @@ def to_incoming(
 ) -> IncomingMessage:
     """Return the event in our shape; `names` are those of its people and channels by id."""
     user = str(event["user"])
+    around = around or Surroundings()
     return IncomingMessage(
         door=PLATFORM,
         sender=Sender(PLATFORM, to_account(user, to_team(event, token), token), names.get(user)),
@@ -32,7 +34,7 @@ def to_incoming(
         sent_at=to_moment(str(event["ts"])),
         attachments=to_attachments(event, token),
         platform_message_id=str(event["ts"]),
-        around=around or Surroundings(),
+        around=replace(around, earlier=(*around.earlier, *to_shared(event, names))),
     )
 
 
@@ -68,11 +70,20 @@ def to_moment(ts: str) -> datetime:
 def to_text(event: Json, bot_user_id: str, names: Mapping[str, str]) -> str:
     """Return the text as a person reads it: names instead of ids, the call to the agent left out."""
     content = re.sub(rf"<@{re.escape(bot_user_id)}(\|[^>]*)?>[ ,:]*", "", str(event.get("text") or ""))
-    parts = [
-        content.strip(),
-        *(str(each.get("text") or "") for each in event.get("attachments") or () if _is_shared(each)),
-    ]
-    return to_plain("\n".join(part for part in parts if part), names)
+    return to_plain(content.strip(), names)
+
+
+def to_shared(event: Json, names: Mapping[str, str]) -> list[Line]:
+    """Return what others have written and this message passes on."""
+    shared = [each for each in event.get("attachments") or () if _is_shared(each) and each.get("text")]
+    channel, ts = event.get("channel"), event.get("ts")
+    message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
+    return [Line(_author(each), clean(to_plain(str(each["text"]), names)), message_id) for each in shared]
+
+
+def _author(attachment: Json) -> str:
+    name = attachment.get("author_name")
+    return clean(f"{name} (forwarded)") if name else "forwarded message"
 
 
 def to_plain(text: str, names: Mapping[str, str]) -> str:
@@ -123,7 +134,8 @@ def to_line(event: Json, bot_user_id: str, names: Mapping[str, str]) -> Line:
     shown = f" [files: {', '.join(files)}]" if files else ""
     user = str(event.get("user") or "")
     speaker = names.get(user) or str(event.get("username") or user or "app")
-    text = cut(clean(to_text(event, bot_user_id, names)), LINE_CHARS) + shown
+    said = "\n".join([to_text(event, bot_user_id, names), *(each.text for each in to_shared(event, names))]).strip()
+    text = cut(clean(said), LINE_CHARS) + shown
     channel, ts = event.get("channel"), event.get("ts")
     return Line(clean(speaker), text, to_event_id(str(channel), str(ts)) if channel and ts else None)
 
