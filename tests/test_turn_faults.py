@@ -115,7 +115,7 @@ async def test_a_stopped_turn_ends_with_what_was_said_so_far(house: House) -> No
 
 
 async def test_a_follower_sees_the_end_of_a_turn_that_another_worker_took_over(house: House) -> None:
-    house.model.play([Answer("word " * 2000, chunk_chars=50, chunk_delay=0.1), Answer("done")])
+    house.model.play([Answer("word " * 800, chunk_chars=50, chunk_delay=0.1), Answer("done")])
     accepted = await house.accepts("talk", wants_stream=True)
 
     events = []
