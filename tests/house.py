@@ -1,7 +1,7 @@
 """A house as tests use it: messages go in by the front door, replies come out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,24 +14,26 @@ from adapters.cli.compose import open_app
 from agent import inbox
 from agent.app import App, Sender
 from agent.inbox import Accepted
-from agent.outbox import Reply
+from agent.journal import Event
+from agent.outbox import Reply as Posted
 from agent.toolbox import Toolbox
 from agent.worker import Worker
 from shared.database import Address
 from shared.messages import AgentResponse, Attachment, IncomingMessage, Place, Surroundings
 from shared.messages import Sender as Writer
 from shared.settings import Settings
-from tests.standins.openai_api import OpenAIStub
+from tests.standins.openai_api import OpenAIStub, Reply
+from tests.standins.openai_api.script import Body
 
 
 @dataclass
 class FakePlatform:
     """A door whose replies are posts in a list; it takes each nonce once, as Discord does."""
 
-    posts: list[Reply] = field(default_factory=list)
+    posts: list[Posted] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def send(self, reply: Reply) -> str | None:
+    async def send(self, reply: Posted) -> str | None:
         """Post it, unless it is there."""
         if all(post.nonce != reply.nonce for post in self.posts):
             self.posts.append(reply)
@@ -91,6 +93,26 @@ class House:
         accepted = await self.accepts(content, **given)
         async with asyncio.timeout(60):
             return await self.app.events.response(accepted.inbox_id)
+
+    async def reads(self, content: str) -> list[Event]:
+        """Store a message and return all that a reader of its answer is told.
+
+        The model waits until somebody reads: pieces of text are kept for nobody who comes later.
+        """
+        script, is_read = self.model.script, asyncio.Event()
+
+        async def waits(body: Body, number: int) -> Reply:
+            await is_read.wait()
+            said = script(body, number)
+            return await said if isinstance(said, Awaitable) else said
+
+        self.model.play(waits)
+        accepted = await self.accepts(content, wants_stream=True)
+        events = []
+        async for event in self.app.events.follow(accepted.inbox_id):
+            is_read.set()
+            events.append(event)
+        return events
 
     async def hears_until_stopped(self, content: str) -> AgentResponse:
         """Store a message, stop its turn as soon as a word of the answer is told, and return what is left of it."""

@@ -106,9 +106,8 @@ async def test_readers_are_told_of_the_request_and_the_response_in_order(house: 
         asker=[Answer(tool_calls=[ask("scout", "Find the key.")]), "Done."],
         scout=[Answer(tool_calls=[("knowledge__list_memories", {})]), "Under the mat."],
     )
-    accepted = await house.accepts("where is the key?", wants_stream=True)
 
-    followed = [event async for event in house.app.events.follow(accepted.inbox_id)]
+    followed = await house.reads("where is the key?")
 
     told = [(event.name, event.payload) for event in followed if event.name != "text_delta"]
     assert [name for name, _ in told] == [

@@ -93,12 +93,6 @@ async def test_the_plan_on_the_page_runs_as_it_stands(house: House, model: OpenA
     assert [each.file_id for each in reply.files] == [file.result["file_id"]]
 
 
-async def events_of(house: House, content: str) -> list[Any]:
-    """Say something and return all that a reader of the stream is told."""
-    accepted = await house.accepts(content, wants_stream=True)
-    return [event async for event in house.app.events.follow(accepted.inbox_id)]
-
-
 def streamed(events: list[Any]) -> str:
     """Return the text that a reader sees in the end, piece by piece, forgetting what is taken back."""
     text = ""
@@ -156,7 +150,7 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(house: House, 
         ]
     )
 
-    events = await events_of(house, "list my files")
+    events = await house.reads("list my files")
 
     names = [event.name for event in events if event.name != "text_delta"]
     assert names == [
@@ -192,7 +186,7 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(house: House, 
 async def test_a_plan_is_found_however_it_is_written(house: House, model: OpenAIStub, written: str) -> None:
     model.play([Answer(written, chunk_chars=5)])
 
-    events = await events_of(house, "hello")
+    events = await house.reads("hello")
 
     assert [event.payload["content"] for event in events if event.name == "message"] == ["Hello."]
     assert streamed(events) == "Hello."
@@ -202,7 +196,7 @@ async def test_a_text_that_is_taken_back_is_not_left_with_the_reader(house: Hous
     broken = plan(response="This is what I would say, if I could write JSON.")[:-1] + " and more"
     model.play([Answer(broken, chunk_chars=6, chunk_delay=0.02), plan(response="Hello.")])
 
-    events = await events_of(house, "hello")
+    events = await house.reads("hello")
 
     assert streamed(events) == "Hello."
     told = "".join(event.payload["text"] for event in events if event.name == "text_delta")

@@ -272,9 +272,8 @@ async def test_a_stopped_plan_leaves_no_plan_behind(house: House, model: OpenAIS
 async def test_a_stream_that_is_cut_is_asked_for_again(house: House, model: OpenAIStub) -> None:
     answer = Answer(plan(response="This is the answer that is cut. " * 5), chunk_chars=10, chunk_delay=0.01)
     model.play([Fault(cut_after_chunks=20, answer=answer), plan(response="Whole.")])
-    accepted = await house.accepts("hello", wants_stream=True)
 
-    events = [event async for event in house.app.events.follow(accepted.inbox_id)]
+    events = await house.reads("hello")
 
     assert [event.payload["content"] for event in events if event.name == "message"] == ["Whole."]
     last = [event.payload for event in events if event.name == "text_delta"][-1]

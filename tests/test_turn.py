@@ -293,9 +293,8 @@ async def test_a_streaming_turn_tells_its_events_in_order(house: House) -> None:
             Answer("You have no files at all."),
         ]
     )
-    accepted = await house.accepts("list my files", wants_stream=True)
 
-    events = [event async for event in house.app.events.follow(accepted.inbox_id)]
+    events = await house.reads("list my files")
 
     names = [event.name for event in events if event.name != "text_delta"]
     assert names == ["user_message", "turn_started", "tool_call", "tool_result", "message", "turn_complete"]

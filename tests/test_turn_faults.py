@@ -63,9 +63,8 @@ async def test_numbers_that_json_does_not_know_are_refused_in_arguments(house: H
 async def test_a_stream_of_characters_outside_the_basic_plane_fits_its_notifications(house: House) -> None:
     said = "🦆" * 5000
     house.model.play([Answer(said, chunk_chars=2500)])
-    accepted = await house.accepts("quack", wants_stream=True)
 
-    events = [event async for event in house.app.events.follow(accepted.inbox_id)]
+    events = await house.reads("quack")
 
     assert "".join(event.payload["text"] for event in events if event.name == "text_delta") == said
     assert events[-1].payload["error"] is None

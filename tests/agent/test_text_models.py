@@ -167,9 +167,8 @@ async def test_a_reader_of_the_stream_sees_no_block_and_no_thinking(house: House
             Answer("<reasoning>None.</reasoning>No files, not `<tool>` either.", chunk_chars=chunk_chars),
         ]
     )
-    accepted = await house.accepts("list my files", wants_stream=True)
 
-    events = [event async for event in house.app.events.follow(accepted.inbox_id)]
+    events = await house.reads("list my files")
 
     streamed = "".join(event.payload["text"] for event in events if event.name == "text_delta")
     assert streamed == "Looking.\n\nNo files, not `<tool>` either."
@@ -248,9 +247,8 @@ async def test_a_stream_cut_within_a_block_is_asked_again(house: House, is_clean
     await choose(house, TAGS)
     answer = Answer(f"Noting. {tag('knowledge', 'remember', content='x')}", chunk_chars=8)
     house.model.play([Fault(cut_after_chunks=9, is_clean=is_clean, answer=answer), Answer("Once more.")])
-    accepted = await house.accepts("remember x", wants_stream=True)
 
-    events = [event async for event in house.app.events.follow(accepted.inbox_id)]
+    events = await house.reads("remember x")
 
     assert await memories(house) == []
     assert [event.payload["content"] for event in events if event.name == "message"] == ["Once more."]
