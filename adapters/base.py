@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 # An answer that comes sooner costs one post and no more.
 LIVE_AFTER = 1.0
-# Where it takes no message's place to say so, that somebody is writing may be shown sooner.
-TYPING_AFTER = 0.6
 TYPING_LASTS, SECONDS_PER_EDIT = 8.0, 1.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 # Who stayed up so long has recovered from what went wrong before.

@@ -1,8 +1,6 @@
 """The gateway connection: what Discord tells becomes messages in the inbox."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,6 +27,7 @@ from adapters.discord.render import render
 from adapters.discord.rest import THREAD_EXISTS, IntentMissing, TokenRefused
 from adapters.discord.seen import Seen
 from adapters.discord.welcome import welcome
+from adapters.running import Running
 from agent import commands
 from agent.inbox import accept
 from agent.patience import insist
@@ -59,7 +58,8 @@ class Gateway(discord.AutoShardedClient):
         self._listening = Listening(app.database)
         self._interactions, self._changes = Interactions(app, rest), Changes(app, rest)
         self._gap = 0
-        self._running: set[asyncio.Task[Any]] = set()
+        # The library forgets the tasks in which it calls us, and would leave them behind when it closes.
+        self._running = Running()
         # Messages of one channel are taken one after the other, whatever is fetched for them in between.
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -92,24 +92,7 @@ class Gateway(discord.AutoShardedClient):
     async def close(self) -> None:
         """Leave; what was being stored is stored first."""
         await super().close()
-        if self._running:
-            await asyncio.wait(self._running, timeout=CLOSE_SECONDS)
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-
-    @contextmanager
-    def _kept(self) -> Iterator[None]:
-        # The library forgets the tasks in which it calls us, and would leave them behind when it closes.
-        task = asyncio.current_task()
-        if task is None or task in self._running:
-            yield
-            return
-        self._running.add(task)
-        try:
-            yield
-        finally:
-            self._running.discard(task)
+        await self._running.settle(CLOSE_SECONDS)
 
     async def on_connect(self) -> None:
         """Mark a new session before its first event: what was missed lies behind what comes now."""
@@ -122,25 +105,25 @@ class Gateway(discord.AutoShardedClient):
         if not since:
             self._seen.begin_now(discord.utils.time_snowflake(self._app.clock.now()))
             return
-        with self._kept():
+        with self._running.kept():
             await catch_up(self._app, self, since, self.on_message)
         self._seen.release(since)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
         """Introduce the agent on a new server."""
-        with self._kept():
+        with self._running.kept():
             await welcome(self._app, guild)
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Introduce the agent where it was invited while it was down."""
         joined = guild.me.joined_at
         if joined is not None and self._app.clock.now() - joined < NEW_FOR:
-            with self._kept():
+            with self._running.kept():
                 await welcome(self._app, guild)
 
     async def on_message(self, message: discord.Message) -> None:
         """Store a message that is for the agent."""
-        with self._kept(), self._seen.taking(message.id):
+        with self._running.kept(), self._seen.taking(message.id):
             async with self._locked(message.channel.id):
                 self._listening.remember(message, self.me)
                 if is_written_by_a_person(message):
@@ -148,7 +131,7 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Take a command, a menu entry or a click."""
-        with self._kept():
+        with self._running.kept():
             await self._interactions.take(interaction, self.me)
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
@@ -157,7 +140,7 @@ class Gateway(discord.AutoShardedClient):
         if not is_written_by_a_person(message) or message.edited_at is None:
             return
         self._listening.correct(message, self.me)
-        with self._kept():
+        with self._running.kept():
             async with self._locked(message.channel.id):
                 edited = await insist(lambda: self._changes.edit(message, self.me), STORE_SECONDS)
                 if edited is None and self._calls_only_now(message, message.edited_at):
@@ -181,7 +164,7 @@ class Gateway(discord.AutoShardedClient):
 
     async def _forget(self, channel_id: int, message_ids: set[int]) -> None:
         self._listening.forget(channel_id, message_ids)
-        with self._kept():
+        with self._running.kept():
             async with self._locked(channel_id):
                 # What was being stored just now is stored, and found.
                 pass

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from adapters.discord.rest import MISSING_ACCESS, MISSING_PERMISSIONS, UNKNOWN_CHANNEL, Refused, Rest
+from adapters.notices import NOTICE, was_told
 from shared.errors import Unavailable
 from shared.log import get_logger
 
@@ -17,14 +16,6 @@ REASONS = {
     MISSING_ACCESS: "I can't see the channel; somebody who manages the server can let me in",
     MISSING_PERMISSIONS: "I may not write there; somebody who manages the server can give me the permission",
 }
-NOTICE = "I have an answer for you in <#{channel}>, but {reason}."
-TOLD = text("""
-SELECT EXISTS (
-    SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
-    WHERE outbox.status = 'failed' AND outbox.platform = 'discord' AND outbox.platform_channel_id = :channel
-      AND inbox.platform_user_id = :asker AND outbox.created_at > now() - interval '1 day'
-)
-""")
 
 log = get_logger()
 
@@ -32,12 +23,8 @@ log = get_logger()
 async def tell(app: "App", rest: Rest, reply: "Reply", asker: str | None, error: Refused) -> None:
     """Tell the asker why there is no answer, unless that was told today."""
     reason = REASONS.get(error.number)
-    if reason is None or asker is None or reply.place.is_direct:
+    if reason is None or asker is None or reply.place.is_direct or await was_told(app, reply, asker):
         return
-    async with app.database.statement() as session:
-        given = {"channel": reply.place.channel, "asker": asker}
-        if (await session.execute(TOLD, given)).scalar_one():
-            return
     notice = NOTICE.format(channel=reply.place.thread or reply.place.channel, reason=reason)
     try:
         channel = await rest.open_direct(asker)

@@ -10,8 +10,8 @@ from adapters.discord.rest import (
     Json,
     Refused,
     Rest,
-    Upload,
 )
+from adapters.files import Upload
 from shared.messages import Place
 
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from adapters.base import FENCE, split_text
-from adapters.discord.rest import Upload
+from adapters.files import Upload
 
 MESSAGE_LIMIT = 2000
 MOST_PARTS = 6

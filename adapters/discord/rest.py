@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -13,6 +12,7 @@ from discord.http import HTTPClient, Route
 
 from adapters.discord.library import open_http
 from adapters.discord.pace import Pace, at_once, paid
+from adapters.files import Upload
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 
@@ -25,7 +25,7 @@ UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, MISSING_ACCESS, MISSING_PERMI
     50001,
     50013,
 )
-UNKNOWN_INTERACTION, THREAD_EXISTS, CANNOT_READ_HISTORY, TOO_LARGE = 10062, 160004, 160002, 40005
+THREAD_EXISTS, CANNOT_READ_HISTORY, TOO_LARGE = 160004, 160002, 40005
 GONE = frozenset({UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, 50027})
 TOKEN_REFUSED = "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN."  # noqa: S105  # a sentence, not a token
 
@@ -46,14 +46,6 @@ class TokenRefused(Undeliverable):
 
 class IntentMissing(Undeliverable):
     """Discord does not show the text of messages; switch on "Message Content Intent" for the bot in the portal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file on its way to Discord."""
-
-    filename: str
-    content: bytes
 
 
 class Rest:

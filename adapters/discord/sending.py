@@ -1,23 +1,20 @@
 """A reply goes out: one post when it is short, edits of the live message, parts, files."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.discord.pens import ChannelPen, Pen, ResponsePen, pen_for
 from adapters.discord.render import Rendered, render
-from adapters.discord.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest, Upload
+from adapters.discord.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
 from adapters.discord.room import Room
+from adapters.files import Upload, collect
 from agent.facts import Facts
-from shared.errors import NotFound, Unavailable
 from shared.messages import Place, ReplyFile
 
 if TYPE_CHECKING:
     from agent.app import App
     from agent.outbox import Reply
-
-MOST_FILES = 10
 
 
 async def send(app: "App", rest: Rest, room: Room, reply: "Reply", facts: Facts, rows: Sequence[Json]) -> str:
@@ -76,8 +73,8 @@ def _to_allowed_mentions(facts: Facts) -> Json:
 
 async def _draft(app: "App", reply: "Reply", facts: Facts, rows: Sequence[Json], allowed: int) -> _Draft:
     """Return the reply with files of so many bytes at the most; 0 means that there can be none."""
-    uploads, links = await _collect(app, reply.files, allowed)
-    rendered = render("\n".join([reply.content, *links]), may_attach=allowed > 0)
+    uploads, others = await collect(app, reply.files, allowed)
+    rendered = render("\n".join([reply.content, *map(_link, others)]), may_attach=allowed > 0)
     whole = [rendered.file] if rendered.file else []
     return _Draft(reply, facts, rows, rendered, [*whole, *uploads])
 
@@ -115,29 +112,6 @@ def _nonce(reply: "Reply") -> str:
 def nonce_of(turn_id: int) -> str:
     """Return what names the messages of a turn: up to 25 characters with what is put behind it."""
     return f"parley-{turn_id:x}"
-
-
-async def _collect(app: "App", files: Sequence[ReplyFile], room: int) -> tuple[list[Upload], list[str]]:
-    """Return the files that can be sent, and a line with a link for each of the others."""
-    uploads: list[Upload] = []
-    links: list[str] = []
-    for each in files:
-        upload = await _read(app, each) if each.size_bytes <= room and len(uploads) < MOST_FILES - 1 else None
-        if upload is None:
-            links.append(_link(each))
-            continue
-        uploads.append(upload)
-        room -= len(upload.content)
-    return uploads, links
-
-
-async def _read(app: "App", file: ReplyFile) -> Upload | None:
-    try:
-        _, chunks = await app.storage.open(app.database, file.file_id)
-        async with aclosing(chunks) as pieces:
-            return Upload(file.filename, b"".join([piece async for piece in pieces]))
-    except (NotFound, Unavailable):
-        return None
 
 
 def _link(file: ReplyFile) -> str:

@@ -8,8 +8,8 @@ from adapters.slack.web import Json, Web
 from shared.text import cut
 
 if TYPE_CHECKING:
+    from adapters.running import Running
     from adapters.slack.clients import Clients
-    from adapters.slack.running import Running
 
 TITLE_CHARS = 60
 HEADING = "What can I do for you?"

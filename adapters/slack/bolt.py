@@ -12,10 +12,10 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
+from adapters.running import Running
 from adapters.slack import assistant, interactions
 from adapters.slack.clients import Clients, quiet
 from adapters.slack.events import Events, register
-from adapters.slack.running import Running
 from shared.errors import Unavailable
 from shared.log import get_logger
 

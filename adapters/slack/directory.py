@@ -14,7 +14,7 @@ from adapters.slack.web import Json, Web
 from shared.text import clean
 
 if TYPE_CHECKING:
-    from adapters.slack.running import Running
+    from adapters.running import Running
     from shared.clock import Clock
 
 KEPT_SECONDS, KEPT_UNKNOWN_SECONDS = 1800.0, 60.0

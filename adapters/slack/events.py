@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from slack_bolt.async_app import AsyncApp
 
+from adapters.running import Running
 from adapters.slack.assistant import entitle
 from adapters.slack.changes import Changes
 from adapters.slack.clients import Clients
@@ -31,7 +32,6 @@ from adapters.slack.incoming import (
     to_text,
 )
 from adapters.slack.listening import Listening
-from adapters.slack.running import Running
 from adapters.slack.typed import TypedCommands
 from adapters.slack.web import Json, Web
 from agent.inbox import accept_all

@@ -34,7 +34,7 @@ from shared.permissions import Permission
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-    from adapters.slack.running import Running
+    from adapters.running import Running
     from adapters.slack.visitors import Visitors
     from agent.app import App
 

@@ -14,10 +14,10 @@ from adapters.slack.visitors import Visitors
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
+    from adapters.running import Running
     from adapters.slack.clients import Clients
     from adapters.slack.events import Events
     from adapters.slack.installs import Installations
-    from adapters.slack.running import Running
     from agent.app import App
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import LIVE_AFTER, SECONDS_PER_EDIT, TYPING_AFTER, show_live, split_text
+from adapters.base import LIVE_AFTER, SECONDS_PER_EDIT, show_live, split_text
 from adapters.slack.buttons import stop_blocks
 from adapters.slack.render import MESSAGE_LIMIT, to_blocks, to_notice, without_calls
 from adapters.slack.web import Json, Refused, Web
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from agent.live import LiveTurn
 
 REMEMBERED = 1000
+# It takes no message's place to say so: that somebody is writing may be shown sooner.
+TYPING_AFTER = 0.6
 STATUS = "is thinking …"
 STOP_AFTER, CAN_STOP = 4.0, "This takes a while."
 # Where Slack streams nothing at all it says so once; elsewhere it may next time.

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
+from adapters.notices import NOTICE, was_told
 from adapters.slack.web import Refused, Web
 from shared.errors import Unavailable
 from shared.log import get_logger
@@ -22,14 +21,6 @@ REASONS = {
     "restricted_action_non_threadable_channel": "I may not write there",
     "restricted_action_thread_locked": "that thread is locked",
 }
-NOTICE = "I have an answer for you in <#{channel}>, but {reason}."
-TOLD = text("""
-SELECT EXISTS (
-    SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
-    WHERE outbox.status = 'failed' AND outbox.platform = 'slack' AND outbox.platform_channel_id = :channel
-      AND inbox.platform_user_id = :asker AND outbox.created_at > now() - interval '1 day'
-)
-""")
 
 log = get_logger()
 
@@ -37,12 +28,8 @@ log = get_logger()
 async def tell(app: "App", web: Web, reply: "Reply", asker: str | None, error: Refused) -> None:
     """Tell the asker why there is no answer, unless that was told today."""
     reason = REASONS.get(error.slack_code)
-    if reason is None or asker is None or reply.place.is_direct:
+    if reason is None or asker is None or reply.place.is_direct or await was_told(app, reply, asker):
         return
-    async with app.database.statement() as session:
-        given = {"channel": reply.place.channel, "asker": asker}
-        if (await session.execute(TOLD, given)).scalar_one():
-            return
     notice = NOTICE.format(channel=reply.place.channel, reason=reason)
     try:
         opened = await web.call("conversations.open", users=asker.rpartition(":")[2])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from adapters.base import stay_up
+from adapters.running import Running
 from adapters.slack import notices
 from adapters.slack.bolt import build_app
 from adapters.slack.buttons import answer_blocks
@@ -19,7 +20,6 @@ from adapters.slack.leaving import Leaving
 from adapters.slack.live import ShownMessages, offer_stop, show
 from adapters.slack.render import MESSAGE_LIMIT
 from adapters.slack.respond import Responses
-from adapters.slack.running import Running
 from adapters.slack.seen import Seen, attend
 from adapters.slack.sending import send
 from adapters.slack.socket import open_socket

@@ -1,11 +1,13 @@
 """An answer as Slack takes it: Markdown in blocks, nobody called by accident, parts of 12,000 characters."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from adapters.base import split_text
 from adapters.slack.mrkdwn import to_mrkdwn
 from adapters.slack.web import Json
+from shared.messages import ReplyFile
 
 # With blocks the text is for notifications; without it is the message.
 MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
@@ -39,6 +41,11 @@ def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) 
 def without_calls(text: str, *, allows_mentions: bool = False) -> str:
     """Return the text with what would call somebody made harmless; people may be named if the persona may."""
     return (CALL_OF_MANY if allows_mentions else CALL).sub("&lt;", text)
+
+
+def links_to(files: Iterable[ReplyFile]) -> list[str]:
+    """Return a line with a link for each file."""
+    return [f"\n[{each.filename}]({each.url})" for each in files]
 
 
 def to_blocks(part: str) -> list[Json]:

@@ -7,8 +7,7 @@ import aiohttp
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from adapters.slack.clients import quiet
-from adapters.slack.files import links_to
-from adapters.slack.render import render, to_blocks, to_notice
+from adapters.slack.render import links_to, render, to_blocks, to_notice
 from adapters.slack.web import Json, Refused
 from shared.errors import Unavailable
 from shared.log import get_logger

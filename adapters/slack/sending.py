@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.base import SECONDS_PER_EDIT
-from adapters.slack.files import Upload, collect, links_to
+from adapters.files import Upload, collect
 from adapters.slack.live import Shown, ShownMessages, stop_stream, to_metadata
-from adapters.slack.render import WHOLE_LIMIT, Rendered, render, to_blocks, to_notice
+from adapters.slack.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
 from adapters.slack.sent import SentBefore, find_sent
 from adapters.slack.web import Json, Refused, Web
 from shared.log import get_logger
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.facts import Facts
     from agent.outbox import Reply
+
+MOST_FILE_BYTES = 20 * 1024 * 1024
 
 TOO_LONG = frozenset({"msg_too_long", "msg_blocks_too_long", "markdown_text_too_long"})
 NO_BLOCKS = frozenset({"invalid_blocks", "invalid_blocks_format"})
@@ -54,10 +56,11 @@ class Draft:
 
 async def send(app: "App", web: Web, reply: "Reply", facts: "Facts", rows: Sequence[Json], kept: ShownMessages) -> str:
     """Say it once and return the id of the last message."""
-    uploads, links = await collect(app, reply.files)
+    # Slack takes no empty files.
+    uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, takes_empty=False)
     shown = kept.take(reply.live_message_id)
     before = await find_sent(web, reply) if reply.was_tried else SentBefore()
-    draft = Draft(reply, facts, rows, uploads, links, _to_cards(shown))
+    draft = Draft(reply, facts, rows, uploads, links_to(others), _to_cards(shown))
     pen = _Pen(app, web, draft, shown, before)
     try:
         return await pen.write(draft.render())

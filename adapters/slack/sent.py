@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from adapters.slack.web import Json, Web
 
 if TYPE_CHECKING:
-    from adapters.slack.files import Upload
+    from adapters.files import Upload
     from agent.outbox import Reply
 
 MOST_MESSAGES = 200

@@ -21,8 +21,8 @@ from shared.messages import IncomingMessage, Place
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
+    from adapters.running import Running
     from adapters.slack.respond import Responses
-    from adapters.slack.running import Running
     from adapters.slack.visitors import Visitors
     from agent.app import App
 

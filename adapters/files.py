@@ -1,6 +1,6 @@
-"""Files that go out with a reply: those that can be sent, and links to the others."""
+"""Files that go out with a reply: those that can be sent."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,36 +12,30 @@ if TYPE_CHECKING:
     from agent.app import App
 
 MOST_FILES = 10
-MOST_FILE_BYTES = 20 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file on its way to Slack."""
+    """A file on its way to a platform."""
 
     filename: str
     content: bytes
 
 
-async def collect(app: "App", files: Sequence[ReplyFile]) -> tuple[list[Upload], list[str]]:
-    """Return the files that can be sent, and a line with a link for each of the others."""
+async def collect(
+    app: "App", files: Sequence[ReplyFile], room: int, *, takes_empty: bool = True
+) -> tuple[list[Upload], list[ReplyFile]]:
+    """Return the files that can be sent in `room` bytes, one place kept free, and the others."""
     uploads: list[Upload] = []
     others: list[ReplyFile] = []
-    room = MOST_FILE_BYTES
     for each in files:
         upload = await _read(app, each) if each.size_bytes <= room and len(uploads) < MOST_FILES - 1 else None
-        # Slack takes no empty files.
-        if upload is None or not upload.content:
+        if upload is None or not (upload.content or takes_empty):
             others.append(each)
             continue
         uploads.append(upload)
         room -= len(upload.content)
-    return uploads, links_to(others)
-
-
-def links_to(files: Iterable[ReplyFile]) -> list[str]:
-    """Return a line with a link for each file."""
-    return [f"\n[{each.filename}]({each.url})" for each in files]
+    return uploads, others
 
 
 async def _read(app: "App", file: ReplyFile) -> Upload | None:

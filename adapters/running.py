@@ -27,7 +27,7 @@ class Running:
             self._tasks.discard(task)
 
     def start(self, work: Any, name: str) -> None:
-        """Run something beside what Slack waits for; a stop does not wait for it."""
+        """Run something beside what the platform waits for; a stop does not wait for it."""
         task = asyncio.create_task(work, name=name)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
