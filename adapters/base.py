@@ -10,8 +10,8 @@ from shared.log import get_logger
 
 if TYPE_CHECKING:
     from agent.app import App
-    from agent.live import LiveTurn
-    from agent.outbox import Reply
+    from agent.events.live import LiveTurn
+    from agent.queue.outbox import Reply
 
 # An answer that comes sooner costs one post and no more.
 LIVE_AFTER = 1.0
@@ -43,7 +43,7 @@ class Adapter(Protocol):
         ...
 
 
-class Canvas(Protocol):
+class LiveMessage(Protocol):
     """A place where one answer is shown while it grows."""
 
     async def type(self) -> None:
@@ -109,7 +109,7 @@ def _pieces(line: str, limit: int) -> list[str]:
     return [*pieces, line]
 
 
-async def show_live(turn: "LiveTurn", canvas: Canvas) -> None:
+async def show_live(turn: "LiveTurn", live_message: LiveMessage) -> None:
     """Show that somebody is writing, then what there is of the answer, with at most one edit a second.
 
     A platform that refuses ends the show, not the turn.
@@ -117,25 +117,25 @@ async def show_live(turn: "LiveTurn", canvas: Canvas) -> None:
     try:
         if await turn.ends_within(LIVE_AFTER):
             return
-        await _show_growing(turn, canvas)
+        await _show_growing(turn, live_message)
     except ParleyError as error:
         log.info("live_message_ended", turn=turn.turn_id, cause=str(error))
 
 
-async def _show_growing(turn: "LiveTurn", canvas: Canvas) -> None:
+async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
     message_id = await turn.find_message()
     shown, quiet = "", TYPING_LASTS
     while True:
         seen = to_live_text(turn)
         if seen and seen != shown:
             if message_id is None:
-                message_id = await canvas.post(seen)
+                message_id = await live_message.post(seen)
                 await turn.keep_message(message_id)
             else:
-                await canvas.edit(message_id, seen)
+                await live_message.edit(message_id, seen)
             shown, quiet = seen, 0.0
         elif quiet >= TYPING_LASTS:
-            await canvas.type()
+            await live_message.type()
             quiet = 0.0
         if await turn.ends_within(SECONDS_PER_EDIT):
             return

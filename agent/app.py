@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from agent.peers import NoPeers, Peers
+from agent.delegation.peers import NoPeers, Peers
 from shared.clock import Clock
-from shared.database import Database
-from shared.http import GuardedClient
-from shared.images import Images
-from shared.memory import Memories
+from shared.db.database import Database
+from shared.files.images import Images
+from shared.files.storage import Storage
+from shared.http.client import GuardedClient
+from shared.memory.memories import Memories
 from shared.settings import Secrets, Settings
-from shared.storage import Storage
 
 if TYPE_CHECKING:
-    from agent.agents import Delegate
-    from agent.events import Listener
-    from agent.mcp import RemoteTools
-    from agent.outbox import Reply
-    from agent.router import Router
-    from agent.toolbox import Toolbox
+    from agent.delegation.agents import Delegate
+    from agent.events.listener import Listener
+    from agent.llm.router import Router
+    from agent.mcp.servers import RemoteTools
+    from agent.queue.outbox import Reply
+    from agent.tools.toolbox import Toolbox
 
 
 class Sender(Protocol):

@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QuotedMessage:
     """Something that somebody has said before; with the platform's id of the message it is forgotten with that."""
 
     speaker: str
@@ -42,7 +42,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PlatformContext:
     """What a platform tells beside a message: who the sender is there, where this is, what was said just before.
 
     `role_ids` None means that the platform did not say which roles the sender has, an empty tuple that there are none.
@@ -54,7 +54,7 @@ class Surroundings:
     channel_name: str | None = None
     topic: str | None = None
     thread_title: str | None = None
-    earlier: tuple[Line, ...] = ()
+    earlier: tuple[QuotedMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ class Decision:
 class IncomingMessage:
     """One event of a platform, ready for the inbox.
 
-    `door` names the adapter that the reply leaves by (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
+    `adapter` names the adapter that the reply leaves by (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
     `event_id` is the platform's own id of the event, unique per platform.
     """
 
-    door: str
+    adapter: str
     sender: Sender
     place: Place
     event_id: str
@@ -107,7 +107,7 @@ class IncomingMessage:
     attachments: tuple[Attachment, ...] = ()
     platform_message_id: str | None = None
     wants_stream: bool = False
-    around: Surroundings = field(default_factory=Surroundings)
+    platform_context: PlatformContext = field(default_factory=PlatformContext)
     decision: Decision | None = None
 
 

@@ -17,12 +17,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
 from shared.errors import ConfirmationNeeded, ToolError
-from shared.http import GuardedClient
-from shared.memory import MemoryOfUser
+from shared.files.storage import FilesOfUser
+from shared.http.client import GuardedClient
+from shared.memory.memories import MemoryOfUser
 from shared.messages import Place
 from shared.permissions import Permission
 from shared.settings import Settings
-from shared.storage import FilesOfUser
 from shared.text import clean
 
 MOST_PROBLEMS = 1000

@@ -12,11 +12,11 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import URL
 
-from shared.database import Address, Database, _migrate
-from shared.embedded import start_postgres
+from shared.db.database import Address, Database, _migrate
+from shared.db.embedded import start_postgres
 from shared.settings import Settings
-from tests.house import House, open_house
 from tests.standins.openai_api import OpenAIStub
+from tests.support.house import House, open_house
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -6,14 +6,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.messages import AgentResponse
 from shared.models import Base
 from shared.settings import Settings
-from tests.documents import Block, document
-from tests.given_database import connect
-from tests.house import House
 from tests.standins.openai_api import Answer, Fault
+from tests.support.documents import Block, document
+from tests.support.given_database import connect
+from tests.support.house import House
 
 ACCOUNT = "80351110224678912"
 SERVER = "81384788765712384"

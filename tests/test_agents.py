@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from agent.toolbox import Toolbox
-from shared.database import Address
+from agent.tools.toolbox import Toolbox
+from shared.db.database import Address
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
-from tests.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of, result_of
-from tests.house import House, open_house
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
+from tests.support.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of, result_of
+from tests.support.house import House, open_house
 
 DELEGATE = "agents__delegate"
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.messages import AgentResponse
 from shared.settings import Settings
-from tests.delegating import ASKER, add_agent, ask, play, requests_of, result_of
-from tests.house import House
-from tests.office import MAIL, Office, calls, open_office, statuses
-from tests.planning import call, plan
-from tests.recovery import open_house_with
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.delegating import ASKER, add_agent, ask, play, requests_of, result_of
+from tests.support.house import House
+from tests.support.office import MAIL, Office, calls, open_office, statuses
+from tests.support.planning import call, plan
+from tests.support.recovery import open_house_with
 from tests.test_peers import FakePeers, add_peer
 
 BROWSE, LOOK_UP = ("office__browse", dict[str, Any]()), ("office__look_up", dict[str, Any]())
@@ -168,7 +168,7 @@ async def test_a_task_for_another_house_goes_out_only_with_a_yes(
 async def test_another_agents_yes_is_nobodys_word(open_house: House, office: Office) -> None:
     play(open_house.model, asker=[calls(MAIL), "I may not."])
 
-    reply = await open_house.hears("mail Bob", door="a2a")
+    reply = await open_house.hears("mail Bob", adapter="a2a")
 
     assert (reply.confirmation, office.sent, await statuses(open_house)) == (None, [], [])
     assert "nobody here who could be asked" in result_of(requests_of(open_house, ASKER)[-1])

@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 
 from agent.commands import answer
 from shared.errors import NotFound
-from shared.messages import Attachment, Place, Sender, Surroundings
-from tests.house import House
+from shared.messages import Attachment, Place, PlatformContext, Sender
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
+from tests.support.house import House
 
 
 async def test_a_count_that_cannot_be_is_not_believed_and_loses_no_answer(house: House) -> None:
@@ -165,7 +165,7 @@ async def test_an_admin_by_a_role_takes_no_persona_from_another_server(house: Ho
     await house.sql(
         "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('test', 'a', '7', 'admin')"
     )
-    sender, around = Sender("test", "eve", "Eve"), Surroundings(role_ids=("7",))
+    sender, around = Sender("test", "eve", "Eve"), PlatformContext(role_ids=("7",))
 
     told = await answer(house.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
 

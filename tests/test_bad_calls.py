@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from agent.journal import Step
-from agent.progress import Progress
-from agent.results import MOST_CHARS, to_json
-from agent.streams import Assembly
-from agent.toolbox import Toolbox, read_arguments, to_shown_arguments
-from shared.database import Address
+from agent.journal.steps import Step
+from agent.llm.streaming import StreamAccumulator
+from agent.tools.arguments import read_arguments, to_shown_arguments
+from agent.tools.results import MOST_CHARS, to_json
+from agent.tools.toolbox import Toolbox
+from agent.turn.log import Progress
+from shared.db.database import Address
 from shared.messages import AgentResponse
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
-from tests.house import House, open_house
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
+from tests.support.house import House, open_house
 
 MB = 1_000_000
 NOTHING: Any = None
@@ -267,7 +268,7 @@ async def test_a_stop_does_not_wait_for_a_tool_that_holds_on(
 
 @pytest.mark.parametrize("part", ["text", "thinking", "call"])
 def test_a_stream_without_end_is_cut_off(part: str) -> None:
-    assembly = Assembly(lambda _text: None)
+    accumulator = StreamAccumulator(lambda _text: None)
     function = SimpleNamespace(name="odd__echo", arguments="x" * MB)
     call = SimpleNamespace(index=0, id="a", function=function)
     pieces: dict[str, dict[str, Any]] = {
@@ -279,9 +280,9 @@ def test_a_stream_without_end_is_cut_off(part: str) -> None:
     chunk = SimpleNamespace(choices=[SimpleNamespace(delta=delta, finish_reason=None)], usage=None)
 
     for _ in range(8):
-        assembly.add(chunk)
+        accumulator.add(chunk)
     with pytest.raises(ValueError, match="no end"):
-        assembly.add(chunk)
+        accumulator.add(chunk)
 
 
 def test_arguments_are_shown_to_the_model_again_up_to_a_bearable_length() -> None:

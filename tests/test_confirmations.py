@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from agent import commands
-from shared.database import Address
+from shared.db.database import Address
 from shared.messages import AgentResponse, Decision
 from shared.settings import Settings
-from tests.house import FakePlatform, House, message
-from tests.office import MAIL, Office, age, calls, open_office, statuses
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
+from tests.support.house import FakePlatform, House, message
+from tests.support.office import MAIL, Office, age, calls, open_office, statuses
 
 ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
 EXPIRED = "Your answer came too late: my question was open for ten minutes. Nothing was done; ask again if you want it."
@@ -339,13 +339,13 @@ async def test_a_question_on_a_platform_carries_what_buttons_need(
 ) -> None:
     platform = FakePlatform()
     async with open_office(settings, address, model, office, senders={"fake": platform}) as house:
-        await ask(house, Answer("Sent."), door="fake")
+        await ask(house, Answer("Sent."), adapter="fake")
         await platform.wait_for(1)
         question = platform.posts[0]
         assert question.choices == ("yes", "no")
         assert question.confirmation_id is not None
 
-        await house.accepts("", door="fake", decision=Decision(question.confirmation_id, approved=True))
+        await house.accepts("", adapter="fake", decision=Decision(question.confirmation_id, approved=True))
 
         assert await platform.wait_for(2) == [ASKED, "Sent."]
         assert await house.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "yes"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
-from tests.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of
-from tests.house import House, open_house
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of
+from tests.support.house import House, open_house
 
 DELEGATE = "agents__delegate"
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import URL
 
-from agent.turn import request_stop
-from shared.database import Address
+from agent.turn.run import request_stop
+from shared.db.database import Address
 from shared.messages import Place
 from shared.settings import Settings
-from tests.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of, until
-from tests.house import House, open_house
-from tests.recovery import cut_connections
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
+from tests.support.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of, until
+from tests.support.house import House, open_house
+from tests.support.recovery import cut_connections
 
 DELEGATE = "agents__delegate"
 LOOK: ScriptedCall = ("knowledge__list_memories", {})

@@ -16,19 +16,20 @@ from uuid import uuid4
 
 import pytest
 
-from agent.mock import ERRORS, MockReply
-from agent.personas import ResolvedPersona
-from agent.toolbox import Scope, Toolbox, discover
-from shared.database import Address
+from agent.llm.scripted.model import ERRORS, ScriptedReply
+from agent.people.personas import ResolvedPersona
+from agent.tools.modules import discover
+from agent.tools.toolbox import Scope, Toolbox
+from shared.db.database import Address
 from shared.messages import Place
 from shared.models import Base
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Caller, Tool, ToolContext
-from tests.documents import Document, document, documents
-from tests.house import open_house
-from tests.source_tree import ROOT, words
 from tests.standins.openai_api import OpenAIStub
+from tests.support.documents import Document, document, documents
+from tests.support.house import open_house
+from tests.support.source_tree import ROOT, words
 
 NOTHING: Any = None
 PLACE = Place("test", None, "table", is_direct=True)
@@ -152,7 +153,7 @@ def test_the_page_on_scripted_answers_names_every_field_and_error() -> None:
     page = document("docs/mock.md").text
 
     assert [
-        name for name in (*MockReply.model_fields, *ERRORS) if f"`{name}`" not in page and f'"{name}"' not in page
+        name for name in (*ScriptedReply.model_fields, *ERRORS) if f"`{name}`" not in page and f'"{name}"' not in page
     ] == []
 
 

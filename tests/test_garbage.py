@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from agent.toolbox import Toolbox
-from shared.database import Address
+from agent.tools.toolbox import Toolbox
+from shared.db.database import Address
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
-from tests.house import House
-from tests.recovery import open_house_with
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import last_user_text
+from tests.support.house import House
+from tests.support.recovery import open_house_with
 
 NUL, LONE = "\x00", "\ud800"
 GARBAGE = f"a{NUL}b{LONE}c"
@@ -54,7 +54,7 @@ async def test_a_message_of_next_to_nothing_is_answered(house: House, content: s
 async def test_what_a_model_says_is_cleaned(house: House) -> None:
     house.model.play([Answer(GARBAGE)])
 
-    assert (await house.hears("hello", door="fake")).content == CLEAN
+    assert (await house.hears("hello", adapter="fake")).content == CLEAN
     assert await house.platform.wait_for(1) == [CLEAN]
 
 

@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent.toolbox import Toolbox, discover
-from shared.database import Address
+from agent.tools.modules import discover
+from agent.tools.toolbox import Toolbox
+from shared.db.database import Address
 from shared.errors import ToolError
 from shared.settings import Settings
 from shared.tools import Tool
 from tests.adapters.web.conftest import TOKEN, Site, open_site
-from tests.house import open_house
-from tests.planning import call, plan, results_in
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, Script
 from tests.standins.pms import Hotel
+from tests.support.house import open_house
+from tests.support.planning import call, plan, results_in
 
 HOLIDAY, HINT, AVAILABILITY = "calendar__resolve_holiday", "calendar__resolve_date_hint", "pms__get_availability"
 STAY = "pms.get_availability"

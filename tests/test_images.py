@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.messages import Attachment
 from shared.settings import Settings
-from tests.house import House, open_house
-from tests.pictures import GREEN, picture, shown
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
+from tests.support.house import House, open_house
+from tests.support.pictures import GREEN, picture, shown
 
 UNSEEING = Fault(400, {"error": {"message": "stub is not a multimodal model", "type": "BadRequestError"}})
 WHITE = (255, 255, 255)

@@ -19,11 +19,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, PrimaryKeyConstraint, UniqueConstraint, create_engine, text
 
-from shared.database import MIGRATIONS, Address, Database, find_revision, migrate, newest_revision
-from shared.embedded import start_postgres
+from shared.db.database import MIGRATIONS, Address, Database, find_revision, migrate, newest_revision
+from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError, Unavailable
 from shared.models import Base
-from tests.given_database import connect, given_database
+from tests.support.given_database import connect, given_database
 
 # What the queue's library and Alembic keep for themselves.
 FOREIGN = r"^(procrastinate|alembic)"

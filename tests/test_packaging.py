@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from shared.settings import SETTING_NAMES, load_settings
-from tests.source_tree import PACKAGES, ROOT, sources_in
+from tests.support.source_tree import PACKAGES, ROOT, sources_in
 
 RUN_LOCK = "requirements.lock"
 TEST_LOCK = "requirements-dev.lock"

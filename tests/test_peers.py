@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from agent.peers import Asker, NoPeers, PeerAnswer
-from shared.database import Address
+from agent.delegation.peers import Asker, NoPeers, PeerAnswer
+from shared.db.database import Address
 from shared.errors import ToolError, Unavailable
 from shared.models import Agent
 from shared.settings import Settings
-from tests.delegating import ASKER, add_agent, ask, play, until, who_is
-from tests.house import House
-from tests.recovery import open_house_with
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
+from tests.support.delegating import ASKER, add_agent, ask, play, until, who_is
+from tests.support.house import House
+from tests.support.recovery import open_house_with
 
 DELEGATE = "agents__delegate"
 LOOK: ScriptedCall = ("knowledge__list_memories", {})
@@ -37,10 +37,10 @@ class FakePeers:
     cancelled: int = 0
 
     async def ask(
-        self, agent: Agent, task: str, *, seconds: float, trail: tuple[str, ...], context_id: str, asker: Asker
+        self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:
         """Note who was asked what, and answer."""
-        self.asked.append((str(agent.url), task, trail, context_id))
+        self.asked.append((str(agent.url), task, hops, context_id))
         assert 0 < seconds <= 180
         found = self.answer(task)
         try:

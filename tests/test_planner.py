@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
-from tests.delegating import add_agent, play
-from tests.documents import document
-from tests.house import House, open_house
-from tests.planning import call, plan, results_in
 from tests.standins.openai_api import Answer, Fault, OpenAIStub, Reply
+from tests.support.delegating import add_agent, play
+from tests.support.documents import document
+from tests.support.house import House, open_house
+from tests.support.planning import call, plan, results_in
 
 LIST = call("file_manager.list_files", "f")
 

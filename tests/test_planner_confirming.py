@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
-from tests.house import House
-from tests.office import MAIL, Office, open_office, statuses
-from tests.planning import call, plan, results_in
 from tests.standins.openai_api import OpenAIStub
+from tests.support.house import House
+from tests.support.office import MAIL, Office, open_office, statuses
+from tests.support.planning import call, plan, results_in
 
 SEND = call("office.send", "s", **MAIL[1])
 

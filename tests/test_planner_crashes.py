@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
-from shared.database import Address, Database
+from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.crash.stage import open_stage
-from tests.house import House
-from tests.planning import call, plan, results_in
-from tests.recovery import open_house_with
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.house import House
+from tests.support.planning import call, plan, results_in
+from tests.support.recovery import open_house_with
 from tests.test_crashes import AT_ONCE, Scene, list_points, play
 from tests.test_recovery import ForgetfulDatabase, repeated_effects
 

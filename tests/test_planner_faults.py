@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
-from tests.agent.test_pruning import BOOKS, with_books
-from tests.house import House, open_house
-from tests.planning import call, plan, results_in
+from tests.agent.llm.test_pruning import BOOKS, with_books
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
+from tests.support.house import House, open_house
+from tests.support.planning import call, plan, results_in
 
 LIST = call("file_manager.list_files", "f")
 SORRY = "The language model did not answer in the form it was asked for"

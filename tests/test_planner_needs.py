@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from agent.toolbox import Toolbox
-from shared.database import Address
+from agent.tools.toolbox import Toolbox
+from shared.db.database import Address
 from shared.errors import ToolError
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext, tool
-from tests.house import House, open_house
-from tests.planning import call, plan, results_in
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.house import House, open_house
+from tests.support.planning import call, plan, results_in
 
 GIVEN: dict[str, Any] = {"start": "2027-01-17", "rooms": [{"price": 90}, {"price": 140}], "count": 3, "a.b": "dotted"}
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.messages import AgentResponse
 from shared.settings import Settings
-from tests.house import House, open_house, texts
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.house import House, open_house, texts
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -65,7 +65,7 @@ async def test_a_hundred_first_messages_of_one_person_make_one_user(house: House
 
 
 async def test_an_event_that_comes_fifty_times_at_once_is_one_turn_with_one_reply(house: House) -> None:
-    accepted = await asyncio.gather(*(house.accepts("hello", event_id="42", door="fake") for _ in range(50)))
+    accepted = await asyncio.gather(*(house.accepts("hello", event_id="42", adapter="fake") for _ in range(50)))
 
     found = await answers(house, [each.inbox_id for each in accepted])
 
@@ -189,7 +189,7 @@ async def test_quick_messages_of_one_person_become_one_turn_in_the_order_they_we
     first = await house.accepts("first")
     await house.model.until(1)
     sent = [
-        house.accepts(f"word {number}", sent_at=NOON + timedelta(seconds=number), door="http")
+        house.accepts(f"word {number}", sent_at=NOON + timedelta(seconds=number), adapter="http")
         for number in (3, 0, 4, 1, 2)
     ]
     quick = [each.inbox_id for each in await asyncio.gather(*sent)]

@@ -18,23 +18,23 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
 from structlog.testing import capture_logs
 
-from agent import inbox, outbox
-from agent.completions import Completion, ModelRequest, RejectedCall
-from agent.outbox import Reply
-from agent.router import Router
-from agent.toolbox import Offer, Scope, Toolbox
-from agent.worker import Worker
+from agent.llm.completions import Completion, ModelRequest, RejectedCall
+from agent.llm.router import Router
+from agent.queue import inbox, outbox
+from agent.queue.outbox import Reply
+from agent.queue.worker import Worker
+from agent.tools.toolbox import Offer, Scope, Toolbox
 from shared.clock import SystemClock
-from shared.database import Address, Database, DatabaseLost, _migrate
-from shared.driver import Connection
-from shared.embedded import start_postgres
+from shared.db.database import Address, Database, DatabaseLost, _migrate
+from shared.db.driver import Connection
+from shared.db.embedded import start_postgres
 from shared.messages import IncomingMessage
 from shared.settings import Settings
 from tests.crash.worker import is_of_turn
-from tests.house import House, message, open_house
-from tests.recovery import SilentDatabase, control, cut_connections, open_house_with
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text, results_so_far
+from tests.support.house import House, message, open_house
+from tests.support.recovery import SilentDatabase, control, cut_connections, open_house_with
 
 ROOM = 100_000_000
 
@@ -94,14 +94,14 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
     model.play(answer)
     async with open_house(settings, own_address, model) as house:
         events = [
-            message(f"{kind} {number}", channel=f"{kind}-{number}", door="fake")
+            message(f"{kind} {number}", channel=f"{kind}-{number}", adapter="fake")
             for number in range(10)
             for kind in ("held", "free")
         ]
         waiting = [asyncio.create_task(answered(house, event)) for event in events]
         await model.until(15)
         restarting = asyncio.create_task(control(own_home, "restart", mode))
-        more = [message(f"late {number}", channel=f"late-{number}", door="fake") for number in range(5)]
+        more = [message(f"late {number}", channel=f"late-{number}", adapter="fake") for number in range(5)]
         waiting += [asyncio.create_task(answered(house, event)) for event in more]
         await restarting
         go.set()
@@ -138,7 +138,7 @@ async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all
         return Answer(tool_calls=[("file_manager__list_files", {})])
 
     house.model.play(answer)
-    reply = await house.hears("hello", door="fake")
+    reply = await house.hears("hello", adapter="fake")
 
     # Each answer is asked for and paid once, and no loss counts as a failure of the message.
     assert (reply.content, reply.error, reply.iterations) == ("answer 6", None, 6)
@@ -190,7 +190,7 @@ async def test_the_word_of_any_commit_may_be_lost(
             forgetful.count, forgetful.lost = 0, forgetful.lost + 1
             said = f"message {forgetful.lost}"
             async with asyncio.timeout(20):
-                reply = await seen.hears(said, channel=said, door="fake")
+                reply = await seen.hears(said, channel=said, adapter="fake")
             assert (reply.error, reply.content) == (None, f"re: {said}")
             # The claim of a reply whose closing lost its word runs out.
             await seen.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'claimed'")
@@ -253,8 +253,8 @@ async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(
     router = FaultyRouter(settings, SystemClock())
     with capture_logs() as logs:
         async with open_house_with(settings, address, model, router=router) as house:
-            parked = await house.hears("poison", door="fake")
-            served = await house.hears("hello", door="fake")
+            parked = await house.hears("poison", adapter="fake")
+            served = await house.hears("hello", adapter="fake")
             posts = await house.platform.wait_for(2)
             turns = await house.sql("SELECT status, attempt, error, cause FROM turns ORDER BY id")
     await router.aclose()
@@ -293,7 +293,7 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
             # Ann's message is stored first and was sent last: her job comes upon the other's message.
             last = await house.accepts("and now?", user="ann", **place)
             early = datetime(2020, 1, 1, tzinfo=UTC)
-            broken = await house.accepts("hello", user="mallory", sent_at=early, door="fake", **place)
+            broken = await house.accepts("hello", user="mallory", sent_at=early, adapter="fake", **place)
             held.set()
             found = [await house.app.events.response(each.inbox_id) for each in (first, broken, last)]
             stories = await house.sql("SELECT status FROM inbox ORDER BY id")
@@ -337,8 +337,8 @@ async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other
     model.play([Answer("poison"), Answer("good")])
     with capture_logs():
         async with open_house_with(settings, address, model, senders={"fake": platform}) as house:
-            await house.hears("first", door="fake")
-            await house.hears("second", door="fake", user="bob")
+            await house.hears("first", adapter="fake")
+            await house.hears("second", adapter="fake", user="bob")
             await asyncio.wait_for(platform.posted.wait(), 30)
             # The time between the attempts is let pass.
             tries = "UPDATE outbox SET attempts = :attempts, claimed_until = now() WHERE content = 'poison'"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shared.messages import Attachment
-from tests.house import House, message
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import ScriptedCall
+from tests.support.house import House, message
 
 
 def asked(house: House, number: int = -1) -> dict[str, Any]:
@@ -271,7 +271,7 @@ async def test_a_file_that_a_tool_makes_comes_back_with_the_reply(house: House) 
 async def test_a_push_platform_gets_its_reply_once_and_it_is_marked_delivered(house: House) -> None:
     house.model.play([Answer("posted")])
 
-    await house.accepts("hello", door="fake")
+    await house.accepts("hello", adapter="fake")
 
     assert await house.platform.wait_for(1) == ["posted"]
     assert house.platform.posts[0].place.channel == "dm-ann"
@@ -368,7 +368,7 @@ async def test_a_tool_that_ends_the_turn_speaks_for_the_model(house: House) -> N
     house.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("never asked")])
     await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
 
-    reply = await house.hears("bring me a drink", door="http")
+    reply = await house.hears("bring me a drink", adapter="http")
 
     assert reply.content == "Which one?\n\n1. tea\n2. coffee"
     assert (reply.finished, reply.iterations) == (True, 1)

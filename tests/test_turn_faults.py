@@ -7,8 +7,8 @@ import pytest
 from shared.errors import EventTaken
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext, tool
-from tests.house import House
 from tests.standins.openai_api import Answer
+from tests.support.house import House
 
 
 @tool(requires=Permission.GUEST)

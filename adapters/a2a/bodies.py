@@ -6,7 +6,7 @@ import json
 from starlette.requests import Request
 from starlette.types import Message
 
-from adapters.web.bodies import LARGE_BYTES, capped, check_shape, max_body, require_type
+from adapters.web.api.bodies import LARGE_BYTES, capped, check_shape, max_body, require_type
 from agent.app import App
 from shared.text import clean_json
 

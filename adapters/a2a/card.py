@@ -19,8 +19,9 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.a2a.sent import PLATFORM
 from agent.app import App
-from agent.personas import prompts, resolve_persona
-from agent.trail import to_place
+from agent.people.hops import to_place
+from agent.people.personas import resolve_persona
+from agent.prompts import prompts
 from shared.permissions import Permission
 
 SCHEME = "token"
@@ -42,7 +43,7 @@ def build_card(name: str, url: str) -> AgentCard:
     generations = (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
     return AgentCard(
         name=name,
-        description=prompts()["a2a.description"],
+        description=prompts().a2a.description,
         version=_version(),
         supported_interfaces=[
             AgentInterface(url=url, protocol_binding=TransportProtocol.JSONRPC.value, protocol_version=generation)
@@ -52,7 +53,7 @@ def build_card(name: str, url: str) -> AgentCard:
         default_input_modes=MODES,
         default_output_modes=MODES,
         skills=[
-            AgentSkill(id="chat", name="Chat", description=prompts()["a2a.skill"], tags=["chat", "questions", "files"])
+            AgentSkill(id="chat", name="Chat", description=prompts().a2a.skill, tags=["chat", "questions", "files"])
         ],
         security_schemes={SCHEME: SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="bearer"))},
         security_requirements=[SecurityRequirement(schemes={SCHEME: StringList()})],

@@ -38,12 +38,12 @@ from a2a.utils.task import apply_history_length, validate_history_length
 
 from adapters.a2a.sent import to_incoming
 from adapters.a2a.tasks import TaskRow, Updates, find_row, find_task
-from adapters.web.faults import Fault
-from adapters.web.messages import accept_once, answer_to
+from adapters.web.api.faults import Fault
+from adapters.web.api.messages import accept_once, answer_to
 from agent.app import App
-from agent.inbox import Accepted
-from agent.leaving import cancel
-from agent.trail import GoesInCircles, TooDeep
+from agent.people.hops import GoesInCircles, TooDeep
+from agent.queue.abandonment import cancel
+from agent.queue.inbox import Accepted
 from shared.errors import Refusal, ToolError, Unavailable
 from shared.messages import IncomingMessage
 

@@ -23,8 +23,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from adapters.a2a.door import REQUEST, Door
-from adapters.web import sse
-from adapters.web.faults import UNEXPECTED
+from adapters.web.api import sse
+from adapters.web.api.faults import UNEXPECTED
 from agent.app import App
 from shared.log import get_logger
 

@@ -11,12 +11,12 @@ from a2a.types.a2a_pb2 import Part, SendMessageRequest
 from google.protobuf.json_format import MessageToDict
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
-from adapters.web.faults import Fault, from_validation, invalid
-from adapters.web.schemas import MAX_ATTACHMENTS, MAX_CONTENT, Closed, Flag, LooseName, Name, WebAddress
-from adapters.web.uploads import store_content
+from adapters.web.api.faults import Fault, from_validation, invalid
+from adapters.web.api.schemas import MAX_ATTACHMENTS, MAX_CONTENT, Closed, Flag, LooseName, Name, WebAddress
+from adapters.web.api.uploads import store_content
 from agent.app import App
-from agent.trail import Trail, check_trail, house_id, house_of, is_stop, to_place
-from shared.filenames import clean_filename
+from agent.people.hops import Hops, check_hops, house_id, house_of, is_hop, to_place
+from shared.files.filenames import clean_filename
 from shared.messages import Attachment, IncomingMessage, Sender
 from shared.text import cut
 
@@ -28,7 +28,7 @@ ADDRESS: TypeAdapter[str] = TypeAdapter(WebAddress)
 
 
 def _stops(value: list[str]) -> list[str]:
-    if not all(is_stop(each) for each in value):
+    if not all(is_hop(each) for each in value):
         raise ValueError("each entry is a short name of letters, digits and . _ : / -")
     return value
 
@@ -46,7 +46,7 @@ class Named(Closed):
     """What we read of a message's metadata."""
 
     person: NamedPerson | None = Field(default=None, alias="parley/person")
-    trail: Annotated[list[str], Field(max_length=20), AfterValidator(_stops)] = Field(default=[], alias="parley/trail")
+    hops: Annotated[list[str], Field(max_length=20), AfterValidator(_stops)] = Field(default=[], alias="parley/trail")
 
 
 class Ids(Closed):
@@ -63,9 +63,9 @@ async def to_incoming(
     message = params.message
     ids: Ids = _checked(Ids, {"message_id": message.message_id, "context_id": message.context_id})
     named = _read_named(params, headers)
-    trail = tuple(named.trail)
-    check_trail(trail, house_id(app.secrets))
-    sender = _sender(named.person, trail)
+    hops = tuple(named.hops)
+    check_hops(hops, house_id(app.secrets))
+    sender = _sender(named.person, hops)
     is_direct = named.person is not None and named.person.is_direct
     # Without a context the message begins one; its second copy has to find the same.
     context_id = ids.context_id or _own_context(sender, ids.message_id)
@@ -74,9 +74,9 @@ async def to_incoming(
     if not content.strip() and not attachments:
         raise invalid("message.parts", "there is neither text nor a file in them")
     return IncomingMessage(
-        door=DOOR,
+        adapter=DOOR,
         sender=sender,
-        place=to_place(sender.platform, context_id, trail, is_direct=is_direct),
+        place=to_place(sender.platform, context_id, hops, is_direct=is_direct),
         event_id=f"{DOOR}:{ids.message_id}",
         content=content,
         sent_at=app.clock.now(),
@@ -95,10 +95,10 @@ def _read_named(params: SendMessageRequest, headers: Mapping[str, str]) -> Named
     return read
 
 
-def _sender(person: NamedPerson | None, trail: Trail) -> Sender:
+def _sender(person: NamedPerson | None, hops: Hops) -> Sender:
     if person is None:
         # A house that names nobody asks for itself.
-        return Sender(PLATFORM, house_of(trail[-1]) if trail else NOBODY, UNNAMED)
+        return Sender(PLATFORM, house_of(hops[-1]) if hops else NOBODY, UNNAMED)
     name = person.platform_username or (UNNAMED if person.platform == PLATFORM else None)
     return Sender(person.platform, person.platform_user_id, name)
 

@@ -23,9 +23,9 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.a2a.sent import DOOR
-from agent.journal import Event
-from agent.replies import find_response
-from agent.trail import CHANNEL
+from agent.journal.responses import find_response
+from agent.journal.steps import Event
+from agent.people.hops import CHANNEL
 from shared.messages import AgentResponse, Place
 from shared.models import InboxMessage, Turn
 

@@ -15,8 +15,8 @@ from adapters.cli.opening import find_database, prepare, read_settings
 if TYPE_CHECKING:
     from adapters.terminal import Reader, Voice
     from agent.app import App
-    from agent.users import ResolvedUser
-    from shared.database import Address
+    from agent.people.users import ResolvedUser
+    from shared.db.database import Address
     from shared.settings import Settings
 
 app = typer.Typer()
@@ -86,7 +86,7 @@ class LocalWorker:
         is_ours_alive = self._work is not None and not self._work.done()
         if is_ours_alive or await self._is_one_alive():
             return
-        from agent.worker import Worker
+        from agent.queue.worker import Worker
 
         self._work = asyncio.create_task(Worker(self._house).run(), name="worker")
 
@@ -99,7 +99,7 @@ class LocalWorker:
 
     async def _look_again(self) -> None:
         # One that was killed looks alive until its heartbeat is old.
-        from shared.database import DatabaseLost
+        from shared.db.database import DatabaseLost
 
         while True:
             await asyncio.sleep(WATCH_SECONDS)
@@ -109,7 +109,7 @@ class LocalWorker:
     async def _is_one_alive(self) -> bool:
         from sqlalchemy import text
 
-        from agent.worker import STALE_SECONDS
+        from agent.queue.worker import STALE_SECONDS
 
         alive = text(
             "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => :stale)"

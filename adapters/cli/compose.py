@@ -3,20 +3,21 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from agent.a2a import RemoteAgents
+from agent.a2a.client import RemoteAgents
 from agent.app import App, NeedsApp, Sender
-from agent.delegation import delegate
-from agent.events import Listener
-from agent.mcp import RemoteTools
-from agent.router import Router
-from agent.toolbox import Toolbox, discover
+from agent.delegation.delegate import delegate
+from agent.events.listener import Listener
+from agent.llm.router import Router
+from agent.mcp.servers import RemoteTools
+from agent.tools.modules import discover
+from agent.tools.toolbox import Toolbox
 from shared.clock import SystemClock
-from shared.database import Address, Database, check, locate, migrate
-from shared.http import GuardedClient
-from shared.images import Images
-from shared.memory import Memories
+from shared.db.database import Address, Database, check, locate, migrate
+from shared.files.images import Images
+from shared.files.storage import open_storage
+from shared.http.client import GuardedClient
+from shared.memory.memories import Memories
 from shared.settings import Settings, load_secrets
-from shared.storage import open_storage
 
 
 async def prepare_database(settings: Settings) -> Address:

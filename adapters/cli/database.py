@@ -18,7 +18,7 @@ from adapters.cli.opening import find_database, read_settings
 from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from shared.database import Address
+    from shared.db.database import Address
 
 app = typer.Typer()
 
@@ -26,7 +26,7 @@ app = typer.Typer()
 @app.command("migrate")
 def migrate_tables() -> None:
     """Bring the tables to the newest revision. `run`, `worker` and `chat` do this by themselves."""
-    from shared.database import check, migrate, newest_revision
+    from shared.db.database import check, migrate, newest_revision
 
     address = find_database(read_settings(quiet=True))
 

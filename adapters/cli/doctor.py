@@ -15,7 +15,7 @@ from adapters.cli.models import describe_models, is_offline
 from shared.errors import ParleyError
 
 if TYPE_CHECKING:
-    from shared.database import Address
+    from shared.db.database import Address
     from shared.settings import Settings
 
 app = typer.Typer()
@@ -97,7 +97,7 @@ def _look_at_secret(path: Path) -> Finding:
 
 async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
     from adapters.cli.opening import find_database
-    from shared.database import check, find_revision, newest_revision
+    from shared.db.database import check, find_revision, newest_revision
 
     try:
         address = find_database(settings)
@@ -132,8 +132,8 @@ async def _describe_server(address: "Address") -> str:
 
 
 async def _look_at_storage(settings: "Settings") -> Finding:
+    from shared.files.storage import open_storage
     from shared.settings import load_secrets
-    from shared.storage import open_storage
 
     where = f"S3 at {settings.s3_endpoint}, bucket {settings.s3_bucket}" if settings.s3_endpoint else "a folder"
     key, content = "doctor/check", b"Parley was here."
@@ -152,7 +152,7 @@ async def _look_at_storage(settings: "Settings") -> Finding:
 
 
 def _look_at_modules(settings: "Settings") -> Iterator[Finding]:
-    from agent.toolbox import discover
+    from agent.tools.modules import discover
 
     toolbox = discover(settings.tool_result_max_chars)
     modules = sorted({each.module for each in toolbox.tools})
@@ -179,7 +179,7 @@ async def _look_at_platforms(settings: "Settings") -> AsyncIterator[Finding]:
 
 
 async def _call_model(settings: "Settings") -> Finding:
-    from agent.router import ModelRequest, Router
+    from agent.llm.router import ModelRequest, Router
     from shared.clock import SystemClock
 
     clock = SystemClock()

@@ -27,7 +27,7 @@ def serve_mcp(
     async def work() -> None:
         from adapters.cli.compose import open_app
         from adapters.cli.owner import resolve_terminal_user
-        from adapters.mcp import ModuleServer, serve_http, serve_pipes
+        from adapters.mcp.server import ModuleServer, serve_http, serve_pipes
 
         working = asyncio.current_task()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: working and working.cancel())

@@ -11,7 +11,7 @@ from adapters.cli.console import progress
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-    from shared.database import Address, Database
+    from shared.db.database import Address, Database
     from shared.settings import Settings
 
 Result = TypeVar("Result")
@@ -30,7 +30,7 @@ def read_settings(*, quiet: bool = False) -> "Settings":
 
 def find_database(settings: "Settings") -> "Address":
     """Return where the database is; the embedded one is started."""
-    from shared.database import locate
+    from shared.db.database import locate
 
     _see_to_home(settings)
     if settings.database_url is not None:
@@ -58,7 +58,7 @@ def _see_to_home(settings: "Settings") -> None:
 
 async def prepare(address: "Address") -> "Address":
     """See that the database will do, and bring its tables to the newest revision."""
-    from shared.database import check, migrate
+    from shared.db.database import check, migrate
 
     if not address.is_embedded:
         await check(address)
@@ -70,7 +70,7 @@ async def prepare(address: "Address") -> "Address":
 @asynccontextmanager
 async def opened_database(settings: "Settings") -> "AsyncIterator[Database]":
     """Open the database with its tables at the newest revision."""
-    from shared.database import Database
+    from shared.db.database import Database
 
     database = Database(await prepare(find_database(settings)), pool_size=2)
     try:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from agent.app import App
-    from agent.outbox import Reply
+    from agent.queue.outbox import Reply
     from shared.settings import Settings
 
 ADAPTERS = Path(__file__).resolve().parent.parent

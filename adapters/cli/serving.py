@@ -15,7 +15,7 @@ from adapters.cli.compose import open_app
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, prepare
 from agent.app import App
-from agent.worker import GRACE_SECONDS, Worker
+from agent.queue.worker import GRACE_SECONDS, Worker
 from shared.errors import ConfigurationError
 from shared.log import get_logger
 from shared.settings import Settings

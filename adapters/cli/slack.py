@@ -37,7 +37,7 @@ def write_manifest(
     import yaml
 
     from adapters.cli.opening import read_settings
-    from adapters.slack.manifest import build_manifest, to_link
+    from adapters.slack.install.manifest import build_manifest, to_link
 
     manifest = build_manifest(read_settings(quiet=True), name=name, is_http=is_http)
     if shape is Shape.LINK:
@@ -53,8 +53,8 @@ def rotate_keys() -> None:
     """Encrypt the workspaces' tokens with the first key of SECRET_KEY; after that the old keys can go."""
 
     async def work(session: "AsyncSession", settings: "Settings") -> tuple[int, list[str]]:
-        from adapters.slack.installs import rotate
-        from adapters.slack.vault import Vault
+        from adapters.slack.install.installations import rotate
+        from adapters.slack.install.vault import Vault
         from shared.settings import load_secrets
 
         return await rotate(session, Vault(load_secrets(settings).secret_keys))

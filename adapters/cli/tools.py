@@ -13,7 +13,7 @@ def list_tools(
     module: str | None = typer.Argument(None, help="Only this module's tools."),
 ) -> None:
     """List the tools with the permission that each needs; modules that fail to load are named."""
-    from agent.toolbox import discover
+    from agent.tools.modules import discover
 
     settings = read_settings(quiet=True)
     toolbox = discover(settings.tool_result_max_chars)

@@ -123,7 +123,7 @@ async def _read(session: "AsyncSession", where: str, **given: Any) -> list[Any]:
 
 async def _find(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
     """Return the user's id; with `new_budget`, an account that has never written gets a user. Raises `Refusal`."""
-    from agent.users import find_user, resolve_user
+    from agent.people.users import find_user, resolve_user
     from shared.messages import Sender
     from shared.models import User
 

@@ -8,9 +8,9 @@ import discord
 from aiohttp import ClientError, TraceConfig
 from discord.http import HTTPClient, Route
 
-from adapters.discord.library import open_http, redirect
-from adapters.discord.rest import IntentMissing, TokenRefused
-from adapters.discord.slash import to_payload
+from adapters.discord.interactions.slash import to_payload
+from adapters.discord.transport.library import open_http, redirect
+from adapters.discord.transport.rest import IntentMissing, TokenRefused
 from shared.settings import Settings
 
 # "Message Content" is switched on in the portal: for small bots with the limited flag.

@@ -5,24 +5,24 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import SECONDS_PER_EDIT, show_live, stay_up
-from adapters.discord import notices
-from adapters.discord.buttons import answer_rows, stop_row
-from adapters.discord.incoming import PLATFORM
-from adapters.discord.library import redirect
-from adapters.discord.pace import Pace
-from adapters.discord.pens import Pen, pen_for
-from adapters.discord.render import MESSAGE_LIMIT, live
-from adapters.discord.rest import Json, Refused, Rest
-from adapters.discord.room import Room
-from adapters.discord.sending import nonce_of, send
-from agent.facts import Facts, find_facts
+from adapters.discord.events.incoming import PLATFORM
+from adapters.discord.sending import notices
+from adapters.discord.sending.buttons import answer_rows, stop_row
+from adapters.discord.sending.message_writer import MessageWriter, writer_for
+from adapters.discord.sending.render import MESSAGE_LIMIT, live
+from adapters.discord.sending.reply import nonce_of, send
+from adapters.discord.sending.upload_limits import UploadLimits
+from adapters.discord.transport.library import redirect
+from adapters.discord.transport.rate_limiter import RateLimiter
+from adapters.discord.transport.rest import Json, Refused, Rest
+from agent.queue.delivery_info import DeliveryInfo, find_delivery_info
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
-    from adapters.discord.seen import Seen
+    from adapters.discord.events.checkpoint import Checkpoint
     from agent.app import App
-    from agent.live import LiveTurn
-    from agent.outbox import Reply
+    from agent.events.live import LiveTurn
+    from agent.queue.outbox import Reply
     from shared.settings import Settings
 
 REMEMBERED_EDITS = 1000
@@ -44,13 +44,13 @@ class DiscordPlatform:
         self._app: App | None = None
         self._rest: Rest | None = None
         self._edited: OrderedDict[str, float] = OrderedDict()
-        self._room = Room()
+        self._upload_limits = UploadLimits()
 
     async def open(self, app: "App") -> None:
         """Take the house's collaborators; nothing is sent yet."""
         if self._app is None:
             self._app = app
-            self._rest = Rest(self._token, Pace(app.database, self._token))
+            self._rest = Rest(self._token, RateLimiter(app.database, self._token))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -71,13 +71,13 @@ class DiscordPlatform:
 
     async def _hold_shards(self) -> None:
         # Imported here: a worker needs no gateway.
-        from adapters.discord.gateway import Gateway
-        from adapters.discord.shards import Shards
+        from adapters.discord.events.gateway import Gateway
+        from adapters.discord.transport.shards import Shards
 
         app, rest = self._opened()
         options = self._options
 
-        async def connect(shard_ids: list[int], count: int, seen: "Seen") -> None:
+        async def connect(shard_ids: list[int], count: int, seen: "Checkpoint") -> None:
             async with Gateway(app, rest, seen, shard_ids=shard_ids, shard_count=count, **options) as client:
                 await client.start_up(self._token)
 
@@ -87,15 +87,15 @@ class DiscordPlatform:
         """Say it by REST; the same reply is never there twice."""
         app, rest = self._opened()
         await self._space_edits(app, reply.live_message_id)
-        facts = await find_facts(app.database, reply.turn_id)
+        facts = await find_delivery_info(app.database, reply.turn_id)
         rows = self._rows(app, reply, facts)
         try:
-            return await send(app, rest, self._room, reply, facts, rows)
+            return await send(app, rest, self._upload_limits, reply, facts, rows)
         except Refused as error:
             await notices.tell(app, rest, reply, facts.asker, error)
             raise
 
-    def _rows(self, app: "App", reply: "Reply", facts: Facts) -> list[Json]:
+    def _rows(self, app: "App", reply: "Reply", facts: DeliveryInfo) -> list[Json]:
         if not reply.turn_id or facts.asker is None:
             return []
         given = (reply.turn_id, facts.asker, app.clock.now(), reply.choices)
@@ -104,7 +104,7 @@ class DiscordPlatform:
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer while it grows."""
         app, rest = self._opened()
-        await show_live(turn, _LiveMessage(app, pen_for(rest, turn.place, turn.reply_to), turn, self._edited))
+        await show_live(turn, _LiveMessage(app, writer_for(rest, turn.place, turn.reply_to), turn, self._edited))
 
     def _opened(self) -> "tuple[App, Rest]":
         if self._app is None or self._rest is None:
@@ -121,8 +121,8 @@ class DiscordPlatform:
 class _LiveMessage:
     """The message in which an answer grows."""
 
-    def __init__(self, app: "App", pen: Pen, turn: "LiveTurn", edited: OrderedDict[str, float]) -> None:
-        self._app, self._pen, self._turn, self._edited = app, pen, turn, edited
+    def __init__(self, app: "App", writer: MessageWriter, turn: "LiveTurn", edited: OrderedDict[str, float]) -> None:
+        self._app, self._pen, self._turn, self._edited = app, writer, turn, edited
 
     async def type(self) -> None:
         """Show that somebody is writing."""

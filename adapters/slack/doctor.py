@@ -8,11 +8,11 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.clients import Clients
-from adapters.slack.http import PATHS
-from adapters.slack.scopes import SCOPES
-from adapters.slack.socket import AppTokenRefused
-from adapters.slack.web import TokenRefused
+from adapters.slack.install.scopes import SCOPES
+from adapters.slack.transport.api import TokenRefused
+from adapters.slack.transport.clients import Clients
+from adapters.slack.transport.http import PATHS
+from adapters.slack.transport.socket import AppTokenRefused
 from shared.clock import SystemClock
 from shared.settings import Settings
 

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from adapters.base import stay_up
-from adapters.running import Running
-from adapters.slack import notices
-from adapters.slack.bolt import build_app
-from adapters.slack.buttons import answer_blocks
-from adapters.slack.catch_up import catch_up
-from adapters.slack.clients import Clients
-from adapters.slack.events import Events
-from adapters.slack.incoming import PLATFORM
-from adapters.slack.leaving import Leaving
-from adapters.slack.live import ShownMessages, offer_stop, show
-from adapters.slack.render import MESSAGE_LIMIT
-from adapters.slack.respond import Responses
-from adapters.slack.seen import Seen, attend
-from adapters.slack.sending import send
-from adapters.slack.socket import open_socket
-from adapters.slack.tokens import open_installations, open_tokens
-from adapters.slack.web import Json, Refused, TokenRefused, Web
-from agent.facts import find_facts
-from shared.database import DatabaseLost
+from adapters.chat.running import Running
+from adapters.slack.events.catch_up import catch_up
+from adapters.slack.events.checkpoint import Checkpoint, attend
+from adapters.slack.events.events import Events
+from adapters.slack.events.incoming import PLATFORM
+from adapters.slack.install.uninstall import Uninstall
+from adapters.slack.interactions.respond import Responses
+from adapters.slack.sending import notices
+from adapters.slack.sending.buttons import answer_blocks
+from adapters.slack.sending.live import ShownMessages, offer_stop, show
+from adapters.slack.sending.render import MESSAGE_LIMIT
+from adapters.slack.sending.reply import send
+from adapters.slack.transport.api import Json, Refused, TokenRefused, Web
+from adapters.slack.transport.bolt import build_app
+from adapters.slack.transport.clients import Clients
+from adapters.slack.transport.socket import open_socket
+from adapters.slack.transport.tokens import open_installations, open_tokens
+from agent.queue.delivery_info import find_delivery_info
+from shared.db.database import DatabaseLost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
     from slack_bolt.response import BoltResponse
 
-    from adapters.slack.installs import Installations
+    from adapters.slack.install.installations import Installations
     from agent.app import App
-    from agent.facts import Facts
-    from agent.live import LiveTurn
-    from agent.outbox import Reply
+    from agent.events.live import LiveTurn
+    from agent.queue.delivery_info import DeliveryInfo
+    from agent.queue.outbox import Reply
     from shared.settings import Settings
 
 NO_TRANSPORT = (
@@ -112,7 +112,7 @@ class SlackPlatform:
         """Listen on while there is a connection; what was written before there was one is read."""
         app, clients = self._opened()
         self._listener()
-        seen = Seen(app.database, self._settings)
+        seen = Checkpoint(app.database, self._settings)
         since = await seen.find_gap()
         try:
             if since is not None and self._events is not None:
@@ -132,19 +132,19 @@ class SlackPlatform:
         """Say it by the Web API; the same reply is never there twice."""
         app, clients = self._opened()
         web = await clients.get(reply.place.server)
-        facts = await find_facts(app.database, reply.turn_id)
+        facts = await find_delivery_info(app.database, reply.turn_id)
         rows = self._rows(app, reply, facts)
         try:
             return await send(app, web, reply, facts, rows, self._shown)
         except TokenRefused as error:
             if self._installations is not None:
-                await Leaving(clients, self._installations).refused(web.token, error.fields.get("slack_code"))
+                await Uninstall(clients, self._installations).refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
             return await self._send_otherwise(web, reply, facts, rows, error)
 
     async def _send_otherwise(
-        self, web: Web, reply: "Reply", facts: "Facts", rows: "Sequence[Json]", error: Refused
+        self, web: Web, reply: "Reply", facts: "DeliveryInfo", rows: "Sequence[Json]", error: Refused
     ) -> str | None:
         app, clients = self._opened()
         try:
@@ -154,7 +154,7 @@ class SlackPlatform:
             raise
         return None
 
-    def _rows(self, app: "App", reply: "Reply", facts: "Facts") -> "list[Json]":
+    def _rows(self, app: "App", reply: "Reply", facts: "DeliveryInfo") -> "list[Json]":
         if not reply.turn_id or facts.asker is None:
             return []
         now = app.clock.now()

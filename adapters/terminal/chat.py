@@ -13,8 +13,8 @@ from adapters.terminal.reading import Reader
 from adapters.terminal.voice import Voice
 from agent import commands
 from agent.app import App
-from agent.inbox import accept
-from agent.turn import request_stop
+from agent.queue.inbox import accept
+from agent.turn.run import request_stop
 from shared.errors import ParleyError
 from shared.messages import IncomingMessage, Place, Sender
 
@@ -98,7 +98,7 @@ class Chat:
         self._voice.wait()
         await self._before_sending()
         message = IncomingMessage(
-            door="terminal",
+            adapter="terminal",
             sender=self._sender,
             place=self._place,
             event_id=uuid4().hex,

@@ -9,8 +9,8 @@ from secrets import token_hex
 from urllib.parse import unquote, urlsplit
 
 from shared.errors import Refusal
+from shared.files.storage import Storage
 from shared.messages import Attachment
-from shared.storage import Storage
 
 CHUNK_BYTES = 256 * 1024
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Protocol
 
 from adapters.terminal.files import to_size
-from agent.journal import Event
+from agent.journal.steps import Event
 
 # What a model says must not steer the terminal: no escape sequences, no carriage returns, no reversed text.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

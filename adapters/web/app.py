@@ -12,10 +12,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from adapters import a2a
-from adapters.slack import http as slack_http
-from adapters.slack import installing
-from adapters.web import chat, files, health, messages, openai, page
-from adapters.web.faults import HANDLERS
+from adapters.slack.install import routes
+from adapters.slack.transport import http as slack_http
+from adapters.web import files, health
+from adapters.web.api import messages, openai
+from adapters.web.api.faults import HANDLERS
+from adapters.web.page import chat, page
 from adapters.web.wire import BoundedProtocol
 from agent.app import App
 from shared.errors import ConfigurationError
@@ -49,7 +51,7 @@ def build_web(app: App) -> Starlette:
             *page.static_routes(),
             *a2a.routes(),
             *slack_http.routes(),
-            *installing.routes(),
+            *routes.routes(),
         ],
         exception_handlers=HANDLERS,
     )

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.auth import app_of, with_token
 from agent.app import App
-from shared.database import newest_revision
+from shared.db.database import newest_revision
 from shared.errors import Unavailable
 
 TURNS = text("""

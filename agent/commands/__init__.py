@@ -5,10 +5,10 @@ import re
 from agent.app import App
 from agent.commands.base import Command, CommandReply, Request, command
 from agent.commands.registry import find_command, list_commands, unknown_command
-from agent.roles import with_roles
-from agent.users import resolve_user
+from agent.people.roles import with_roles
+from agent.people.users import resolve_user
 from shared.errors import ParleyError
-from shared.messages import Place, Sender, Surroundings
+from shared.messages import Place, PlatformContext, Sender
 from shared.text import clean, cut
 
 __all__ = ["Command", "CommandReply", "answer", "command", "find_command", "list_commands"]
@@ -19,7 +19,7 @@ MAX_CHARS = 4000
 
 
 async def answer(
-    app: App, sender: Sender, place: Place, text: str, around: Surroundings | None = None
+    app: App, sender: Sender, place: Place, text: str, platform_context: PlatformContext | None = None
 ) -> CommandReply | None:
     """Answer a command; None when the text is none and belongs to the agent."""
     match = COMMAND_LINE.fullmatch(clean(text).strip())
@@ -31,7 +31,7 @@ async def answer(
         return CommandReply(unknown_command(place.platform, name), is_private=True)
     async with app.database.transaction() as session:
         user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
-        user = await with_roles(session, user, sender, place, around or Surroundings())
+        user = await with_roles(session, user, sender, place, platform_context or PlatformContext())
     request = Request(app, sender, place, user, (match[2] or "").strip())
     return await _run(found, request)
 

@@ -3,8 +3,8 @@
 from sqlalchemy import func, select, update
 
 from agent.commands.base import Request, command
-from agent.confirmations import close_questions
-from agent.turn import request_stop
+from agent.confirmations.decisions import close_questions
+from agent.turn.run import request_stop
 from shared.models import Conversation, Turn
 from shared.permissions import Permission
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from agent.budget import Standing, find_server_standing, get_standing
+from agent.billing.budget import BudgetStatus, find_server_budget_status, get_budget_status
 from agent.commands.base import Request, command
 from shared.models import UserPlatformLink
 
@@ -13,19 +13,19 @@ MOST_LINKS = 20
 async def show_budget(request: Request) -> str:
     """Show what you have used, what is left and when it renews, your own and the server's."""
     async with request.app.database.transaction() as session:
-        own = await get_standing(session, request.user.id)
-        server = await find_server_standing(session, request.place)
+        own = await get_budget_status(session, request.user.id)
+        server = await find_server_budget_status(session, request.place)
     lines = [" ".join(_sentences(own))]
     return "\n".join([*lines, _of_server(server)] if server is not None else lines)
 
 
-def _of_server(standing: Standing) -> str:
+def _of_server(standing: BudgetStatus) -> str:
     limit = standing.limit or 0
     used = f"All together have used {standing.used:,} of the {limit:,} tokens of this server"
     return f"{used}; {max(0, limit - standing.used):,} are left. They renew on {standing.renews_on:%d %B %Y}."
 
 
-def _sentences(standing: Standing) -> list[str]:
+def _sentences(standing: BudgetStatus) -> list[str]:
     held = [f"Running requests hold {standing.reserved:,} tokens."] if standing.reserved else []
     if standing.limit is None:
         return [f"Your budget is unlimited; you have used {standing.used:,} tokens in this period.", *held]

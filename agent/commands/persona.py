@@ -6,7 +6,7 @@ from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.base import Request, command
-from agent.personas import resolve_persona
+from agent.people.personas import resolve_persona
 from shared.errors import Refusal
 from shared.log import get_logger
 from shared.messages import Place

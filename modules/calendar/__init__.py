@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
+from modules.calendar.date_ranges import Span
+from modules.calendar.dates import resolve, today_in
 from modules.calendar.holidays import Found, find_holiday, get_holiday
-from shared.dates import resolve, today_in
 from shared.errors import ToolError
 from shared.permissions import Permission
-from shared.spans import Span
 from shared.tools import ToolContext, tool
 
 

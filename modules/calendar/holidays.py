@@ -6,11 +6,11 @@ from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
 
+from modules.calendar.date_ranges import Span, add_days, short
+from modules.calendar.date_words import normalise
 from modules.calendar.listed import countries, first_days, list_days
 from modules.calendar.table import HOLIDAYS, Holiday, listed_in
-from shared.date_words import normalise
 from shared.errors import ToolError
-from shared.spans import Span, add_days, short
 
 MAX_NAME_CHARS = 80
 FIRST_YEAR, LAST_YEAR = 1900, 2100

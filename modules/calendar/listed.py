@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
 
-from shared.date_words import normalise
-from shared.spans import add_days
+from modules.calendar.date_ranges import add_days
+from modules.calendar.date_words import normalise
 
 ENGLISH = "en_US"
 # Whole weeks without school, and days on which work is made up for.

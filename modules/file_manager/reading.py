@@ -4,9 +4,9 @@ import codecs
 from pathlib import Path
 
 from shared.errors import ToolError
-from shared.file_types import WORD
-from shared.isolated import run_isolated
-from shared.storage import StoredFile
+from shared.files.file_types import WORD
+from shared.files.storage import StoredFile
+from shared.files.subprocess_sandbox import run_isolated
 from shared.text import clean
 
 PARSER = Path(__file__).with_name("extract.py")

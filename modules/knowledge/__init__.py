@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shared.errors import NotFound
-from shared.memory import RecalledMemory, StoredMemory
+from shared.memory.memories import RecalledMemory, StoredMemory
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
 

@@ -16,10 +16,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from adapters.terminal import terminal_sender
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
-from tests.house import House
 from tests.standins.openai_api import Answer
+from tests.support.house import House
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOKEN = "a-token-of-the-test"

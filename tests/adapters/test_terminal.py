@@ -19,7 +19,7 @@ import pytest
 
 from adapters.terminal.files import find_dragged, find_file, to_path
 from adapters.terminal.voice import LiveVoice, PlainVoice, Voice
-from agent.journal import Event
+from agent.journal.steps import Event
 from shared.errors import Refusal
 from tests.adapters.cli.shell import PARLEY, Shell
 

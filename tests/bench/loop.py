@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from adapters.cli.compose import open_app
-from agent import inbox
 from agent.app import App
-from agent.toolbox import Toolbox
+from agent.queue import inbox
+from agent.tools.toolbox import Toolbox
 from shared.log import configure_logging
 from shared.messages import IncomingMessage, Place, Sender
 from shared.permissions import Permission
@@ -67,7 +67,7 @@ async def waves(home: Path, base_url: str, turns: int) -> dict[int, tuple[float,
 
 async def _wave(app: App, tools: int) -> float:
     message = IncomingMessage(
-        door="http",
+        adapter="http",
         sender=Sender("bench", "waves"),
         place=Place("bench", None, uuid4().hex, is_direct=True),
         event_id=uuid4().hex,

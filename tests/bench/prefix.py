@@ -18,11 +18,11 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from adapters.cli.compose import open_app
-from agent import inbox
 from agent.app import App
-from agent.worker import Worker
+from agent.queue import inbox
+from agent.queue.worker import Worker
 from shared.clock import SystemClock
-from shared.database import Address
+from shared.db.database import Address
 from shared.log import configure_logging
 from shared.messages import IncomingMessage, Place, Sender
 from shared.settings import Settings
@@ -138,7 +138,7 @@ def _place(thread: str) -> Place:
 
 async def _say(app: App, thread: str, content: str) -> None:
     message = IncomingMessage(
-        door="http",
+        adapter="http",
         sender=Sender("bench", "prefix", "Pat"),
         place=_place(thread),
         event_id=uuid4().hex,

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import asyncpg
 from sqlalchemy import URL
 
-from shared.database import Address, migrate
+from shared.db.database import Address, migrate
 
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
 # They frame a transaction, or name who asks; no work of their own.

@@ -16,15 +16,15 @@ from uuid import uuid4
 import asyncpg
 from sqlalchemy import URL
 
-from agent import inbox
-from agent.events import Listener
+from agent.events.listener import Listener
+from agent.queue import inbox
 from shared.clock import SystemClock
-from shared.database import Address, Database
+from shared.db.database import Address, Database
+from shared.files.storage import open_storage
 from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets
-from shared.storage import open_storage
 from tests.crash.worker import TABLES, Orders, run
-from tests.house import message
+from tests.support.house import message
 
 # The modules are imported once, in a small server that forks: a worker is up in milliseconds.
 FORKS = multiprocessing.get_context("forkserver")
@@ -120,7 +120,7 @@ class Stage:
 
     async def accepts(self, content: str, **given: Any) -> int:
         """Store a message that came by the fake door; return its inbox id."""
-        accepted = await inbox.accept(self.database, message(content, door="fake", **given))
+        accepted = await inbox.accept(self.database, message(content, adapter="fake", **given))
         return accepted.inbox_id
 
     async def response(self, inbox_id: int) -> AgentResponse:

@@ -25,14 +25,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
 from agent.app import App
-from agent.completions import Completion, ModelRequest, RejectedCall
-from agent.outbox import Reply
-from agent.router import Router
-from agent.toolbox import Toolbox
-from agent.worker import GRACE_SECONDS, Worker
-from shared import driver
+from agent.llm.completions import Completion, ModelRequest, RejectedCall
+from agent.llm.router import Router
+from agent.queue.outbox import Reply
+from agent.queue.worker import GRACE_SECONDS, Worker
+from agent.tools.toolbox import Toolbox
 from shared.clock import Clock
-from shared.database import Address, Database
+from shared.db import driver
+from shared.db.database import Address, Database
 from shared.log import configure_logging
 from shared.permissions import Permission
 from shared.settings import Settings

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent.tokens import count_prompt
-from agent.toolbox import discover
+from agent.llm.tokens import count_prompt
+from agent.tools.modules import discover
 from modules import calendar
 from modules.calendar.holidays import get_holiday
 from modules.calendar.table import HOLIDAYS

@@ -14,17 +14,17 @@ from pypdf import PdfReader, PdfWriter
 from modules import file_manager
 from modules.file_manager.reading import read_text
 from shared.clock import SystemClock
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import NotFound, ToolError
-from shared.file_types import WORD
-from shared.folder import FolderStore
-from shared.http import GuardedClient
-from shared.memory import MemoryOfUser
+from shared.files.file_types import WORD
+from shared.files.folder import FolderStore
+from shared.files.storage import Storage, StoredFile
+from shared.http.client import GuardedClient
+from shared.memory.memories import MemoryOfUser
 from shared.messages import Place
 from shared.models.user import User
 from shared.permissions import Permission
 from shared.settings import Settings
-from shared.storage import Storage, StoredFile
 from shared.tools import Caller, Tool, ToolContext
 
 TOOLS = [each for each in vars(file_manager).values() if isinstance(each, Tool)]

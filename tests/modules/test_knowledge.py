@@ -10,16 +10,16 @@ from pydantic import ValidationError
 
 from modules import knowledge
 from shared.clock import SystemClock
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import NotFound, ToolError
-from shared.folder import FolderStore
-from shared.http import GuardedClient
-from shared.memory import Memories
+from shared.files.folder import FolderStore
+from shared.files.storage import Storage
+from shared.http.client import GuardedClient
+from shared.memory.memories import Memories
 from shared.messages import Place
 from shared.models.user import User
 from shared.permissions import Permission
 from shared.settings import Settings
-from shared.storage import Storage
 from shared.tools import Caller, Tool, ToolContext
 
 TOOLS = [each for each in vars(knowledge).values() if isinstance(each, Tool)]

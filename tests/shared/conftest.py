@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.database import Database
-from shared.folder import FolderStore
-from shared.storage import Storage
-from tests.shared.filing import add_user
+from shared.db.database import Database
+from shared.files.folder import FolderStore
+from shared.files.storage import Storage
+from tests.support.filing import add_user
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import pytest
 from sqlalchemy import URL
 
 from shared.clock import SystemClock
-from shared.database import Address, _migrate
-from shared.embedded import start_postgres
+from shared.db.database import Address, _migrate
+from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
-from tests.house import message, open_house
-from tests.recovery import control
 from tests.standins.openai_api import OpenAIStub
+from tests.support.house import message, open_house
+from tests.support.recovery import control
 from tests.test_recovery import answered
 
 pytestmark = pytest.mark.soak
@@ -101,7 +101,7 @@ async def test_postgres_is_crashed_again_and_again_under_load(
     async with open_house(free, address, model) as house:
         asked = 0
         for mode in ["immediate", "fast"] * 10:
-            events = [message(f"hello {asked + n}", channel=f"c{n}", door="fake") for n in range(PLACES)]
+            events = [message(f"hello {asked + n}", channel=f"c{n}", adapter="fake") for n in range(PLACES)]
             asked += PLACES
             waiting = [asyncio.create_task(answered(house, event)) for event in events]
             await model.until(asked - PLACES // 2)

@@ -24,9 +24,9 @@ from a2a.types.a2a_pb2 import (
 from httpx import AsyncClient
 
 from tests.adapters.web.conftest import Site
-from tests.agent.far_servers import eventually
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.mcp_servers import eventually
 
 GENERATIONS = ("1.0", "0.3")
 CARD = "/.well-known/agent-card.json"

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from shared.settings import Settings
 from tests.adapters.a2a.callers import GENERATIONS, Peer, connected, say_it_back
 from tests.adapters.web.conftest import TOKEN, Site, open_site
-from tests.house import House
+from tests.support.house import House
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from a2a.utils.errors import A2AError
 
-from agent.trail import house_id
+from agent.people.hops import house_id
 from tests.adapters.a2a.callers import ANN, Peer, connected
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
@@ -80,10 +80,10 @@ async def test_other_metadata_is_passed_over(peer: Peer) -> None:
 
 
 async def test_a_question_that_comes_back_to_the_house_is_refused(peer: Peer, site: Site) -> None:
-    trail = ["elsewhere", house_id(site.house.app.secrets)]
+    hops = ["elsewhere", house_id(site.house.app.secrets)]
 
     with pytest.raises(A2AError, match="has been here before"):
-        await peer.says("hello", metadata={"parley/trail": trail})
+        await peer.says("hello", metadata={"parley/trail": hops})
     assert await site.house.value("SELECT count(*) FROM inbox") == 0
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import httpx
 
 from tests.adapters.web.conftest import TOKEN, Site
-from tests.documents import document
+from tests.support.documents import document
 
 PAGE = document("docs/a2a.md")
 

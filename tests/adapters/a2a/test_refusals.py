@@ -11,11 +11,11 @@ import pytest
 from a2a.types.a2a_pb2 import ListTasksRequest, Part, TaskPushNotificationConfig
 from a2a.utils.errors import A2AError, UnsupportedOperationError
 
-from shared.database import Address, Database
+from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.adapters.a2a.callers import CARD, GENERATIONS, Peer, call, connected, message
 from tests.adapters.web.conftest import Site, open_site
-from tests.house import House, open_house
+from tests.support.house import House, open_house
 
 
 async def test_the_card_tells_anybody_how_to_ask(site: Site) -> None:
@@ -166,7 +166,7 @@ async def test_a_database_that_is_away_is_said_in_one_sentence(method: str, site
 
 def test_the_sdk_is_not_imported_before_somebody_asks() -> None:
     program = (
-        "import sys\nimport adapters.cli.compose, adapters.web.app, agent.worker\n"
+        "import sys\nimport adapters.cli.compose, adapters.web.app, agent.queue.worker\n"
         "sys.exit(' '.join({'a2a', 'google.protobuf', 'sse_starlette'} & set(sys.modules)) or None)"
     )
 

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.a2a.callers import (
     ANN,
@@ -21,9 +21,9 @@ from tests.adapters.a2a.callers import (
     text_of,
 )
 from tests.adapters.web.conftest import Site, open_site
-from tests.agent.far_servers import eventually
-from tests.house import open_house
 from tests.standins.openai_api import Answer
+from tests.support.house import open_house
+from tests.support.mcp_servers import eventually
 
 
 async def test_cancelling_ends_the_turn(peer: Peer, site: Site) -> None:

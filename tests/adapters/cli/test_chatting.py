@@ -9,7 +9,7 @@ from subprocess import Popen
 
 from sqlalchemy import URL
 
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.cli.shell import Shell
 
 LOGIN = pwd.getpwuid(os.getuid()).pw_name

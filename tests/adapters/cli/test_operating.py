@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.slack.vault import Vault
+from adapters.slack.install.vault import Vault
 from tests.adapters.cli.shell import Shell
 
 

@@ -12,11 +12,11 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.discord.platform import DiscordPlatform
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings, prepare_litellm_environment
-from tests.house import House, open_house
 from tests.standins.discord import DiscordStandIn, Json, Person
 from tests.standins.openai_api import OpenAIStub
+from tests.support.house import House, open_house
 
 
 @dataclass

@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from adapters.buttons import AGAIN, Button
-from shared.database import Address
+from adapters.chat.buttons import AGAIN, Button
+from shared.db.database import Address
 from shared.permissions import Permission
 from tests.adapters.discord.conftest import Scene, opened
-from tests.office import MAIL, Office, calls
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.office import MAIL, Office, calls
 
 CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene, opened
 from tests.standins.discord.world import EPHEMERAL, SUPPRESS_EMBEDS
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.discord import build
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene, ended, opened
 from tests.standins.discord.world import snowflake
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -74,7 +74,9 @@ async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_
     assert len(pond.discord.gateway.identifies) == 1
     # What was waiting is answered all the same: workers send without a gateway, once the token is a good one.
     pond.model.play([Answer("I still send.")])
-    await pond.house.accepts("hello", door="discord", platform="discord", user=pond.ann.id, channel=pond.ann.dm()["id"])
+    await pond.house.accepts(
+        "hello", adapter="discord", platform="discord", user=pond.ann.id, channel=pond.ann.dm()["id"]
+    )
     assert await pond.ann.hears(pond.ann.dm()) == ["I still send."]
 
 

@@ -1,10 +1,10 @@
 """What the bot answers to, and what it knows of the place it was called in."""
 
-from adapters.discord.incoming import PLATFORM
+from adapters.discord.events.incoming import PLATFORM
 from tests.adapters.discord.conftest import Scene
-from tests.pictures import GREEN, picture, shown
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer
+from tests.support.pictures import GREEN, picture, shown
 
 
 async def test_a_direct_message_is_answered_as_a_reply_to_it(pond: Scene) -> None:

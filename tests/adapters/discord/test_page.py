@@ -3,9 +3,9 @@
 import pytest
 
 from adapters.discord.doctor import NEEDED, USEFUL
-from shared.database import Address
-from tests.documents import Block, document
-from tests.given_database import connect
+from shared.db.database import Address
+from tests.support.documents import Block, document
+from tests.support.given_database import connect
 
 PAGE = document("docs/discord.md")
 

@@ -12,8 +12,8 @@ import aiohttp
 import discord
 import pytest
 
-from adapters.discord.incoming import calls, is_written_by_a_person, to_incoming
-from adapters.discord.library import client_options, redirect
+from adapters.discord.events.incoming import calls, is_written_by_a_person, to_incoming
+from adapters.discord.transport.library import client_options, redirect
 from shared.messages import IncomingMessage
 from tests.adapters.discord.conftest import Scene, ended
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Sent, pings

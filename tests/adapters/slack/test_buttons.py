@@ -2,14 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
-from adapters.buttons import AGAIN, GOOD, Button
-from shared.database import Address
+from adapters.chat.buttons import AGAIN, GOOD, Button
+from shared.db.database import Address
 from shared.permissions import Permission
 from tests.adapters.slack.conftest import Scene, opened
-from tests.adapters.slack.doors import opened_by_http
-from tests.office import MAIL, Office, calls
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Interaction, Json, Person
+from tests.support.office import MAIL, Office, calls
+from tests.support.slack_transports import opened_by_http
 
 CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
 

@@ -1,11 +1,11 @@
 """`/parley …` and the message shortcut: the same commands as everywhere, acknowledged in time."""
 
 from agent.commands.registry import all_commands
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
-from tests.adapters.slack.doors import opened_by_http
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Interaction, Json, Person
+from tests.support.slack_transports import opened_by_http
 
 
 async def told(scene: Scene, person: Person, text: str, channel: Json | None = None) -> str:

@@ -9,13 +9,13 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from adapters.slack.installs import rotate
-from adapters.slack.vault import Vault
-from shared.database import Address
+from adapters.slack.install.installations import rotate
+from adapters.slack.install.vault import Vault
+from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, opened
-from tests.adapters.slack.doors import with_address, with_web
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Admin, Json, SlackStandIn
+from tests.support.slack_transports import with_address, with_web
 
 OLD, NEW = "an old key", "a new key"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from adapters.slack.assistant import PROMPTS
-from shared.database import Address
+from adapters.slack.events.assistant import PROMPTS
+from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Person

@@ -14,17 +14,17 @@ import yaml
 from pydantic import SecretStr
 
 from adapters.slack.doctor import examine
-from adapters.slack.manifest import EVENTS, build_manifest, to_link
-from adapters.slack.scopes import SCOPES
-from shared.database import Address
+from adapters.slack.install.manifest import EVENTS, build_manifest, to_link
+from adapters.slack.install.scopes import SCOPES
+from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.slack.conftest import Scene, opened
-from tests.adapters.slack.doors import opened_by_http
-from tests.source_tree import ROOT, sources_in
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Admin, Json, ManifestRefused, SlackStandIn
 from tests.standins.slack.api import METHODS
+from tests.support.slack_transports import opened_by_http
+from tests.support.source_tree import ROOT, sources_in
 
 # What the library's own ways to send a file and to install are made of.
 WITHIN = {

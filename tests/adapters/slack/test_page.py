@@ -2,11 +2,11 @@
 
 import re
 
-from adapters.slack.manifest import build_manifest
-from shared.database import Address
+from adapters.slack.install.manifest import build_manifest
+from shared.db.database import Address
 from shared.settings import Settings
-from tests.documents import document
-from tests.given_database import connect
+from tests.support.documents import document
+from tests.support.given_database import connect
 
 PAGE = document("docs/slack.md")
 

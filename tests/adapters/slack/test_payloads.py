@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from adapters.slack.clients import Token
-from adapters.slack.incoming import calls, is_written_by_a_person, to_incoming
+from adapters.slack.events.incoming import calls, is_written_by_a_person, to_incoming
+from adapters.slack.transport.clients import Token
 from shared.messages import IncomingMessage
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "slack"

@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.bench.children import started
-from tests.given_database import connect
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.given_database import connect
 
 COMMAND = (sys.executable, "-m", "adapters.cli")
 

@@ -11,14 +11,14 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack.platform import SlackPlatform
-from shared.database import Address
+from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, ended, opened
 from tests.adapters.web.conftest import open_site
-from tests.given_database import connect
-from tests.house import open_house
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Envelope
 from tests.standins.slack.delivery import sign
+from tests.support.given_database import connect
+from tests.support.house import open_house
 
 COUNT = "SELECT count(*) FROM inbox"
 

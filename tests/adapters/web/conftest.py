@@ -14,9 +14,9 @@ from pydantic import SecretStr
 from adapters.web import one_time_link, serve
 from agent.app import App
 from shared.settings import Settings
-from tests.house import House
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.house import House
 
 TOKEN = "test-token"
 BROWSER = {"Sec-Fetch-Site": "same-origin"}

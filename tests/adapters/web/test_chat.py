@@ -11,8 +11,8 @@ import pytest
 from adapters.web import one_time_link
 from tests.adapters.web.conftest import BROWSER, Site, open_site
 from tests.adapters.web.test_messages import frames, refusal
-from tests.house import House
 from tests.standins.openai_api import Answer
+from tests.support.house import House
 
 
 class MovedClock:

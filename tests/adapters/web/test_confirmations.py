@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, expect
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_messages import frames
 from tests.adapters.web.test_page import chromium, open_window
-from tests.house import House
-from tests.office import MAIL, Office, age, calls, open_office, statuses
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.house import House
+from tests.support.office import MAIL, Office, age, calls, open_office, statuses
 
 __all__ = ["chromium"]
 

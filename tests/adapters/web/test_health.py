@@ -11,8 +11,8 @@ from adapters.web import serve
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
-from tests.house import House
-from tests.planning import call, plan
+from tests.support.house import House
+from tests.support.planning import call, plan
 
 
 async def test_health_needs_no_token(site: Site) -> None:

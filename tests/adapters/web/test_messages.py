@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from shared.database import Address
+from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.web.conftest import Site, open_site
-from tests.house import open_house
 from tests.standins.openai_api import Answer
+from tests.support.house import open_house
 
 BODY = {"platform": "test", "platform_user_id": "ann", "platform_channel_id": "dm", "content": "hello"}
 

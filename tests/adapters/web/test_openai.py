@@ -11,8 +11,8 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.adapters.web.conftest import TOKEN, Site
-from tests.pictures import picture, shown
 from tests.standins.openai_api import Answer
+from tests.support.pictures import picture, shown
 
 
 @pytest.fixture

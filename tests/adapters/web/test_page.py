@@ -12,8 +12,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.adapters.web.conftest import Site
-from tests.delegating import add_agent, ask, play
 from tests.standins.openai_api import Answer
+from tests.support.delegating import add_agent, ask, play
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from tests.agent.a2a.rough import Ask, Watched, asks
-from tests.house import House
 from tests.standins.a2a_agent import Far, Swap, serving
+from tests.support.house import House
 
 
 @pytest.fixture

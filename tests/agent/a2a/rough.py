@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from agent.a2a import RemoteAgents
-from agent.a2a_talk import Heard
-from agent.peers import Asker, PeerAnswer
+from agent.a2a.client import RemoteAgents
+from agent.a2a.exchange import Heard
+from agent.delegation.peers import Asker, PeerAnswer
 from shared.models import Agent
-from tests.house import House
+from tests.support.house import House
 
 CARD = "/.well-known/agent-card.json"
 # Transport, generation, and whether the agent streams.
@@ -50,14 +50,14 @@ async def asks(
     task: str,
     *,
     seconds: float = 30,
-    trail: tuple[str, ...] = (),
+    hops: tuple[str, ...] = (),
     user_id: int = 1,
     is_direct: bool = False,
 ) -> PeerAnswer:
     """Ask the agent that an admin has added."""
     asker = Asker(user_id, is_direct)
     agent = await row(house)
-    return await peers.ask(agent, task, seconds=seconds, trail=trail, context_id="call_1_2", asker=asker)
+    return await peers.ask(agent, task, seconds=seconds, hops=hops, context_id="call_1_2", asker=asker)
 
 
 async def row(house: House) -> Agent:

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from agent.a2a import RemoteAgents, list_card_urls
+from agent.a2a.client import RemoteAgents, list_card_urls
 from shared.errors import ToolError, Unavailable
 from tests.agent.a2a.rough import CARD, Ask, Watched, asks, far_text, last_error, rough
-from tests.house import House
 from tests.standins.a2a_agent import Far, Swap, build_agent, serving
+from tests.support.house import House
 
 
 async def test_a_file_somewhere_inside_is_not_fetched(ask: Ask, far: Far, swap: Swap, url: str) -> None:
@@ -62,7 +62,7 @@ async def test_an_address_inside_that_only_the_card_names_is_not_called(
 async def test_another_origin_that_settings_allow_is_called_without_the_token(
     ask: Ask, far: Far, swap: Swap, house: House, peers: Watched
 ) -> None:
-    from shared.http import GuardedClient
+    from shared.http.client import GuardedClient
 
     await house.sql("""UPDATE agents SET headers = '{"Authorization": "Bearer x"}'""")
     inside = Swap()

@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agent.a2a_talk import Heard
+from agent.a2a.exchange import Heard
 from shared.errors import ToolError, Unavailable
 from tests.agent.a2a.rough import STARTED, Ask, broken, event, last_error, rough
-from tests.agent.far_servers import eventually
-from tests.house import House
 from tests.standins.a2a_agent import Far, Swap, build_agent
+from tests.support.house import House
+from tests.support.mcp_servers import eventually
 
 
 async def test_an_agent_that_hangs_costs_its_time_and_is_told_to_stop(

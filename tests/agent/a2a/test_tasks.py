@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agent.peers import PeerAnswer
-from agent.trail import house_id
+from agent.delegation.peers import PeerAnswer
+from agent.people.hops import house_id
 from shared.errors import ToolError
 from tests.agent.a2a.rough import STARTED, WAYS, Ask, Watched, broken, far_text, rough
-from tests.agent.far_servers import eventually
-from tests.house import House
 from tests.standins.a2a_agent import Far, Swap, build_agent
+from tests.support.house import House
+from tests.support.mcp_servers import eventually
 
 
 @pytest.mark.parametrize(("binding", "version", "streams"), WAYS)
@@ -81,7 +81,7 @@ async def test_data_and_files_come_with_the_answer(ask: Ask, far: Far, swap: Swa
 
 async def test_the_way_and_the_person_go_with_the_task(ask: Ask, far: Far, swap: Swap, url: str, house: House) -> None:
     swap.inner = build_agent(far, url)
-    await ask("echo one", trail=("@before", "researcher"), user_id=7)
+    await ask("echo one", hops=("@before", "researcher"), user_id=7)
     await ask("echo two", user_id=7, is_direct=True)
     await ask("echo three", user_id=8)
 

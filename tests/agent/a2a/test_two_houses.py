@@ -16,17 +16,17 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 
 from adapters.cli.serving import with_free_port
-from agent.trail import house_id
-from shared.database import Address
+from agent.people.hops import house_id
+from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.a2a.callers import hanging
 from tests.adapters.web.conftest import TOKEN, Site, open_site
-from tests.agent.far_servers import eventually
 from tests.conftest import new_database
-from tests.delegating import ask, offered
-from tests.given_database import connect
-from tests.house import House, open_house
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.delegating import ask, offered
+from tests.support.given_database import connect
+from tests.support.house import House, open_house
+from tests.support.mcp_servers import eventually
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 ADD = """
@@ -139,10 +139,10 @@ async def test_a_question_that_goes_round_in_circles_ends_with_an_error(houses: 
 
 async def test_who_is_asked_at_the_third_hand_may_not_hand_on(houses: Houses) -> None:
     houses.near.model.play(["Hi.", "Hi."])
-    for trail in (["a", "b"], ["a", "b", "c"]):
-        message = {"messageId": f"m-{len(trail)}", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
+    for hops in (["a", "b"], ["a", "b", "c"]):
+        message = {"messageId": f"m-{len(hops)}", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
         call = {"jsonrpc": "2.0", "id": 1, "method": "message/send"}
-        params = {"message": {**message, "metadata": {"parley/trail": trail}}}
+        params = {"message": {**message, "metadata": {"parley/trail": hops}}}
         await houses.near_site.client.post("/a2a", json={**call, "params": params})
 
     tools = [offered(request.body) for request in houses.near.model.requests]

@@ -1,0 +1,135 @@
+"""Buttons below answers, on every platform. Their ids say all that is needed, so that any process can take a click.
+
+An id is bound to who asked, and expires; what it names is looked up again at each click.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.app import App
+from agent.queue.redaction import DELETED
+from agent.turn.run import request_stop
+from shared.messages import Attachment, Place
+
+MARK = "parley"
+STOP, AGAIN, CHOICE, GOOD, BAD = "stop", "again", "choice", "good", "bad"
+VOTES = ((GOOD, "👍"), (BAD, "👎"))
+LASTS = timedelta(hours=24)
+YES = "yes"
+MAX_ID = 2**63 - 1
+
+NOT_YOURS = "These buttons are for <@{asker}>."
+OVER = "These buttons have expired."
+GONE = "That answer is gone."
+WITHDRAWN = "What was asked has been deleted."
+THANKS = "Thank you; that is noted."
+STOPPING, ENDED = "Stopping.", "It has ended already."
+
+TURN = text("""
+SELECT outbox.choices, outbox.reply_to, outbox.platform, outbox.platform_server_id, outbox.platform_channel_id,
+       outbox.platform_thread_id, outbox.is_direct,
+       (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
+       (SELECT json_agg(json_build_object('content', content, 'attachments', attachments, 'user', platform_user_id)
+                        ORDER BY sent_at, id) FROM inbox WHERE inbox.turn_id = turns.id) AS asked
+FROM turns JOIN outbox ON outbox.turn_id = turns.id WHERE turns.id = :turn_id
+""")
+RUNNING = text("""
+SELECT turns.user_id, inbox.platform, inbox.platform_server_id, inbox.platform_channel_id, inbox.platform_thread_id,
+       inbox.is_direct
+FROM turns JOIN inbox ON inbox.turn_id = turns.id
+WHERE turns.id = :turn_id AND turns.status = 'running' AND inbox.platform_user_id = :asker LIMIT 1
+""")
+VOTE = text("""
+INSERT INTO feedback (turn_id, user_id, score) SELECT turns.id, turns.user_id, :score FROM turns
+WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
+  AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker)
+ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """What a click asks for: something about a turn, by whoever asked there."""
+
+    action: str
+    turn_id: int
+    asker: str
+    expires: int
+    index: int = 0
+
+    def to_id(self) -> str:
+        """Return the button's id."""
+        return f"{MARK}:{self.action}:{self.turn_id:x}:{self.asker}:{self.expires:x}:{self.index}"
+
+    def is_over(self, now: datetime) -> bool:
+        """Tell whether it has expired."""
+        return now.timestamp() > self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked once more."""
+
+    content: str
+    files: tuple[Attachment, ...]
+
+
+def new_button(action: str, turn_id: int, asker: str, now: datetime, index: int = 0) -> Button:
+    """Return a button that lasts from now on."""
+    return Button(action, turn_id, asker, int((now + LASTS).timestamp()), index)
+
+
+def find_button(custom_id: str) -> Button | None:
+    """Return what an id says; None when it is none of ours."""
+    head, tail = custom_id.split(":", 3), custom_id.rsplit(":", 2)
+    if len(head) != 4 or len(tail) != 3 or head[0] != MARK:
+        return None
+    # What is between them is the account, which may have a colon of its own.
+    asker = head[3].removesuffix(f":{tail[1]}:{tail[2]}")
+    try:
+        button = Button(head[1], int(head[2], 16), asker, int(tail[1], 16), int(tail[2]))
+    except ValueError:
+        return None
+    return button if 0 < button.turn_id <= MAX_ID and 0 <= button.index < MAX_ID else None
+
+
+async def find_turn(app: App, button: Button) -> Any:
+    """Return the turn that a button names (a row of `TURN`), None unless whoever pressed it has asked all of it."""
+    async with app.database.statement() as session:
+        row = (await session.execute(TURN, {"turn_id": button.turn_id})).one_or_none()
+    # Looked up again: an id alone opens nothing.
+    if row is None or not row.asked or any(each["user"] != button.asker for each in row.asked):
+        return None
+    return row
+
+
+def find_question(row: Any) -> Question | None:
+    """Return what was asked in a turn (a row of `TURN`), without what was deleted since; None when nothing is left."""
+    left = [each for each in row.asked if each["content"] != DELETED]
+    files = tuple(Attachment(**file) for each in left for file in each["attachments"])
+    return Question("\n".join(each["content"] for each in left), files) if left else None
+
+
+async def stop(app: App, button: Button) -> bool:
+    """Stop the turn that a button names; returns whether it ran."""
+    async with app.database.statement() as session:
+        given = {"turn_id": button.turn_id, "asker": button.asker}
+        row = (await session.execute(RUNNING, given)).one_or_none()
+    return row is not None and await request_stop(app, to_place(row), row.user_id)
+
+
+async def vote(app: App, button: Button) -> bool:
+    """Keep a thumb; returns False when its turn is gone."""
+    given = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
+    async with app.database.statement() as session:
+        return (await session.execute(VOTE, given)).one_or_none() is not None
+
+
+def to_place(row: Any) -> Place:
+    """Return the place of a row that was found for a button."""
+    return Place(
+        row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, is_direct=row.is_direct
+    )

@@ -1,0 +1,156 @@
+"""From Discord's events to our messages: pure conversion."""
+
+import re
+from collections.abc import Sequence
+from mimetypes import MimeTypes
+
+import discord
+
+from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
+from shared.text import clean, cut
+
+PLATFORM = "discord"
+LINE_CHARS = 500
+TOPIC_CHARS = 300
+MOST_ROLES = 20
+# The library's own list: the same on every machine.
+TYPES = MimeTypes()
+WRITTEN_BY_PEOPLE = (discord.MessageType.default, discord.MessageType.reply)
+USER, ROLE, CHANNEL, EMOJI = (
+    re.compile(pattern) for pattern in (r"<@!?(\d+)>", r"<@&(\d+)>", r"<#(\d+)>", r"<a?:(\w+):\d+>")
+)
+
+
+def to_incoming(
+    message: discord.Message, me: int, earlier: Sequence[QuotedMessage] = (), thread_id: str | None = None
+) -> IncomingMessage:
+    """Return the event in our shape; `thread_id` names a thread that was made for this question."""
+    return IncomingMessage(
+        adapter=PLATFORM,
+        sender=to_sender(message.author),
+        place=to_place(message.channel, message.guild, thread_id),
+        event_id=str(message.id),
+        content=to_text(message, me),
+        sent_at=message.created_at,
+        attachments=tuple(to_attachment(each) for each in list_attachments(message)),
+        platform_message_id=str(message.id),
+        platform_context=to_platform_context(
+            message.author, message.channel, message.guild, [*earlier, *to_forwarded(message)]
+        ),
+    )
+
+
+def to_sender(author: discord.User | discord.Member) -> Sender:
+    """Return who wrote, with the name that the others there see."""
+    return Sender(PLATFORM, str(author.id), clean(author.display_name))
+
+
+def to_place(channel: object, guild: discord.Guild | None, thread_id: str | None = None) -> Place:
+    """Return where it was written; a thread lies in its channel."""
+    channel_id = str(getattr(channel, "id", 0))
+    if guild is None:
+        return Place(PLATFORM, None, channel_id, is_direct=True)
+    if isinstance(channel, discord.Thread):
+        return Place(PLATFORM, str(guild.id), str(channel.parent_id), channel_id)
+    return Place(PLATFORM, str(guild.id), channel_id, thread_id)
+
+
+def to_text(message: discord.Message, me: int) -> str:
+    """Return the text as a person reads it: names instead of ids, the call to the agent left out."""
+    names = {each.id: each.display_name for each in message.mentions}
+    mine = "|".join([rf"<@!?{me}>", *(f"<@&{role.id}>" for role in message.role_mentions if _is_own(role, me))])
+    content = re.sub(rf"(?:{mine})[ ,:]*", "", message.content)
+    stickers = " ".join(f"[sticker: {each.name}]" for each in message.stickers)
+    whole = "\n".join(part for part in (content.strip(), stickers) if part)
+    return named(whole, names, message.guild)
+
+
+def named(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
+    """Return a text with the names of what it mentions."""
+
+    def channel(found: re.Match[str]) -> str:
+        known = guild.get_channel_or_thread(int(found[1])) if guild else None
+        return f"#{known.name}" if known else found[0]
+
+    def role(found: re.Match[str]) -> str:
+        known = guild.get_role(int(found[1])) if guild else None
+        return f"@{known.name}" if known else found[0]
+
+    text = USER.sub(lambda found: f"@{names[int(found[1])]}" if int(found[1]) in names else found[0], text)
+    return EMOJI.sub(r":\1:", ROLE.sub(role, CHANNEL.sub(channel, text)))
+
+
+def list_attachments(message: discord.Message) -> list[discord.Attachment]:
+    """Return the files of a message, those of a forwarded one included."""
+    return [*message.attachments, *(file for each in message.message_snapshots for file in each.attachments)]
+
+
+def to_attachment(given: discord.Attachment) -> Attachment:
+    """Return a file that came with a message; the worker fetches it."""
+    return to_file(given.filename, given.content_type, given.size, given.url)
+
+
+def to_file(filename: str, content_type: str | None, size: int, url: str) -> Attachment:
+    """Return a file with its type, which Discord leaves out where it does not know: then the name tells it."""
+    # "text/plain; charset=utf-8" is a type with more behind it.
+    kind = (content_type or "").partition(";")[0].strip() or TYPES.guess_type(filename, strict=False)[0]
+    return Attachment(filename, kind or "application/octet-stream", size, url=url)
+
+
+def to_platform_context(
+    author: discord.User | discord.Member,
+    channel: object,
+    guild: discord.Guild | None,
+    earlier: Sequence[QuotedMessage] = (),
+) -> PlatformContext:
+    """Return what is known beside the message: roles, topic, thread title, what was said before."""
+    if guild is None:
+        return PlatformContext(earlier=tuple(earlier))
+    roles = [role for role in author.roles if not role.is_default()] if isinstance(author, discord.Member) else None
+    thread = channel if isinstance(channel, discord.Thread) else None
+    parent = thread.parent if thread is not None else channel
+    topic = getattr(parent, "topic", None)
+    return PlatformContext(
+        roles=tuple(clean(role.name) for role in reversed(roles or ()))[:MOST_ROLES],
+        role_ids=None if roles is None else tuple(str(role.id) for role in roles),
+        server_name=clean(guild.name),
+        channel_name=getattr(parent, "name", None),
+        topic=cut(topic, TOPIC_CHARS) if topic else None,
+        thread_title=thread.name if thread is not None else None,
+        earlier=tuple(earlier),
+    )
+
+
+def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
+    """Return what somebody else wrote and this message passes on; nobody says who that was."""
+    texts = [named(each.content, {}, message.guild) for each in message.message_snapshots if each.content]
+    return [QuotedMessage("forwarded message", clean(each), str(message.id)) for each in texts]
+
+
+def to_line(message: discord.Message, me: int) -> QuotedMessage:
+    """Return a message as something that was said before."""
+    names = [each.filename for each in list_attachments(message)]
+    files = f" [files: {', '.join(names)}]" if names else ""
+    told = "\n".join([to_text(message, me), *(each.text for each in to_forwarded(message))]).strip()
+    said = cut(clean(told), LINE_CHARS) + files
+    return QuotedMessage(clean(message.author.display_name), said, str(message.id))
+
+
+def is_written_by_a_person(message: discord.Message) -> bool:
+    """Tell whether a person wrote this: no bot, no webhook, no notice of Discord's own."""
+    return not message.author.bot and message.webhook_id is None and message.type in WRITTEN_BY_PEOPLE
+
+
+def calls(message: discord.Message, me: int) -> bool:
+    """Tell whether a message mentions the agent, its own role included, or replies to it."""
+    if any(each.id == me for each in message.mentions):
+        return True
+    if any(_is_own(role, me) for role in message.role_mentions):
+        return True
+    resolved = message.reference.resolved if message.reference else None
+    return isinstance(resolved, discord.Message) and resolved.author.id == me
+
+
+def _is_own(role: discord.Role, me: int) -> bool:
+    # The role that Discord makes for a bot; people take it for the bot when they choose whom to mention.
+    return role.tags is not None and role.tags.bot_id == me

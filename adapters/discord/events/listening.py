@@ -1,0 +1,151 @@
+"""Which messages are for the agent, and what was said just before them."""
+
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import discord
+from sqlalchemy import text
+
+from adapters.discord.events.incoming import calls, to_line, to_place
+from adapters.discord.transport.rest import Refused
+from shared.db.database import Database
+from shared.errors import Unavailable
+from shared.messages import Place, QuotedMessage
+
+MOST_EARLIER, MOST_CHAIN = 10, 4
+REMEMBERED_CHANNELS = 1000
+
+# The closest rule wins: the thread's own, its channel's, the server's.
+RULE = text("""
+WITH rule AS (
+    SELECT mode, thread_per_question FROM channel_modes
+    WHERE platform = 'discord' AND coalesce(platform_server_id, :server) = :server
+      AND (platform_channel_id IS NULL OR platform_channel_id IN (:channel, :thread))
+    ORDER BY platform_channel_id IS NULL, platform_channel_id <> :thread, platform_server_id IS NULL LIMIT 1
+)
+SELECT (SELECT mode FROM rule), coalesce((SELECT thread_per_question FROM rule), false), EXISTS (
+    SELECT FROM conversations
+    WHERE platform = 'discord' AND platform_server_id IS NOT DISTINCT FROM CAST(:known_server AS text)
+      AND platform_channel_id = :channel AND platform_thread_id IS NOT DISTINCT FROM CAST(:known_thread AS text)
+)
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A message that the agent answers. `is_first`: nothing has been said to it in this place before."""
+
+    is_first: bool
+    wants_thread: bool
+
+
+class Listening:
+    """The rules, and the last messages of each channel as the gateway has brought them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._recent: OrderedDict[int, deque[tuple[int, QuotedMessage]]] = OrderedDict()
+        self._told_up_to: OrderedDict[int, int] = OrderedDict()
+
+    async def find_mention(self, message: discord.Message, me: int) -> Mention | None:
+        """Return how a message calls the agent; None when it is for others."""
+        place = to_place(message.channel, message.guild)
+        mode, wants_thread, is_known = await self._rule(place)
+        thread = message.channel if isinstance(message.channel, discord.Thread) else None
+        if mode == "off" and not place.is_direct:
+            return None
+        takes_part = thread is not None and (is_known or thread.owner_id == me)
+        if not (place.is_direct or mode == "always" or takes_part or calls(message, me)):
+            return None
+        can_have_thread = isinstance(message.channel, discord.TextChannel)
+        return Mention(is_first=not is_known, wants_thread=bool(wants_thread) and can_have_thread)
+
+    async def _rule(self, place: Place) -> tuple[str, bool, bool]:
+        given = {
+            "server": place.server or "",
+            "channel": place.channel,
+            "thread": place.thread or "",
+            "known_server": place.server,
+            "known_thread": place.thread,
+        }
+        async with self._database.statement() as session:
+            row = (await session.execute(RULE, given)).one()
+        return row[0] or "mention", row[1], row[2]
+
+    def remember(self, message: discord.Message, me: int) -> None:
+        """Keep a message of a server for whoever calls the agent next."""
+        if message.guild is None:
+            return
+        kept = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))
+        self._recent.move_to_end(message.channel.id)
+        if message.author.id != me and (message.content or message.attachments):
+            kept.append((message.id, to_line(message, me)))
+        if len(self._recent) > REMEMBERED_CHANNELS:
+            self._recent.popitem(last=False)
+
+    def correct(self, message: discord.Message, me: int) -> None:
+        """Remember a message as it stands now."""
+        if (kept := self._recent.get(message.channel.id)) is not None:
+            corrected = ((each[0], to_line(message, me) if each[0] == message.id else each[1]) for each in kept)
+            self._recent[message.channel.id] = deque(corrected, kept.maxlen)
+
+    def forget(self, channel_id: int, message_ids: Collection[int]) -> None:
+        """Drop messages that were deleted."""
+        if (kept := self._recent.get(channel_id)) is not None:
+            self._recent[channel_id] = deque((each for each in kept if each[0] not in message_ids), kept.maxlen)
+
+    def mark_told(self, message: discord.Message) -> None:
+        """Note that the agent knows what was said in this channel up to here."""
+        self._told_up_to[message.channel.id] = message.id
+        self._told_up_to.move_to_end(message.channel.id)
+        if len(self._told_up_to) > REMEMBERED_CHANNELS:
+            self._told_up_to.popitem(last=False)
+
+    async def list_earlier(self, message: discord.Message, me: int, *, is_first: bool) -> list[QuotedMessage]:
+        """Return what the agent has to know of what was said before: the thread of replies, and the last messages."""
+        chain = await _list_chain(message, me, depth=MOST_CHAIN if is_first else 1)
+        if message.guild is None:
+            return chain
+        told = self._told_up_to.get(message.channel.id, 0)
+        recent = [each for each in self._recent.get(message.channel.id, ()) if told < each[0] < message.id]
+        lines = [line for _, line in recent[-MOST_EARLIER:]]
+        if is_first and len(lines) < MOST_EARLIER:
+            lines = await _list_history(message, me) or lines
+        return [*(line for line in chain if line not in lines), *lines]
+
+
+async def _list_history(message: discord.Message, me: int) -> list[QuotedMessage]:
+    try:
+        before = [each async for each in message.channel.history(limit=MOST_EARLIER, before=message)]
+    except (discord.HTTPException, Refused, Unavailable):
+        # Without the right to read the history the question has to speak for itself.
+        return []
+    return [to_line(each, me) for each in reversed(before) if each.content or each.attachments]
+
+
+async def _list_chain(message: discord.Message, me: int, depth: int) -> list[QuotedMessage]:
+    chain: list[QuotedMessage] = []
+    while len(chain) < depth and message.reference is not None:
+        found = message.reference.resolved
+        if not isinstance(found, discord.Message):
+            found = await _fetch(message)
+        if found is None:
+            break
+        # The agent's own words are in the conversation already, unless this is its beginning.
+        if found.author.id != me or depth > 1:
+            chain.append(to_line(found, me))
+        elif depth == 1:
+            break
+        message = found
+    return list(reversed(chain))
+
+
+async def _fetch(message: discord.Message) -> discord.Message | None:
+    reference = message.reference
+    if reference is None or reference.message_id is None or reference.channel_id != message.channel.id:
+        return None
+    try:
+        return await message.channel.fetch_message(reference.message_id)
+    except discord.HTTPException:
+        return None

@@ -1,0 +1,1 @@
+"""Commands, menus and buttons on Discord, acknowledged in time; ordinary messages are in `events`."""

@@ -1,0 +1,163 @@
+"""Commands, menus and clicks: acknowledged within three seconds, answered when the answer is there."""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import discord
+from discord.enums import InteractionType
+
+from adapters.discord.events.incoming import PLATFORM, to_file, to_line, to_place, to_platform_context, to_sender
+from adapters.discord.interactions import slash
+from adapters.discord.interactions.clicks import Clicks
+from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Reception, store, text_of
+from adapters.discord.sending.message_writer import INTERACTION, WHISPER, ResponseWriter
+from adapters.discord.sending.render import render
+from adapters.discord.transport.rest import Json
+from agent import commands
+from agent.commands import CommandReply
+from shared.errors import ParleyError, Refusal
+from shared.log import get_logger
+from shared.messages import Attachment, IncomingMessage, QuotedMessage
+
+if TYPE_CHECKING:
+    from adapters.discord.transport.rest import Rest
+    from agent.app import App
+
+SORRY = "I can't take this just now; please try again in a moment."
+SUMMARISE = "Summarise what was said from there on."
+MOST_SUMMARISED = 100
+NOBODY: Json = {"allowed_mentions": {"parse": []}}
+MODAL_MARK = "parley-about"
+QUESTION_FIELD = "question"
+
+log = get_logger()
+
+
+class Unreadable(Refusal):
+    """I can't read what was said there; I need the permission to read the history of this channel."""
+
+    code = "unreadable"
+
+
+class Interactions:
+    """Takes what people do with the agent's commands and buttons."""
+
+    def __init__(self, app: "App", rest: "Rest") -> None:
+        self._app, self._rest = app, rest
+        self._reception = Reception(rest)
+        self._clicks = Clicks(app, self._reception)
+
+    async def take(self, interaction: discord.Interaction, me: int) -> None:
+        """Take one interaction; what is none of ours is left alone."""
+        given: Any = interaction.data or {}
+        try:
+            if interaction.type is InteractionType.component:
+                await self._clicks.take(interaction, str(given.get("custom_id", "")))
+            elif interaction.type is InteractionType.modal_submit:
+                await self._take_form(interaction, given, me)
+            elif interaction.type is InteractionType.application_command:
+                await self._take_command(interaction, given, me)
+        except Refusal as refusal:
+            await self._apologise(interaction, str(refusal))
+        except ParleyError as error:
+            log.warning("interaction_failed", kind=interaction.type.name, cause=str(error))
+            await self._apologise(interaction, SORRY)
+
+    async def _apologise(self, interaction: discord.Interaction, said: str) -> None:
+        try:
+            await self._reception.apologise(interaction, said)
+        except ParleyError as error:
+            log.info("apology_not_said", cause=str(error))
+
+    async def _take_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
+        name, options = str(given["name"]), list(given.get("options", ()))
+        if name == slash.ASK:
+            values = {each["name"]: each["value"] for each in options}
+            await self._ask(interaction, str(values["question"]), files=_files(given, values.get("file")))
+        elif name == slash.ABOUT_THIS:
+            await self._reception.ask_for_text(interaction, f"{MODAL_MARK}:{given['target_id']}", QUESTION_FIELD)
+        elif name == slash.FROM_HERE:
+            await self._summarise(interaction, str(given["target_id"]), me)
+        else:
+            await self._run(interaction, name, options)
+
+    async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
+        found = next((each for each in commands.list_commands(PLATFORM) if each.name == name), None)
+        sender, place = to_sender(interaction.user), to_place(interaction.channel, interaction.guild)
+        around = to_platform_context(interaction.user, interaction.channel, interaction.guild)
+        work = commands.answer(self._app, sender, place, slash.to_line(name, options), around)
+        answering = asyncio.create_task(work, name="command")
+        await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
+        if is_deferred := not answering.done():
+            await self._reception.defer(interaction, is_private=found is None or found.is_private)
+        reply = await answering or CommandReply(f"There is no command /{name}.", is_private=True)
+        # What it comes to may be for the person alone, such as a refusal; what was said to come stays as it was said.
+        is_private = found.is_private if is_deferred and found is not None else reply.is_private
+        first, *others = ({"content": part, **NOBODY} for part in render(reply.text, may_attach=False).parts)
+        writer = ResponseWriter(self._rest, interaction.token, is_private=is_private)
+        if is_deferred:
+            await writer.write(first, "command-0")
+        else:
+            await self._reception.say(interaction, first["content"], is_private=is_private)
+        for index, part in enumerate(others, start=1):
+            await writer.write(part, f"command-{index}")
+
+    async def _ask(
+        self,
+        interaction: discord.Interaction,
+        question: str,
+        *,
+        files: tuple[Attachment, ...] = (),
+        earlier: tuple[QuotedMessage, ...] = (),
+        is_deferred_in_private: bool = False,
+    ) -> None:
+        guild = interaction.guild
+        message = IncomingMessage(
+            adapter=PLATFORM,
+            sender=to_sender(interaction.user),
+            place=to_place(interaction.channel, guild),
+            event_id=str(interaction.id),
+            content=question,
+            sent_at=interaction.created_at,
+            attachments=files,
+            platform_message_id=f"{WHISPER if is_deferred_in_private else INTERACTION}:{interaction.token}",
+            platform_context=to_platform_context(interaction.user, interaction.channel, guild, earlier),
+        )
+        defer = partial(self._reception.defer, interaction, is_private=False)
+        await store(self._app.database, message, None if is_deferred_in_private else defer)
+
+    async def _take_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
+        mark, _, target_id = str(given.get("custom_id", "")).partition(":")
+        if mark != MODAL_MARK:
+            return
+        about = await self._list_messages(interaction, str(int(target_id) - 1), me, most=1)
+        if not about:
+            raise Unreadable
+        await self._ask(interaction, text_of(given, QUESTION_FIELD), earlier=about)
+
+    async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
+        await self._reception.defer(interaction, is_private=True)
+        said = await self._list_messages(interaction, str(int(target_id) - 1), me, most=MOST_SUMMARISED)
+        if not said:
+            raise Unreadable
+        await self._ask(interaction, SUMMARISE, earlier=said, is_deferred_in_private=True)
+
+    async def _list_messages(
+        self, interaction: discord.Interaction, after: str, me: int, *, most: int
+    ) -> tuple[QuotedMessage, ...]:
+        channel = interaction.channel
+        if not isinstance(channel, discord.abc.Messageable):
+            return ()
+        try:
+            found = [each async for each in channel.history(limit=most, after=discord.Object(int(after)))]
+        except discord.HTTPException:
+            return ()
+        return tuple(to_line(each, me) for each in found if each.content or each.attachments)
+
+
+def _files(given: Any, file_id: Any) -> tuple[Attachment, ...]:
+    found = given.get("resolved", {}).get("attachments", {}).get(str(file_id)) if file_id else None
+    if found is None:
+        return ()
+    return (to_file(found["filename"], found.get("content_type"), found["size"], found["url"]),)

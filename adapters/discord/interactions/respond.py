@@ -1,0 +1,91 @@
+"""The first answer to an interaction, which Discord waits three seconds for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import discord
+
+from adapters.discord.sending.message_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
+from adapters.discord.transport.rest import Json, Refused, Rest
+from agent.queue.inbox import accept
+from shared.db.database import Database
+from shared.db.retries import retry_on_lost_db
+from shared.messages import IncomingMessage
+
+SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
+QUESTION_CHARS = 1500
+# Of the three seconds so many are left to the database before the acknowledgement goes out.
+AT_ONCE_SECONDS, STORE_SECONDS = 1.5, 120.0
+
+
+class Reception:
+    """Acknowledges interactions."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+
+    async def defer(self, interaction: discord.Interaction, *, is_private: bool) -> None:
+        """Say that an answer will come, to all there or to the person alone."""
+        await self._respond(interaction, DEFER, {"flags": EPHEMERAL} if is_private else {})
+
+    async def say(self, interaction: discord.Interaction, text: str, *, is_private: bool) -> None:
+        """Say something at once, to all there or to the person alone."""
+        flags = SUPPRESS_EMBEDS | (EPHEMERAL if is_private else 0)
+        await self._respond(interaction, SAY, {"content": text, "flags": flags, "allowed_mentions": {"parse": []}})
+
+    async def whisper(self, interaction: discord.Interaction, text: str) -> None:
+        """Say something to the person alone."""
+        await self.say(interaction, text, is_private=True)
+
+    async def update(self, interaction: discord.Interaction, rows: list[Json]) -> None:
+        """Change the buttons of the message that was clicked."""
+        await self._respond(interaction, UPDATE, {"components": rows})
+
+    async def ask_for_text(self, interaction: discord.Interaction, custom_id: str, field: str) -> None:
+        """Open a form with one field for a text."""
+        text: Json = {"type": 4, "custom_id": field, "label": "Your question", "style": 2, "max_length": QUESTION_CHARS}
+        form: Json = {
+            "custom_id": custom_id,
+            "title": "Ask about this",
+            "components": [{"type": 1, "components": [text]}],
+        }
+        await self._respond(interaction, FORM, form)
+
+    async def apologise(self, interaction: discord.Interaction, text: str) -> None:
+        """Say to the person alone why there is nothing else, acknowledged or not."""
+        try:
+            await self.whisper(interaction, text)
+        except Refused:
+            writer = ResponseWriter(self._rest, interaction.token, is_private=True, follows=True)
+            await writer.write({"content": text, "allowed_mentions": {"parse": []}}, "apology")
+
+    async def _respond(self, interaction: discord.Interaction, kind: int, body: Json) -> None:
+        path = "/interactions/{webhook_id}/{webhook_token}/callback"
+        ids = {"webhook_id": str(interaction.id), "webhook_token": interaction.token}
+        await self._rest.hurry("POST", path, {"type": kind, "data": body}, **ids)
+
+
+async def store(
+    database: Database, message: IncomingMessage, acknowledge: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Store a message and acknowledge its interaction: in this order, unless the database takes too long.
+
+    A worker that is faster than the acknowledgement waits for it.
+    """
+    storing = asyncio.create_task(retry_on_lost_db(lambda: accept(database, message), STORE_SECONDS), name="storing")
+    await asyncio.wait({storing}, timeout=AT_ONCE_SECONDS)
+    try:
+        if acknowledge is not None:
+            await acknowledge()
+    finally:
+        await storing
+
+
+def text_of(given: Any, field: str) -> str:
+    """Return what was typed into a field of a form."""
+    for row in given.get("components", ()):
+        for each in row.get("components", ()) or [row.get("component", {})]:
+            if each.get("custom_id") == field:
+                return str(each.get("value", ""))
+    return ""

@@ -1,0 +1,104 @@
+"""Our commands as Discord registers them: generated from the commands' own usage, synced once per change."""
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from adapters.discord.events.incoming import PLATFORM
+from adapters.discord.transport.rest import Json, Rest
+from agent.commands import Command, list_commands
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+ASK, ABOUT_THIS, FROM_HERE = "ask", "Ask about this", "Summarise from here"
+CHAT, MESSAGE_MENU = 1, 3
+SUBCOMMAND, STRING, ATTACHMENT = 1, 3, 11
+OPTIONAL = re.compile(r"^\[(?:(?P<word>[a-z][a-z_-]*) )?(?P<value>[A-Z][A-Z_ ]*)\]$")
+ALTERNATIVE = re.compile(r"^(?P<word>[a-z][a-z_-]*)(?: (?P<value>[A-Z][A-Z_ ]*))?$")
+REQUIRED = re.compile(r"^[A-Z][A-Z_ ]*$")
+
+SYNCED = text("SELECT commands_hash FROM bots WHERE id = :bot_id")
+NOTE = text("UPDATE bots SET commands_hash = :hash WHERE id = :bot_id")
+
+log = get_logger()
+
+
+def to_payload() -> list[Json]:
+    """Return everything that is registered."""
+    question = {"type": STRING, "name": "question", "description": "What you want to know", "required": True}
+    file = {"type": ATTACHMENT, "name": "file", "description": "A file to look at"}
+    ask = {"type": CHAT, "name": ASK, "description": "Ask me something", "options": [question, file]}
+    menus = [{"type": MESSAGE_MENU, "name": name} for name in (ABOUT_THIS, FROM_HERE)]
+    ours = [to_command(each) for each in list_commands(PLATFORM) if each.name != ASK]
+    return [ask, *ours, *menus]
+
+
+def to_command(command: Command) -> Json:
+    """Return a command with options that its usage describes: `/memory list|forget ID` has two subcommands."""
+    _, _, rest = command.usage.partition(" ")
+    described: Json = {"type": CHAT, "name": command.name, "description": _short(command.summary)}
+    options = _options(rest.strip())
+    return described | ({"options": options} if options else {})
+
+
+def _options(usage: str) -> list[Json]:
+    if not usage:
+        return []
+    if (found := OPTIONAL.match(usage)) is not None:
+        return [_text(found["word"] or found["value"], found["value"], is_required=False)]
+    if REQUIRED.match(usage):
+        return [_text(usage, usage, is_required=True)]
+    alternatives = [ALTERNATIVE.match(part.strip()) for part in usage.split("|")]
+    if any(each is None for each in alternatives):
+        return [_text("input", usage, is_required=False)]
+    return [_subcommand(each) for each in alternatives if each is not None]
+
+
+def _subcommand(found: re.Match[str]) -> Json:
+    shown: Json = {"type": SUBCOMMAND, "name": found["word"], "description": _short(found[0].capitalize())}
+    return shown | ({"options": [_text(found["value"], found["value"], is_required=True)]} if found["value"] else {})
+
+
+def _text(name: str, shown: str, *, is_required: bool) -> Json:
+    plain = re.sub(r"[^a-z0-9_-]+", "_", name.lower()).strip("_")[:32]
+    return {"type": STRING, "name": plain, "description": _short(shown.capitalize()), "required": is_required}
+
+
+def _short(text_: str) -> str:
+    return text_[:100] or "…"
+
+
+def to_line(name: str, options: list[Json]) -> str:
+    """Return a command as it is typed elsewhere: an option that is named like a word of the usage brings that word."""
+    usage = next((each.usage for each in list_commands(PLATFORM) if each.name == name), "")
+    words = [f"/{name}"]
+    for option in options:
+        if option["type"] == SUBCOMMAND:
+            words += [option["name"], *(str(each["value"]) for each in option.get("options", ()))]
+            continue
+        word = OPTIONAL.match(usage.partition(" ")[2])
+        words += [option["name"]] if word is not None and word["word"] == option["name"] else []
+        words.append(str(option["value"]))
+    return " ".join(words)
+
+
+async def sync(app: "App", rest: Rest) -> bool:
+    """Register the commands when they are others than those that were registered last; return whether they were."""
+    payload = to_payload()
+    digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+    bot_id = await rest.pace.bot_id()
+    async with app.database.statement() as session:
+        known = (await session.execute(SYNCED, {"bot_id": bot_id})).one()
+    if known.commands_hash == digest:
+        return False
+    me = await rest.me()
+    await rest.call("PUT", "/applications/{application_id}/commands", payload, application_id=str(me["id"]))
+    async with app.database.statement() as session:
+        await session.execute(NOTE, {"bot_id": bot_id, "hash": digest})
+    log.info("discord_commands_synced", count=len(payload))
+    return True

@@ -1,0 +1,120 @@
+"""A reply goes out: one post when it is short, edits of the live message, parts, files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.chat.uploads import Upload, collect
+from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, writer_for
+from adapters.discord.sending.render import Rendered, render
+from adapters.discord.sending.upload_limits import UploadLimits
+from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
+from agent.queue.delivery_info import DeliveryInfo
+from shared.messages import Place, ReplyFile
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.queue.outbox import Reply
+
+
+async def send(
+    app: "App", rest: Rest, room: UploadLimits, reply: "Reply", facts: DeliveryInfo, rows: Sequence[Json]
+) -> str:
+    """Say it once and return the id of the last message; `rows` are the buttons below it."""
+    writer, ids = writer_for(rest, reply.place, reply.reply_to), list[str]()
+    allowed = await room.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
+    while True:
+        draft = await _draft(app, reply, facts, rows, allowed)
+        try:
+            await _write(writer, draft, ids)
+        except Refused as error:
+            if error.number in GONE and isinstance(writer, ResponseWriter):
+                writer = await _after_response(rest, writer, reply, facts)
+            elif error.number == TOO_LARGE and draft.has_files:
+                allowed = room.note_refusal(reply.place, allowed)
+            elif error.number == MISSING_PERMISSIONS and draft.has_files:
+                allowed = 0
+            else:
+                raise
+            continue
+        return ids[-1]
+
+
+async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", facts: DeliveryInfo) -> ChannelWriter:
+    # The response to a command can be written for 15 minutes; after that it is an ordinary message.
+    if not writer.is_private or reply.place.is_direct or facts.asker is None:
+        return ChannelWriter(rest, reply.place, None)
+    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(facts.asker)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    # What a reply comes to. A message begins with its text; buttons and files go with the last one.
+    reply: "Reply"
+    facts: DeliveryInfo
+    rows: Sequence[Json]
+    rendered: Rendered
+    uploads: Sequence[Upload]
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self.uploads)
+
+    def bodies(self) -> list[tuple[Json, Sequence[Upload]]]:
+        # An edit that leaves the buttons out would keep the old ones.
+        plain: Json = {"allowed_mentions": _to_allowed_mentions(self.facts), "components": []}
+        *before, last = self.rendered.parts
+        bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part} | plain, ()) for part in before]
+        return [*bodies, ({"content": last} | plain | {"components": list(self.rows)}, self.uploads)]
+
+
+def _to_allowed_mentions(facts: DeliveryInfo) -> Json:
+    # Nobody, or the people it names; never everyone, never a role.
+    return {"parse": ["users"] if facts.allows_mentions else [], "replied_user": facts.allows_mentions}
+
+
+async def _draft(app: "App", reply: "Reply", facts: DeliveryInfo, rows: Sequence[Json], allowed: int) -> _Draft:
+    """Return the reply with files of so many bytes at the most; 0 means that there can be none."""
+    uploads, others = await collect(app, reply.files, allowed)
+    rendered = render("\n".join([reply.content, *map(_link, others)]), may_attach=allowed > 0)
+    whole = [rendered.file] if rendered.file else []
+    return _Draft(reply, facts, rows, rendered, [*whole, *uploads])
+
+
+async def _write(writer: MessageWriter, draft: _Draft, ids: list[str]) -> None:
+    """Write what is not written yet; `ids` are the messages that are."""
+    for index, (body, files) in enumerate(draft.bodies()):
+        if index < len(ids):
+            continue
+        live = draft.reply.live_message_id if index == 0 else None
+        ids.append(await _write_one(writer, body, files, live, f"{_nonce(draft.reply)}-{index}"))
+
+
+async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:
+    if live is not None:
+        try:
+            return str((await writer.change(live, body, files))["id"])
+        except Refused as error:
+            if error.number not in GONE:
+                raise
+            # Somebody has deleted the message that showed the answer grow; its nonce still names it.
+            nonce += "-again"
+    made = await writer.write(body, nonce, files)
+    if made["content"].strip() != body["content"].strip():
+        # What is there under this nonce is the live message of an attempt that died before it could note its id.
+        made = await writer.change(str(made["id"]), body, files)
+    return str(made["id"])
+
+
+def _nonce(reply: "Reply") -> str:
+    # A message that no turn could begin for is told by its reply alone.
+    return nonce_of(reply.turn_id) if reply.turn_id else f"parley-r{reply.id:x}"
+
+
+def nonce_of(turn_id: int) -> str:
+    """Return what names the messages of a turn: up to 25 characters with what is put behind it."""
+    return f"parley-{turn_id:x}"
+
+
+def _link(file: ReplyFile) -> str:
+    return f"\n{file.filename}: <{file.url}>"

@@ -1,0 +1,1 @@
+"""Connections to Discord: REST, shards, limits; nothing here knows a turn."""

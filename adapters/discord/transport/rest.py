@@ -1,0 +1,160 @@
+"""REST calls to Discord, with errors sorted by what can be done about them."""
+
+import asyncio
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import discord
+from discord.http import HTTPClient, Route
+
+from adapters.chat.uploads import Upload
+from adapters.discord.transport.library import open_http
+from adapters.discord.transport.rate_limiter import RateLimiter, at_once, paid
+from shared.errors import Unavailable, Undeliverable
+from shared.log import get_logger
+
+Json = dict[str, Any]
+
+UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, MISSING_ACCESS, MISSING_PERMISSIONS = (
+    10003,
+    10008,
+    10015,
+    50001,
+    50013,
+)
+THREAD_EXISTS, CANNOT_READ_HISTORY, TOO_LARGE = 160004, 160002, 40005
+GONE = frozenset({UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, 50027})
+TOKEN_REFUSED = "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN."  # noqa: S105  # a sentence, not a token
+
+log = get_logger()
+
+
+class Refused(Undeliverable):
+    """Discord refuses this: {reason}."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        self.number, self.reason = number, reason
+        super().__init__(reason=reason)
+
+
+class TokenRefused(Undeliverable):
+    """Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN."""
+
+
+class IntentMissing(Undeliverable):
+    """Discord does not show the text of messages; switch on "Message Content Intent" for the bot in the portal."""
+
+
+class Rest:
+    """The library's REST client with the house's pace; logged in at the first call."""
+
+    def __init__(self, token: str, pace: RateLimiter) -> None:
+        self.pace = pace
+        self._token = token
+        self._http: HTTPClient | None = None
+        self._me: Json = {}
+        self._logging_in = asyncio.Lock()
+        self._is_closed = False
+
+    async def me(self) -> Json:
+        """Return the agent's own user."""
+        await self._open()
+        return self._me
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        async with self._logging_in:
+            if self._http is not None:
+                await self._http.close()
+                self._http = None
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        files: Sequence[Upload] = (),
+        query: Mapping[str, str] | None = None,
+        **ids: str,
+    ) -> Any:
+        """Make one call; `{name}` in the path stands for an id.
+
+        Raises `Refused` when it makes no sense to try again, `Unavailable` when it does.
+        """
+        http = await self._open()
+        route = Route(method, path, **ids)
+        given: Json = {"params": dict(query)} if query else {}
+        if files:
+            uploads = [discord.File(io.BytesIO(each.content), each.filename) for each in files]
+            given |= {"form": _to_form(body, uploads), "files": uploads}
+        elif body is not None:
+            given["json"] = body
+        return await _named(http.request(route, **given))
+
+    async def open_direct(self, user_id: str) -> str:
+        """Return the id of the direct conversation with somebody."""
+        channel = await self.call("POST", "/users/@me/channels", {"recipient_id": user_id})
+        return str(channel["id"])
+
+    async def type(self, channel_id: str) -> None:
+        """Show that somebody is writing, unless other requests are waiting."""
+        if await self.pace.has_spare():
+            with paid():
+                await self.call("POST", "/channels/{channel_id}/typing", channel_id=channel_id)
+
+    async def hurry(self, method: str, path: str, body: Any = None, **ids: Any) -> Any:
+        """Make a call that can't wait for its turn."""
+        await self._open()
+        with at_once():
+            return await self.call(method, path, body, **ids)
+
+    async def _open(self) -> HTTPClient:
+        async with self._logging_in:
+            if self._is_closed:
+                raise Unavailable("The connections to Discord are closed.")
+            if self._http is None:
+                self._http = await self._log_in()
+            return self._http
+
+    async def _log_in(self) -> HTTPClient:
+        http, is_in = open_http(self.pace.trace()), False
+        try:
+            self._me = dict(await _named(http.static_login(self._token)))
+            is_in = True
+        finally:
+            if not is_in:
+                await http.close()
+        return http
+
+
+async def _named(request: Any) -> Any:
+    """Await a call of the library, with its errors as ours."""
+    try:
+        return await request
+    except discord.LoginFailure as error:
+        raise TokenRefused from error
+    except (discord.RateLimited, discord.DiscordServerError) as error:
+        raise Unavailable("Discord can't take this just now.") from error
+    except discord.HTTPException as error:
+        if error.status == 401 and error.code not in GONE:
+            log.error("discord_token_refused", remedy=TOKEN_REFUSED)
+            raise Unavailable("Discord refuses the token.") from error
+        if error.status == 429:
+            raise Unavailable("Discord asks to wait.") from error
+        # What stands before Discord refuses a large body too, and has no numbers.
+        number = TOO_LARGE if error.status == 413 else error.code
+        raise Refused(number, f"{error.status} {error.text or error.code}") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unavailable("Discord can't be reached just now.") from error
+
+
+def _to_form(body: Any, uploads: Sequence[discord.File]) -> list[Json]:
+    form: list[Json] = [{"name": "payload_json", "value": json.dumps(body)}]
+    for index, each in enumerate(uploads):
+        kind = "application/octet-stream"
+        form.append({"name": f"files[{index}]", "value": each.fp, "filename": each.filename, "content_type": kind})
+    return form

@@ -1,0 +1,143 @@
+"""Which part of Discord's servers this process listens to: a lease in Postgres for each shard, one holder at a time.
+
+A process that dies is followed by another within LEASE_SECONDS + RENEW_SECONDS.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from sqlalchemy import text
+
+from adapters.base import stay_up
+from adapters.discord.events.checkpoint import Checkpoint
+from adapters.discord.events.incoming import PLATFORM
+from shared.db.database import DatabaseLost
+from shared.errors import ConfigurationError
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from adapters.discord.transport.rest import Rest
+    from agent.app import App
+    from shared.settings import Settings
+
+LEASE_SECONDS, RENEW_SECONDS = 20.0, 5.0
+# Without the database nobody knows who holds what: the connection is given up before another process may take it.
+GIVE_UP_SECONDS = 12.0
+
+CLAIM = text("""
+INSERT INTO shards (bot_id, shard_id, holder, leased_until, seen_id)
+SELECT :bot_id, wanted, :holder, clock_timestamp() + :lease * interval '1 second', CAST(:seen AS text)
+FROM unnest(CAST(:wanted AS int[])) AS wanted
+ON CONFLICT (bot_id, shard_id) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until,
+    seen_id = CASE WHEN shards.holder = excluded.holder THEN coalesce(excluded.seen_id, shards.seen_id)
+                   ELSE shards.seen_id END
+WHERE shards.holder = excluded.holder OR shards.leased_until IS NULL OR shards.leased_until < clock_timestamp()
+RETURNING shard_id, seen_id
+""")
+RELEASE = text("""
+UPDATE shards SET leased_until = NULL, holder = NULL, seen_id = coalesce(CAST(:seen AS text), seen_id)
+WHERE bot_id = :bot_id AND holder = :holder
+""")
+
+log = get_logger()
+Connect = Callable[[list[int], int, Checkpoint], Awaitable[None]]
+
+
+class Shards:
+    """Claims the wanted shards as they become free, and runs one client for those that came together."""
+
+    def __init__(self, app: "App", settings: "Settings", rest: "Rest", connect: Connect) -> None:
+        self._app, self._settings, self._rest, self._connect = app, settings, rest, connect
+        self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._checkpoint = Checkpoint()
+        self._running: dict[tuple[int, ...], asyncio.Task[None]] = {}
+        self._renewed = app.clock.monotonic()
+
+    async def run(self) -> None:
+        """Hold what can be had, until cancelled."""
+        count = await self._count()
+        wanted = to_ids(self._settings.discord_shard_ids, count)
+        try:
+            while True:
+                await self._hold(wanted, count)
+                await asyncio.sleep(RENEW_SECONDS)
+        finally:
+            await self._stop(list(self._running))
+            await asyncio.shield(self._release())
+
+    async def _count(self) -> int:
+        given = self._settings.discord_shard_count
+        if given is not None:
+            return given
+        gateway = await self._rest.call("GET", "/gateway/bot")
+        return int(gateway["shards"])
+
+    async def _hold(self, wanted: Collection[int], count: int) -> None:
+        try:
+            held = await self._claim(wanted)
+        except DatabaseLost:
+            if self._app.clock.monotonic() - self._renewed > GIVE_UP_SECONDS and self._running:
+                log.error("discord_shards_given_up", shards=sorted(self._held()))
+                await self._stop(list(self._running))
+            return
+        self._renewed = self._app.clock.monotonic()
+        lost = self._held() - held
+        if lost:
+            log.warning("discord_shards_lost", shards=sorted(lost))
+            await self._stop([ids for ids in self._running if lost & set(ids)])
+        if free := sorted(held - self._held()):
+            log.info("discord_shards_taken", shards=free, of=count)
+            name = f"discord {free[0]}"
+            start = stay_up(PLATFORM, lambda: self._connect(free, count, self._checkpoint), self._app.clock.monotonic)
+            self._running[tuple(free)] = asyncio.create_task(start, name=name)
+
+    async def _claim(self, wanted: Collection[int]) -> set[int]:
+        given = {
+            "bot_id": await self._rest.pace.bot_id(),
+            "holder": self._holder,
+            "lease": LEASE_SECONDS,
+            "wanted": list(wanted),
+            "seen": self._checkpoint.to_text(),
+        }
+        async with self._app.database.statement() as session:
+            rows = (await session.execute(CLAIM, given)).all()
+        for row in rows:
+            if row.shard_id not in self._held():
+                self._checkpoint.begin_at(row.seen_id)
+        return {row.shard_id for row in rows}
+
+    def _held(self) -> set[int]:
+        return {shard_id for ids in self._running for shard_id in ids}
+
+    async def _stop(self, groups: list[tuple[int, ...]]) -> None:
+        tasks = [self._running.pop(ids) for ids in groups]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _release(self) -> None:
+        given = {"bot_id": await self._rest.pace.bot_id(), "holder": self._holder, "seen": self._checkpoint.to_text()}
+        try:
+            async with self._app.database.statement() as session:
+                await session.execute(RELEASE, given)
+        except DatabaseLost:
+            log.info("discord_shards_not_released")
+
+
+def to_ids(given: str | None, count: int) -> list[int]:
+    """Return the shards that `0-3,7` names; all when nothing is given."""
+    if given is None:
+        return list(range(count))
+    ids: set[int] = set()
+    for part in given.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            raise ConfigurationError(f"DISCORD_SHARD_IDS is wrong: write 0-3,7, not {given!r}.")
+        ids |= set(range(int(first), int(last or first) + 1))
+    if max(ids) >= count:
+        raise ConfigurationError(f"DISCORD_SHARD_IDS names shard {max(ids)}, but there are {count}, from 0.")
+    return sorted(ids)

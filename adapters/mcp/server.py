@@ -1,0 +1,239 @@
+"""Our own modules as an MCP server: a module may so run in another process or on another machine.
+
+A caller over HTTP holds `API_TOKEN` and names the person for whom it calls; on pipes it is the person at this terminal,
+who may name others when they own the house. What that person may do is decided here once more, as in every turn.
+"""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import Tool as ShownTool
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from adapters.terminal import terminal_place, terminal_sender
+from adapters.web.app import Server as WebServer
+from adapters.web.app import listen, to_config
+from adapters.web.wire import BoundedProtocol
+from agent.app import App
+from agent.people.conversations import resolve_conversation
+from agent.people.personas import resolve_persona
+from agent.people.users import ResolvedUser, resolve_user
+from agent.tools.toolbox import Scope as CallScope
+from shared.errors import ConfigurationError, ToolError
+from shared.messages import Place, Sender
+from shared.permissions import Permission
+from shared.tools import Tool, ToolContext
+
+PERSON, PLACE, CALL_ID = "parley/person", "parley/place", "parley/call_id"
+PATH = "/mcp"
+
+Context = ServerRequestContext[dict[str, Any]]
+
+
+class NamedPerson(BaseModel):
+    """Whom a call is for: `_meta["parley/person"]`, or the headers `Parley-Platform` and `Parley-User`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    platform: str = Field(min_length=1, max_length=100)
+    platform_user_id: str = Field(min_length=1, max_length=200)
+
+
+class NamedPlace(BaseModel):
+    """Where that person asks: `_meta["parley/place"]`. Without it, in a direct message."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    platform: str = Field(min_length=1, max_length=100)
+    server: str | None = Field(default=None, max_length=200)
+    channel: str = Field(min_length=1, max_length=200)
+    thread: str | None = Field(default=None, max_length=200)
+    is_direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    sender: Sender
+    place: Place
+    call_id: str
+
+
+class ModuleServer:
+    """The tools of some modules, spoken for over MCP. Without a terminal's user every call has to name its person."""
+
+    def __init__(self, app: App, modules: Sequence[str] = (), at_terminal: ResolvedUser | None = None) -> None:
+        self._app = app
+        self._at_terminal = at_terminal
+        self._tools = _named(app.toolbox.tools, modules)
+        self.protocol: Server[dict[str, Any]] = Server(
+            "parley", version=_version(), on_list_tools=self._list, on_call_tool=self._call
+        )
+
+    async def _list(self, _context: Context, _page: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[_shown(name, tool) for name, tool in self._tools.items()])
+
+    async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        tool = self._tools.get(params.name)
+        try:
+            if tool is None:
+                raise ToolError(f"There is no tool {params.name[:64]!r} here.", available_tools=list(self._tools)[:40])
+            call = self._read_call(context, params.meta or {})
+        except ToolError as error:
+            return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
+        scope, tool_context = await self._prepare(call, tool)
+        arguments = json.dumps(params.arguments or {})
+        toolbox = self._app.toolbox
+        outcome = await toolbox.call(
+            toolbox.offered_to(scope), scope, tool.name, arguments, tool_context, can_ask=False
+        )
+        return _to_result(outcome.content, is_error=outcome.is_error)
+
+    def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:
+        call_id = str(meta.get(CALL_ID) or context.request_id)[:200]
+        given = meta.get(PERSON) or _person_in_headers(context.request)
+        if given is None and self._at_terminal is not None:
+            return _Call(terminal_sender(), terminal_place(terminal_sender()), call_id)
+        if given is None:
+            raise ToolError(f'Name the person: _meta["{PERSON}"] = {{"platform": …, "platform_user_id": …}}.')
+        if self._at_terminal is not None and self._at_terminal.permission < Permission.OWNER:
+            raise ToolError("Only the owner of the house may call for another person.")
+        try:
+            person = NamedPerson.model_validate(given)
+            direct = {"platform": person.platform, "channel": person.platform_user_id, "is_direct": True}
+            place = NamedPlace.model_validate(meta.get(PLACE) or direct)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ToolError(f"The person or the place is not named well: {where}: {first['msg']}.") from None
+        return _Call(Sender(person.platform, person.platform_user_id), Place(**place.model_dump()), call_id)
+
+    async def _prepare(self, call: _Call, tool: Tool) -> tuple[CallScope, ToolContext]:
+        app = self._app
+        async with app.database.transaction() as session:
+            user = await resolve_user(session, call.sender, app.settings.default_guest_token_budget)
+            persona = await resolve_persona(session, call.place, user.permission, app.settings)
+            conversation = await resolve_conversation(session, user.id, persona.id, call.place)
+        caller = user.as_caller()
+        context = ToolContext(
+            user=caller,
+            place=call.place,
+            conversation_id=conversation.id,
+            # A call from outside belongs to no turn of this house.
+            turn_id=0,
+            call_id=call.call_id,
+            module=tool.module,
+            clock=app.clock,
+            http=app.http,
+            storage=app.storage.of_user(app.database, user.id, conversation.id),
+            memory=app.memory.of_user(user.id, call.place, conversation.id),
+            database=app.database,
+            house_settings=app.settings,
+        )
+        return CallScope(caller, persona, call.place), context
+
+
+def _named(tools: Sequence[Tool], modules: Sequence[str]) -> dict[str, Tool]:
+    """Return the tools to serve by the name they are listed under; those of a single module need not name it."""
+    known = sorted({each.module for each in tools})
+    unknown = [each for each in modules if each not in known]
+    if unknown:
+        raise ConfigurationError(f"There is no module {unknown[0]!r} with tools; there are: {', '.join(known)}.")
+    # A tool that ends a turn has none to end here.
+    served = [each for each in tools if not each.ends_turn and (not modules or each.module in modules)]
+    return {each.run.__name__ if len(modules) == 1 else each.wire_name: each for each in served}
+
+
+def _shown(name: str, tool: Tool) -> ShownTool:
+    return ShownTool(
+        name=name,
+        description=tool.description,
+        input_schema=tool.schema["function"]["parameters"],
+        annotations=ToolAnnotations(read_only_hint=tool.read_only),
+    )
+
+
+def _to_result(content: str, *, is_error: bool) -> CallToolResult:
+    # What is no object travels wrapped in one; so that a caller can unwrap it blindly, everything does.
+    return CallToolResult(
+        content=[TextContent(type="text", text=content)],
+        structured_content={"result": json.loads(content)},
+        is_error=is_error,
+    )
+
+
+def _person_in_headers(request: Any) -> dict[str, str] | None:
+    headers: Mapping[str, str] = getattr(request, "headers", {})
+    given = {"platform": headers.get("parley-platform"), "platform_user_id": headers.get("parley-user")}
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
+def _version() -> str:
+    try:
+        return version("parley")
+    except PackageNotFoundError:
+        return "0"
+
+
+async def serve_pipes(server: ModuleServer) -> None:
+    """Serve on this program's standard streams until they are closed."""
+    protocol = server.protocol
+    async with stdio_server() as (heard, told):
+        await protocol.run(heard, told, protocol.create_initialization_options())
+
+
+def build_http(app: App, server: ModuleServer) -> ASGIApp:
+    """Return the server as a web application, open to whoever sends `Authorization: Bearer API_TOKEN`."""
+    # The token keeps strangers out, pages in a browser included; the name by which we are reached may be any.
+    anywhere = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    web = server.protocol.streamable_http_app(
+        streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=anywhere
+    )
+    return _WithToken(web, app.secrets.api_token)
+
+
+class _WithToken:
+    def __init__(self, inner: Callable[[Scope, Receive, Send], Awaitable[None]], token: str) -> None:
+        self._inner = inner
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._is_let_in(dict(scope["headers"])):
+            reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
+            refusal = JSONResponse({"error": "unauthorized", "message": reason}, 401, {"WWW-Authenticate": "Bearer"})
+            await refusal(scope, receive, send)
+            return
+        await self._inner(scope, receive, send)
+
+    def _is_let_in(self, headers: Mapping[bytes, bytes]) -> bool:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+
+async def serve_http(app: App, server: ModuleServer, port: int, started: Callable[[str], None]) -> None:
+    """Serve streamable HTTP until cancelled; `started` is told the address.
+
+    Raises `ConfigurationError` when the port is taken.
+    """
+    listening = listen(app.settings.model_copy(update={"port": port}))
+    config = to_config(build_http(app, server), lifespan="on", http=BoundedProtocol)
+    host, bound = listening.getsockname()[:2]
+    started(f"http://{host}:{bound}{PATH}")
+    await WebServer(config).serve([listening])

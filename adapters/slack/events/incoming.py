@@ -1,0 +1,161 @@
+"""From Slack's events to our messages: pure conversion."""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from adapters.slack.transport.api import Json
+from adapters.slack.transport.clients import Token
+from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
+from shared.text import clean, cut
+
+PLATFORM = "slack"
+LINE_CHARS, TOPIC_CHARS = 500, 300
+WRITTEN_BY_PEOPLE = frozenset({None, "file_share", "thread_broadcast", "me_message"})
+# `<@U1>`, `<#C1|general>`, `<!here>`, `<https://x|label>`: Slack escapes every other `<` of a text.
+SPECIAL = re.compile(r"<([^<>]*)>")
+USER_ID = re.compile(r"<@([UW][A-Z0-9]+)")
+
+
+def to_incoming(
+    event: Json, token: Token, names: Mapping[str, str], around: PlatformContext | None = None
+) -> IncomingMessage:
+    """Return the event in our shape; `names` are those of its people and channels by id."""
+    user = str(event["user"])
+    around = around or PlatformContext()
+    return IncomingMessage(
+        adapter=PLATFORM,
+        sender=Sender(PLATFORM, to_account(user, to_team(event, token), token), names.get(user)),
+        place=to_place(event, token),
+        event_id=to_event_id(str(event["channel"]), str(event["ts"])),
+        content=to_text(event, token.bot_user_id, names),
+        sent_at=to_moment(str(event["ts"])),
+        attachments=to_attachments(event, token),
+        platform_message_id=str(event["ts"]),
+        platform_context=replace(around, earlier=(*around.earlier, *to_shared(event, names))),
+    )
+
+
+def to_event_id(channel: str, ts: str) -> str:
+    """Return what names a message in the inbox: of one message there may be several events."""
+    return f"{channel}:{ts}"
+
+
+def to_team(event: Json, token: Token) -> str:
+    """Return the workspace that the writer is a member of: in a shared channel that may be another one."""
+    return str(event.get("user_team") or event.get("source_team") or event.get("team") or token.team_id)
+
+
+def to_account(user: str, team: str, token: Token) -> str:
+    """Return the id of a person's identity: bare for members of the house's own workspace, `T…:U…` for all others."""
+    return user if token.is_home and team == token.team_id else f"{team}:{user}"
+
+
+def to_place(event: Json, token: Token) -> Place:
+    """Return where it was written; in a channel each message without a thread begins one."""
+    channel, ts = str(event["channel"]), str(event["ts"])
+    is_direct = event.get("channel_type") == "im" or channel.startswith("D")
+    thread = event.get("thread_ts") or (None if is_direct else ts)
+    return Place(PLATFORM, token.team_id, channel, thread, is_direct)
+
+
+def to_moment(ts: str) -> datetime:
+    """Return when a message was written, by its id."""
+    seconds, _, micros = ts.partition(".")
+    return datetime.fromtimestamp(int(seconds), UTC).replace(microsecond=int(f"{micros:0<6}"[:6] or 0))
+
+
+def to_text(event: Json, bot_user_id: str, names: Mapping[str, str]) -> str:
+    """Return the text as a person reads it: names instead of ids, the call to the agent left out."""
+    content = re.sub(rf"<@{re.escape(bot_user_id)}(\|[^>]*)?>[ ,:]*", "", str(event.get("text") or ""))
+    return to_plain(content.strip(), names)
+
+
+def to_shared(event: Json, names: Mapping[str, str]) -> list[QuotedMessage]:
+    """Return what others have written and this message passes on."""
+    shared = [each for each in event.get("attachments") or () if _is_shared(each) and each.get("text")]
+    channel, ts = event.get("channel"), event.get("ts")
+    message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
+    return [QuotedMessage(_author(each), clean(to_plain(str(each["text"]), names)), message_id) for each in shared]
+
+
+def _author(attachment: Json) -> str:
+    name = attachment.get("author_name")
+    return clean(f"{name} (forwarded)") if name else "forwarded message"
+
+
+def to_plain(text: str, names: Mapping[str, str]) -> str:
+    """Return Slack's mark-up as plain text."""
+    return html.unescape(SPECIAL.sub(lambda found: _special(found[1], names), text))
+
+
+def _special(inner: str, names: Mapping[str, str]) -> str:
+    target, _, label = inner.partition("|")
+    kind, rest = target[:1], target[1:]
+    if kind == "@":
+        return f"@{names.get(rest) or label or rest}"
+    if kind == "#":
+        return f"#{label or names.get(rest) or rest}"
+    if kind == "!":
+        # `<!here>`, `<!subteam^S1|@cooks>`, `<!date^…|Friday>`
+        return label or f"@{rest.split('^')[0]}"
+    link = target.removeprefix("mailto:")
+    return f"{label} ({link})" if label and label not in (target, link) else link
+
+
+def _is_shared(attachment: Json) -> bool:
+    # A message that was passed on, not the preview of a link.
+    return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl") or attachment.get("channel_id"))
+
+
+def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
+    """Return the files that came with a message; the worker fetches them with the workspace's token."""
+    files = [each for each in event.get("files") or () if each.get("mode") not in ("tombstone", "hidden_by_limit")]
+    return tuple(to_attachment(each, token) for each in files)
+
+
+def to_attachment(given: Json, token: Token) -> Attachment:
+    """Return one file."""
+    size = given.get("size")
+    return Attachment(
+        str(given.get("name") or given.get("title") or given.get("id") or "file"),
+        str(given.get("mimetype") or "application/octet-stream"),
+        size if isinstance(size, int) else None,
+        url=given.get("url_private_download") or given.get("url_private"),
+        credential=f"{PLATFORM}:{token.team_id}",
+    )
+
+
+def to_line(event: Json, bot_user_id: str, names: Mapping[str, str]) -> QuotedMessage:
+    """Return a message as something that was said before."""
+    files = [str(each.get("name")) for each in event.get("files") or ()]
+    shown = f" [files: {', '.join(files)}]" if files else ""
+    user = str(event.get("user") or "")
+    speaker = names.get(user) or str(event.get("username") or user or "app")
+    said = "\n".join([to_text(event, bot_user_id, names), *(each.text for each in to_shared(event, names))]).strip()
+    text = cut(clean(said), LINE_CHARS) + shown
+    channel, ts = event.get("channel"), event.get("ts")
+    return QuotedMessage(clean(speaker), text, to_event_id(str(channel), str(ts)) if channel and ts else None)
+
+
+def is_written_by_a_person(event: Json, token: Token) -> bool:
+    """Tell whether a person wrote this: no bot, no app, no notice of Slack's own."""
+    if event.get("bot_id") or event.get("bot_profile") or event.get("hidden"):
+        return False
+    user = event.get("user")
+    return bool(user) and user not in (token.bot_user_id, "USLACKBOT") and event.get("subtype") in WRITTEN_BY_PEOPLE
+
+
+def calls(event: Json, token: Token) -> bool:
+    """Tell whether a message mentions the agent."""
+    return event.get("type") == "app_mention" or f"<@{token.bot_user_id}" in str(event.get("text") or "")
+
+
+def list_people(events: Sequence[Json]) -> set[str]:
+    """Return the ids of those who wrote these messages or are named in them."""
+    found = {str(each["user"]) for each in events if each.get("user")}
+    for each in events:
+        found.update(USER_ID.findall(str(each.get("text") or "")))
+    return found

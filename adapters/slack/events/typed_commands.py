@@ -1,0 +1,51 @@
+"""Commands that are typed as a message, like `@Parley /stop`: Slack has no slash commands in threads."""
+
+from typing import TYPE_CHECKING
+
+from adapters.slack.sending.render import render, to_blocks, to_notice
+from adapters.slack.transport.api import Json, Refused, Web
+from agent import commands
+from agent.queue.inbox import accept_answered
+from shared.errors import Unavailable
+from shared.log import get_logger
+from shared.messages import IncomingMessage
+from shared.text import clean
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+log = get_logger()
+
+
+class TypedCommands:
+    """Answers them at once; one that is private goes to the person alone."""
+
+    def __init__(self, app: "App") -> None:
+        self._app = app
+
+    async def answer(self, message: IncomingMessage, web: Web) -> bool:
+        """Answer a command once, however many events bring it; False when the message is none."""
+        if commands.COMMAND_LINE.fullmatch(clean(message.content).strip()) is None:
+            return False
+        if not await accept_answered(self._app.database, message):
+            return True
+        reply = await commands.answer(
+            self._app, message.sender, message.place, message.content, message.platform_context
+        )
+        if reply is not None:
+            await self._say(message, web, reply)
+        return True
+
+    async def _say(self, message: IncomingMessage, web: Web, reply: commands.CommandReply) -> None:
+        place = message.place
+        where: Json = {"channel": place.channel}
+        if place.is_direct or message.platform_message_id != place.thread:
+            where["thread_ts"] = place.thread
+        method = "chat.postMessage"
+        if reply.is_private and not place.is_direct:
+            method, where["user"] = "chat.postEphemeral", message.sender.platform_user_id.rpartition(":")[2]
+        try:
+            for part in render(reply.text).parts:
+                await web.call(method, **where, text=to_notice(part), blocks=to_blocks(part))
+        except (Refused, Unavailable) as error:
+            log.warning("command_not_answered", cause=str(error))

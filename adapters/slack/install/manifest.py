@@ -1,0 +1,116 @@
+"""The manifest that the Slack app is made from: exactly what is used, and where Slack finds this Parley."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from adapters.slack.install.routes import REDIRECT
+from adapters.slack.install.scopes import SCOPES
+from adapters.slack.interactions.shortcuts import CALLBACK
+from adapters.slack.interactions.slash import COMMAND
+from adapters.slack.transport.http import PATHS
+from shared.errors import ConfigurationError
+from shared.settings import Settings
+
+Json = dict[str, Any]
+
+# What the listeners listen to; `message` is four events, by the kind of channel.
+EVENTS = (
+    "app_home_opened",
+    "app_mention",
+    "app_uninstalled",
+    "assistant_thread_started",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "message.mpim",
+    "subteam_created",
+    "subteam_members_changed",
+    "subteam_updated",
+    "tokens_revoked",
+)
+TO_EVENTS, TO_CLICKS, TO_COMMANDS = PATHS
+NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
+MOST_NAME = 35
+COLOUR = "#2f6f4e"
+DESCRIPTION = "Answers questions, uses tools and remembers what you want it to."
+LONG_DESCRIPTION = (
+    "A chat agent that your own team runs. Mention it in a channel, write to it directly or open it beside any "
+    "conversation. It answers in the thread, shows the tools that it uses, and remembers what you ask it to. What it "
+    "may do for whom, and how much it may spend, is decided by whoever runs it."
+)
+
+
+def build_manifest(settings: Settings, *, name: str = "Parley", is_http: bool | None = None) -> Json:
+    """Return the manifest. Without a wish it is for HTTP when `PUBLIC_URL` is set and `SLACK_APP_TOKEN` is not.
+
+    Raises `ConfigurationError` when HTTP is asked for and Slack could not reach us.
+    """
+    if not 1 <= len(name) <= MOST_NAME:
+        raise ConfigurationError(f"A Slack app's name has 1 to {MOST_NAME} characters.")
+    if is_http is None:
+        is_http = settings.public_url is not None and settings.slack_app_token is None
+    if is_http and settings.public_url is None:
+        raise ConfigurationError("PUBLIC_URL is not set: by HTTP, Slack sends everything to that address.")
+    base = (settings.public_url or "").rstrip("/")
+    manifest: Json = {
+        "display_information": {
+            "name": name,
+            "description": DESCRIPTION,
+            "long_description": LONG_DESCRIPTION,
+            "background_color": COLOUR,
+        },
+        "features": _features(name, f"{base}{TO_COMMANDS}" if is_http else None),
+        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
+        "settings": _settings(base if is_http else None),
+    }
+    if settings.public_url is not None:
+        # Where people come back to who install the app into their workspace.
+        manifest["oauth_config"]["redirect_urls"] = [f"{base}{REDIRECT}"]
+    return manifest
+
+
+def to_link(manifest: Json) -> str:
+    """Return the address of Slack's page that makes an app of this manifest."""
+    return NEW_APP + quote(json.dumps(manifest, separators=(",", ":")))
+
+
+def _features(name: str, commands_url: str | None) -> Json:
+    command = {
+        "command": COMMAND,
+        "description": "Ask, or see what you have here",
+        "usage_hint": "ask [question] | help",
+        "should_escape": False,
+    }
+    shortcut = {
+        "name": "Ask Parley",
+        "type": "message",
+        "callback_id": CALLBACK,
+        "description": "Ask a question about this message",
+    }
+    return {
+        "app_home": {
+            "home_tab_enabled": True,
+            "messages_tab_enabled": True,
+            "messages_tab_read_only_enabled": False,
+        },
+        "assistant_view": {"assistant_description": DESCRIPTION, "suggested_prompts": []},
+        "bot_user": {"display_name": name, "always_online": True},
+        "shortcuts": [shortcut],
+        "slash_commands": [command | ({"url": commands_url} if commands_url else {})],
+    }
+
+
+def _settings(base: str | None) -> Json:
+    events: Json = {"bot_events": sorted(EVENTS)}
+    clicks: Json = {"is_enabled": True}
+    if base is not None:
+        events["request_url"], clicks["request_url"] = f"{base}{TO_EVENTS}", f"{base}{TO_CLICKS}"
+    return {
+        "event_subscriptions": events,
+        "interactivity": clicks,
+        "org_deploy_enabled": False,
+        "socket_mode_enabled": base is None,
+        # The tokens are kept until they are revoked.
+        "token_rotation_enabled": False,
+    }

@@ -1,0 +1,204 @@
+"""Installing the app into a workspace over the web: `/slack/install`, Slack's own page, `/slack/oauth_redirect`."""
+
+import hashlib
+from secrets import token_urlsafe
+from typing import Any
+from urllib.parse import urljoin
+
+import aiohttp
+from pydantic import SecretStr
+from slack_bolt.error import BoltError
+from slack_bolt.oauth.async_callback_options import AsyncCallbackOptions, AsyncFailureArgs, AsyncSuccessArgs
+from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
+from slack_bolt.oauth.async_oauth_settings import AsyncOAuthSettings
+from slack_bolt.response import BoltResponse
+from slack_sdk.errors import SlackClientError
+from slack_sdk.oauth.installation_store import Installation
+from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
+from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
+from slack_sdk.web.async_client import AsyncWebClient
+from sqlalchemy import text
+
+from adapters.slack.install.installations import Installations, Installed
+from adapters.slack.install.routes import INSTALL, REDIRECT
+from adapters.slack.install.scopes import SCOPES
+from adapters.slack.install.vault import Vault
+from adapters.slack.transport.clients import API_BASE, Clients, quiet
+from adapters.web.page.page import NO_STORE, to_note
+from agent.app import App
+from shared.db.database import Database
+from shared.errors import ParleyError
+from shared.log import get_logger
+
+STATE_SECONDS = 600
+# Relative: a proxy may serve all of this below a path of its own.
+BEGIN_AGAIN = '<p><a href="install">Begin again</a></p>'
+OPEN = '<p><a href="{url}">Open Slack</a></p>'
+
+DONE = "{agent} is in {team} now. Mention it in a channel, or write it a direct message."
+REASONS = {
+    "access_denied": "You have said no on Slack's page; nothing was installed.",
+    "invalid_browser": "This was begun in another browser, or more than ten minutes ago; nothing was installed.",
+    "invalid_state": "This was used before, or begun more than ten minutes ago; nothing was installed.",
+    "missing_code": "Slack has brought no code; nothing was installed.",
+    "invalid_code": "Slack does not take its code any more; nothing was installed.",
+}
+OTHER_REASON = "Slack says that it did not work; nothing was installed."
+WHOLE_ORGANISATION = "Parley is installed into one workspace, not into a whole organisation; choose a workspace."
+ROTATED = "This Slack app exchanges its tokens every few hours, which Parley can't follow; make an app without that."
+UNREACHABLE = "Slack can't be reached just now; nothing was installed. Try again in a few minutes."
+NO_ADDRESS = "The operator has to set PUBLIC_URL first: Slack brings you back to that address."
+
+# Whoever began and never came back is forgotten.
+ISSUE = text("""
+WITH old AS (DELETE FROM slack_oauth_states WHERE expires_at < now())
+INSERT INTO slack_oauth_states (state_hash, expires_at) VALUES (:hash, now() + :seconds * interval '1 second')
+""")
+CONSUME = text("DELETE FROM slack_oauth_states WHERE state_hash = :hash RETURNING expires_at > now() AS is_fresh")
+
+log = get_logger()
+
+
+class NotInstallable(BoltError):
+    """An installation that Slack has made and Parley does not take; the message is for the person."""
+
+
+class States(AsyncOAuthStateStore):
+    """Installations that were begun, each good once; the table knows only hashes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def async_issue(self, *_given: Any, **_named: Any) -> str:
+        """Return what the browser has to bring back."""
+        state = token_urlsafe(32)
+        async with self._database.statement() as session:
+            await session.execute(ISSUE, {"hash": _hash(state), "seconds": STATE_SECONDS})
+        return state
+
+    async def async_consume(self, state: str) -> bool:
+        """Take it back; False when it is unknown, used or too old."""
+        async with self._database.statement() as session:
+            row = (await session.execute(CONSUME, {"hash": _hash(state)})).one_or_none()
+        return row is not None and bool(row.is_fresh)
+
+
+def _hash(state: str) -> str:
+    return hashlib.sha256(state.encode()).hexdigest()
+
+
+class Store(AsyncInstallationStore):
+    """Where the library puts what was installed."""
+
+    def __init__(self, installations: Installations, client: AsyncWebClient) -> None:
+        self._installations, self._client = installations, client
+
+    async def async_save(self, installation: Installation) -> None:
+        """Keep it; raises `NotInstallable` with the sentence for the person."""
+        refusal = _refusal(installation)
+        if refusal is not None:
+            await self._give_back(installation.bot_token)
+            raise NotInstallable(refusal)
+        await self._installations.save(_to_installed(installation))
+
+    async def _give_back(self, token: str | None) -> None:
+        # Nobody will ever use it.
+        try:
+            await self._client.auth_revoke(token=token)
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("slack_token_not_given_back", cause=str(error))
+
+
+def _refusal(installation: Installation) -> str | None:
+    if installation.is_enterprise_install or not installation.team_id:
+        return WHOLE_ORGANISATION
+    if installation.bot_refresh_token:
+        return ROTATED
+    if not installation.bot_token or not installation.bot_user_id:
+        return OTHER_REASON
+    return None
+
+
+def _to_installed(installation: Installation) -> Installed:
+    return Installed(
+        team_id=str(installation.team_id),
+        team_name=installation.team_name,
+        bot_user_id=str(installation.bot_user_id),
+        token=SecretStr(str(installation.bot_token)),
+        bot_id=installation.bot_id,
+        enterprise_id=installation.enterprise_id,
+        app_id=installation.app_id,
+        scopes=",".join(installation.bot_scopes or ()),
+        installed_by=installation.user_id,
+    )
+
+
+async def answer(app: App, step: str, request: Any) -> BoltResponse:
+    """Answer a browser (`request` is the library's); whatever goes wrong is one sentence on a page."""
+    if app.settings.public_url is None:
+        log.error("slack_install_impossible", remedy="set PUBLIC_URL")
+        return _page("This can't be installed yet", NO_ADDRESS, 503, "")
+    clients = Clients(app.settings, app.clock)
+    try:
+        flow = _build_flow(app, clients.library_client())
+        return await (flow.handle_installation(request) if step == "install" else flow.handle_callback(request))
+    except ParleyError as error:
+        log.error("slack_install_failed", cause=str(error))
+        return _page("It did not work", str(error), 503, BEGIN_AGAIN)
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        log.error("slack_install_failed", cause=repr(error))
+        return _page("It did not work", UNREACHABLE, 503, BEGIN_AGAIN)
+    finally:
+        await clients.aclose()
+
+
+def _build_flow(app: App, client: AsyncWebClient) -> AsyncOAuthFlow:
+    settings = app.settings
+    secret = settings.slack_client_secret
+    installations = Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
+    return AsyncOAuthFlow(
+        client=client,
+        logger=quiet,
+        settings=AsyncOAuthSettings(
+            client_id=settings.slack_client_id,
+            client_secret=secret.get_secret_value() if secret else None,
+            scopes=list(SCOPES),
+            user_scopes=[],
+            redirect_uri=f"{(settings.public_url or '').rstrip('/')}{REDIRECT}",
+            install_path=INSTALL,
+            install_page_rendering_enabled=False,
+            redirect_uri_path=REDIRECT,
+            callback_options=AsyncCallbackOptions(_succeeded, _failed),
+            # Where the API is Slack's for governments, or a test's, its page is there too.
+            authorization_url=urljoin(settings.slack_api_base or API_BASE, "/oauth/v2/authorize"),
+            installation_store=Store(installations, client),
+            installation_store_bot_only=True,
+            state_store=States(app.database),
+            state_expiration_seconds=STATE_SECONDS,
+            logger=quiet,
+        ),
+    )
+
+
+async def _succeeded(done: AsyncSuccessArgs) -> BoltResponse:
+    installation = done.installation
+    team = installation.team_name or "your workspace"
+    url = f"https://slack.com/app_redirect?app={installation.app_id}&team={installation.team_id}"
+    response = _page("Installed", DONE.format(agent="Parley", team=team), 200, OPEN.format(url=url))
+    response.headers["set-cookie"] = [done.settings.state_utils.build_set_cookie_for_deletion()]
+    return response
+
+
+async def _failed(failure: AsyncFailureArgs) -> BoltResponse:
+    reason = REASONS.get(failure.reason, OTHER_REASON)
+    if isinstance(failure.error, NotInstallable):
+        reason = str(failure.error)
+    log.warning("slack_install_refused", reason=failure.reason[:40])
+    status = min(400, failure.suggested_status_code)
+    return _page("It did not work", reason, status, BEGIN_AGAIN)
+
+
+def _page(title: str, sentence: str, status: int, more: str) -> BoltResponse:
+    headers: dict[str, Any] = {"content-type": ["text/html; charset=utf-8"]}
+    headers |= {name.lower(): [value] for name, value in NO_STORE.items()}
+    return BoltResponse(status=status, body=to_note(title, sentence, more=more), headers=headers)

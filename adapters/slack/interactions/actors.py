@@ -1,0 +1,96 @@
+"""Who clicks, types a command or opens their Home: the person behind it, the place, and what is known of them there."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.slack.events.incoming import PLATFORM, to_account
+from adapters.slack.transport.api import Json, Web
+from shared.messages import Place, PlatformContext, Sender
+from shared.text import clean
+
+if TYPE_CHECKING:
+    from adapters.slack.events.directory import Directory
+    from adapters.slack.events.groups import Groups
+    from adapters.slack.transport.clients import Clients
+
+MOST_KEPT = 20_000
+# Slack waits three seconds for an acknowledgement.
+OPEN_SECONDS = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Somebody who does something with the app; `user_id` is Slack's own id, `web` their workspace's client."""
+
+    user_id: str
+    sender: Sender
+    platform_context: PlatformContext
+    web: Web
+
+    @property
+    def team_id(self) -> str:
+        """Return the workspace where this happens."""
+        return self.web.token.team_id
+
+
+class Actors:
+    """Finds out who somebody is."""
+
+    def __init__(self, clients: "Clients", directory: "Directory", groups: "Groups") -> None:
+        self._clients, self._directory, self._groups = clients, directory, groups
+        self._directs: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    async def meet(self, team_id: str | None, user_id: str, user_team: str | None = None) -> Actor | None:
+        """Return who does something in a workspace, None where the app is not installed (any more)."""
+        web = await self._clients.find(team_id)
+        if web is None:
+            return None
+        token = web.token
+        home = user_team or token.team_id
+        # Side by side: an acknowledgement may wait for them.
+        names, (ids, titles) = await asyncio.gather(
+            self._directory.list_names(web, [user_id]), self._find_groups(token.team_id, home, user_id)
+        )
+        sender = Sender(PLATFORM, to_account(user_id, home, token), names.get(user_id))
+        around = PlatformContext(
+            roles=tuple(clean(each) for each in titles),
+            role_ids=ids,
+            server_name=clean(token.team_name) if token.team_name else None,
+        )
+        return Actor(user_id, sender, around, web)
+
+    async def _find_groups(
+        self, team_id: str, home: str, user_id: str
+    ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        # A guest of another workspace has no groups here.
+        found = await self._groups.find(team_id, user_id) if home == team_id else ((), ())
+        return (None, ()) if found is None else found
+
+    async def meet_in(self, payload: Json) -> Actor | None:
+        """Return who has pressed or sent something, as its payload says."""
+        user = payload.get("user") or {}
+        team = (payload.get("team") or {}).get("id") or user.get("team_id")
+        return await self.meet(team, str(user.get("id")), user.get("team_id"))
+
+    async def find_place(self, actor: Actor, channel: str, thread: str | None = None) -> Place:
+        """Return a place in the visitor's workspace. Direct is the talk with the agent alone: people's own are not."""
+        is_direct = channel.startswith("D") and channel == await self.find_direct(actor)
+        return Place(PLATFORM, actor.team_id, channel, thread, is_direct)
+
+    async def find_direct(self, actor: Actor) -> str | None:
+        """Return the channel where somebody talks with the agent alone; None when Slack does not say."""
+        key = (actor.team_id, actor.user_id)
+        if key not in self._directs:
+            try:
+                async with asyncio.timeout(OPEN_SECONDS):
+                    opened = await actor.web.find("conversations.open", users=actor.user_id)
+            except TimeoutError:
+                return None
+            if opened is None:
+                return None
+            self._directs[key] = str(opened["channel"]["id"])
+            if len(self._directs) > MOST_KEPT:
+                self._directs.popitem(last=False)
+        return self._directs[key]

@@ -1,0 +1,161 @@
+"""App Home: what somebody has here, shown to that person alone, and what can be changed about it."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from adapters.slack.events.incoming import PLATFORM
+from adapters.slack.interactions.actors import Actor
+from adapters.slack.interactions.home_view import (
+    ACTION_ID,
+    BUDGET,
+    BUDGET_FIELD,
+    BUDGET_FORM,
+    MOST_TOKENS,
+    REMOVE,
+    Home,
+    Section,
+    read_budget,
+    to_budget_form,
+    to_view,
+)
+from adapters.slack.transport.api import Json
+from agent.billing.budget import find_server_budget_status, get_budget_status
+from agent.billing.servers import get_server_spend, set_server_budget
+from agent.commands.base import Request
+from agent.panels import find_panel, list_panels
+from agent.people.personas import resolve_persona
+from agent.people.roles import with_roles
+from agent.people.users import resolve_user
+from shared.errors import ParleyError, Refusal
+from shared.log import get_logger
+from shared.messages import Place
+from shared.permissions import Permission
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
+    from adapters.chat.running import Running
+    from adapters.slack.interactions.actors import Actors
+    from agent.app import App
+
+NO_NUMBER = f"Write a whole number of tokens up to {MOST_TOKENS:,}, or nothing for unlimited."
+DONE_BUDGET, DONE_UNLIMITED = "The workspace's budget is {budget:,} tokens now.", "The workspace's budget is unlimited."
+# Where Slack does not say which channel somebody's talk with the agent is.
+NO_CHANNEL = "home"
+
+log = get_logger()
+
+
+class Homes:
+    """Publishes the tab of whoever opens it, and takes what is done there."""
+
+    def __init__(self, app: "App", actors: "Actors", running: "Running") -> None:
+        self._app, self._actors, self._running = app, actors, running
+
+    async def opened(self, event: Json, context: Any) -> None:
+        """Show somebody's Home."""
+        if event.get("tab", "home") == "home" and event.get("user"):
+            self._running.start(self._publish_for(context.team_id, str(event["user"])), "slack home")
+
+    async def press(self, ack: Any, body: Json) -> None:
+        """Take a button of a Home."""
+        await ack()
+        self._running.start(self._press(body), "slack home")
+
+    async def submit(self, ack: Any, body: Json) -> None:
+        """Take the form for the workspace's budget; it stays open with a sentence when that can't be."""
+        try:
+            note, actor = await self._set_budget(body)
+        except ParleyError as error:
+            await ack(response_action="errors", errors={BUDGET_FIELD: str(error)})
+            return
+        await ack()
+        self._running.start(self._publish(actor, note), "slack home")
+
+    async def _publish_for(self, team_id: str | None, user_id: str) -> None:
+        actor = await self._actors.meet(team_id, user_id)
+        if actor is not None:
+            await self._publish(actor)
+
+    async def _press(self, body: Json) -> None:
+        pressed = (body.get("actions") or [{}])[0]
+        action = str(pressed.get("action_id", "")).partition(":")[2]
+        actor = None
+        try:
+            actor = await self._actors.meet_in(body)
+            if actor is not None and action == REMOVE:
+                await self._publish(actor, await self._remove(actor, str(pressed.get("value", ""))))
+            elif actor is not None and action == BUDGET:
+                await self._open_form(actor, str(body.get("trigger_id")))
+        except ParleyError as error:
+            log.warning("slack_home_failed", action=action, cause=str(error))
+            if actor is not None:
+                await self._publish(actor, str(error))
+
+    async def _remove(self, actor: Actor, value: str) -> str:
+        name, _, entry_id = value.partition(":")
+        panel = find_panel(name)
+        if panel is None:
+            return ""
+        # Whose it is, is looked up again: the button says only which.
+        return await panel.remove(await self._request(actor, entry_id))
+
+    async def _open_form(self, actor: Actor, trigger_id: str) -> None:
+        request = await self._request(actor)
+        request.require(Permission.ADMIN)
+        async with self._app.database.transaction() as session:
+            standing = await find_server_budget_status(session, request.place)
+        form = to_budget_form(standing.limit if standing is not None else None)
+        await actor.web.call("views.open", patience=0, trigger_id=trigger_id, view=form)
+
+    async def _set_budget(self, body: Json) -> tuple[str, Actor]:
+        values = (body["view"].get("state") or {}).get("values") or {}
+        filled = values.get(BUDGET_FIELD, {}).get(BUDGET_FIELD, {})
+        try:
+            budget = read_budget(filled.get("value"))
+        except ValueError:
+            raise Refusal(NO_NUMBER) from None
+        actor = await self._actors.meet_in(body)
+        if actor is None:
+            raise Refusal
+        # Asked again: the form may have been open since before the permission was taken away.
+        request = await self._request(actor)
+        request.require(Permission.ADMIN)
+        async with self._app.database.transaction() as session:
+            await set_server_budget(session, request.place, budget, by=request.user.id)
+        return DONE_UNLIMITED if budget is None else DONE_BUDGET.format(budget=budget), actor
+
+    async def _request(self, actor: Actor, argument: str = "") -> Request:
+        channel = await self._actors.find_direct(actor) or NO_CHANNEL
+        place = Place(PLATFORM, actor.team_id, channel, is_direct=True)
+        async with self._app.database.transaction() as session:
+            user = await resolve_user(session, actor.sender, self._app.settings.default_guest_token_budget)
+            user = await with_roles(session, user, actor.sender, place, actor.platform_context)
+        return Request(self._app, actor.sender, place, user, argument)
+
+    async def _publish(self, actor: Actor, note: str = "") -> None:
+        try:
+            home = await self._look(await self._request(actor), note)
+            await actor.web.call("views.publish", user_id=actor.user_id, view=to_view(home))
+        except ParleyError as error:
+            log.warning("slack_home_not_shown", team=actor.team_id, cause=str(error))
+
+    async def _look(self, request: Request, note: str) -> Home:
+        user, place = request.user, request.place
+        is_admin = user.permission >= Permission.ADMIN
+        async with self._app.database.transaction() as session:
+            standing = await get_budget_status(session, user.id)
+            persona = await resolve_persona(session, place, user.permission, self._app.settings)
+            server = await get_server_spend(session, place) if is_admin else None
+        sections = []
+        for panel in list_panels():
+            listed = await panel.list_entries(request)
+            sections.append(Section(panel, listed.entries, listed.more))
+        return Home(user.permission.label, standing, persona.name, sections, server, note)
+
+
+def register(bolt: "AsyncApp", homes: Homes) -> None:
+    """Listen to the tab, its buttons and its form."""
+    bolt.event("app_home_opened")(homes.opened)
+    bolt.action(re.compile(rf"^{ACTION_ID}:"))(homes.press)
+    bolt.view_submission(BUDGET_FORM)(homes.submit)

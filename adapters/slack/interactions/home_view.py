@@ -1,0 +1,170 @@
+"""App Home as Slack's blocks: what somebody has here, for that person's eyes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapters.slack.transport.api import Json
+from agent.billing.budget import BudgetStatus
+from agent.billing.servers import ServerSpend
+from agent.panels import Entry, Panel
+from shared.text import cut
+
+ACTION_ID, REMOVE, BUDGET = "parley_home", "remove", "budget"
+BUDGET_FORM, BUDGET_FIELD = "parley_budget", "budget"
+BAR_WIDTH = 20
+ENTRY_CHARS = 1000
+MOST_TOKENS = 10**12
+
+PRIVACY = (
+    "What you write to me, and what I answer, is kept in this Parley's own database and shown to the language model "
+    "that answers. What I remember from a direct message is used in direct messages only. "
+    "/parley reset makes me look no longer at what was said before."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One panel with its first entries."""
+
+    panel: Panel
+    entries: Sequence[Entry]
+    more: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What a Home shows; `server` for admins alone, `note` what has just been done."""
+
+    permission: str
+    standing: BudgetStatus
+    persona: str
+    sections: Sequence[Section]
+    server: ServerSpend | None
+    note: str = ""
+
+
+def to_view(home: Home) -> Json:
+    """Return the whole tab."""
+    blocks = [
+        *([_context(home.note)] if home.note else ()),
+        *_budget(home),
+        *_part("Who answers you here", home.persona),
+    ]
+    for section in home.sections:
+        blocks += _panel(section)
+    if home.server is not None:
+        blocks += _server(home.server)
+    blocks += _part("Privacy", PRIVACY)
+    return {"type": "home", "blocks": blocks}
+
+
+def _budget(home: Home) -> list[Json]:
+    standing = home.standing
+    held = f"\nRunning requests hold {standing.reserved:,} tokens." if standing.reserved else ""
+    if standing.limit is None:
+        said = f"Unlimited; you have used {standing.used:,} tokens in this period."
+    else:
+        said = (
+            f"{bar(standing.used, standing.limit)}\nYou have used {standing.used:,} of {standing.limit:,} tokens. "
+            f"It renews on {standing.renews_on:%d %B %Y}."
+        )
+    return _part("Your budget", f"{said}{held}\nYour permission: {home.permission}.")
+
+
+def _panel(section: Section) -> list[Json]:
+    panel = section.panel
+    if not section.entries:
+        return _part(panel.title, panel.empty)
+    rows = [_entry(panel, each) for each in section.entries]
+    more = [_context(section.more.replace(" /", " /parley "))] if section.more else []
+    return [_header(panel.title), *rows, *more]
+
+
+def _entry(panel: Panel, entry: Entry) -> Json:
+    sure = {
+        "title": _plain(f"{panel.verb}?"),
+        "text": _plain("This can't be undone."),
+        "confirm": _plain(panel.verb),
+        "deny": _plain("Keep"),
+    }
+    button = _button(REMOVE, panel.verb) | {"value": f"{panel.name}:{entry.id}", "confirm": sure}
+    return _text(cut(entry.text, ENTRY_CHARS)) | {"accessory": button}
+
+
+def _server(spend: ServerSpend) -> list[Json]:
+    used, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
+    said = [f"In the last 30 days {spend.people:,} people have used {used} ({cost})."]
+    budget = spend.budget
+    if budget is None or budget.limit is None:
+        said.append("There is no budget for all together.")
+    else:
+        said.append(bar(budget.used, budget.limit))
+        said.append(f"{budget.used:,} of {budget.limit:,} tokens; the budget renews on {budget.renews_on:%d %B %Y}.")
+    button = {"type": "actions", "elements": [_button(BUDGET, "Change the budget")]}
+    return [*_part("This workspace", "\n".join(said)), button]
+
+
+def bar(used: int, limit: int) -> str:
+    """Return how much is used, for the eye."""
+    share = 1.0 if limit <= 0 else min(1.0, used / limit)
+    full = round(share * BAR_WIDTH)
+    return f"{'▓' * full}{'░' * (BAR_WIDTH - full)} {share:.0%}"
+
+
+def to_budget_form(limit: int | None) -> Json:
+    """Return the form for the workspace's budget."""
+    field: Json = {"type": "number_input", "action_id": BUDGET_FIELD, "is_decimal_allowed": False, "min_value": "0"}
+    if limit is not None:
+        field["initial_value"] = str(limit)
+    return {
+        "type": "modal",
+        "callback_id": BUDGET_FORM,
+        "title": _plain("Workspace's budget"),
+        "submit": _plain("Save"),
+        "close": _plain("Cancel"),
+        "blocks": [
+            {
+                "type": "input",
+                "block_id": BUDGET_FIELD,
+                "optional": True,
+                "label": _plain("Tokens that all people together may use in 30 days"),
+                "hint": _plain("Empty: unlimited. It counts from the next message on."),
+                "element": field,
+            }
+        ],
+    }
+
+
+def read_budget(value: str | None) -> int | None:
+    """Return what was filled in, None for unlimited; raises `ValueError` for what is no number of tokens."""
+    plain = (value or "").replace(",", "").replace(" ", "")
+    if not plain:
+        return None
+    if not (plain.isascii() and plain.isdecimal()) or int(plain) > MOST_TOKENS:
+        raise ValueError(plain)
+    return int(plain)
+
+
+def _part(title: str, said: str) -> list[Json]:
+    return [_header(title), _text(said)]
+
+
+def _header(title: str) -> Json:
+    return {"type": "header", "text": _plain(title)}
+
+
+def _text(said: str) -> Json:
+    # Plain: what people have written is no mark-up here.
+    return {"type": "section", "text": _plain(said or "…")}
+
+
+def _context(said: str) -> Json:
+    return {"type": "context", "elements": [_plain(said)]}
+
+
+def _button(action: str, text: str) -> Json:
+    return {"type": "button", "action_id": f"{ACTION_ID}:{action}", "text": _plain(text)}
+
+
+def _plain(text: str) -> Json:
+    return {"type": "plain_text", "text": text, "emoji": False}

@@ -1,0 +1,43 @@
+"""All that people do with the app beside writing messages: commands, clicks, forms, their Home."""
+
+from typing import TYPE_CHECKING
+
+from adapters.slack.events import groups
+from adapters.slack.install import uninstall
+from adapters.slack.install.uninstall import Uninstall
+from adapters.slack.interactions import clicks, home, shortcuts, slash
+from adapters.slack.interactions.actors import Actors
+from adapters.slack.interactions.clicks import Clicks
+from adapters.slack.interactions.home import Homes
+from adapters.slack.interactions.respond import Responses
+from adapters.slack.interactions.shortcuts import Shortcuts
+from adapters.slack.interactions.slash import Slash
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
+    from adapters.chat.running import Running
+    from adapters.slack.events.events import Events
+    from adapters.slack.install.installations import Installations
+    from adapters.slack.transport.clients import Clients
+    from agent.app import App
+
+
+def register(
+    bolt: "AsyncApp",
+    app: "App",
+    clients: "Clients",
+    running: "Running",
+    heard: "Events",
+    installations: "Installations | None",
+) -> None:
+    """Listen to all of it; names and groups are known from what `heard` has learnt."""
+    responses = Responses(clients)
+    actors = Actors(clients, heard.directory, heard.groups)
+    groups.register(bolt, heard.groups)
+    clicks.register(bolt, Clicks(app, actors, responses, running))
+    slash.register(bolt, Slash(app, actors, responses, running))
+    shortcuts.register(bolt, Shortcuts(app, clients, actors, responses, heard.directory))
+    home.register(bolt, Homes(app, actors, running))
+    if installations is not None:
+        uninstall.register(bolt, Uninstall(clients, installations))

@@ -1,0 +1,146 @@
+"""The entry "Ask Parley" on a message's menu: a form for the question, and the answer in that message's thread."""
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from adapters.slack.events.incoming import PLATFORM, list_people, to_line, to_plain, to_text
+from adapters.slack.interactions.respond import to_reply_to, url_of
+from adapters.slack.transport.api import Json
+from agent.queue.inbox import accept
+from shared.errors import ParleyError
+from shared.log import get_logger
+from shared.messages import IncomingMessage
+from shared.text import clean, cut
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
+    from adapters.slack.events.directory import Directory
+    from adapters.slack.interactions.actors import Actors
+    from adapters.slack.interactions.respond import Responses
+    from adapters.slack.transport.clients import Clients
+    from agent.app import App
+
+CALLBACK, FORM = "ask_parley", "parley_ask"
+QUESTION = "question"
+QUESTION_CHARS, QUOTE_CHARS, METADATA_CHARS = 3000, 800, 3000
+NO_FORM = "I could not open the form; please try again."
+NOT_INSTALLED = "I am not installed in this workspace any more."
+
+log = get_logger()
+
+
+class Shortcuts:
+    """Opens the form, and takes what was filled in."""
+
+    def __init__(
+        self, app: "App", clients: "Clients", actors: "Actors", responses: "Responses", directory: "Directory"
+    ) -> None:
+        self._app, self._clients, self._actors = app, clients, actors
+        self._responses, self._directory = responses, directory
+
+    async def open(self, ack: Any, body: Json) -> None:
+        """Show the form; Slack lets it be opened for three seconds."""
+        await ack()
+        url, message = url_of(body), body.get("message")
+        if not isinstance(message, dict) or "ts" not in message:
+            return
+        try:
+            web = await self._clients.find((body.get("team") or {}).get("id"))
+            if web is None:
+                return
+            # Names that are not known at once are left out: the form can't wait.
+            about = clean(to_text(message, web.token.bot_user_id, {}))
+            await web.call("views.open", patience=0, trigger_id=body.get("trigger_id"), view=to_form(body, about))
+        except ParleyError as error:
+            log.warning("slack_form_not_opened", cause=str(error))
+            await self._responses.whisper(url, NO_FORM)
+
+    async def submit(self, ack: Any, body: Json) -> None:
+        """Take the question; the form stays open with a sentence when it could not be stored."""
+        question = _value(body["view"], QUESTION)
+        try:
+            is_taken = await self._accept(body, json.loads(body["view"]["private_metadata"]), question)
+        except ParleyError as error:
+            log.warning("slack_question_not_stored", cause=str(error))
+            await ack(response_action="errors", errors={QUESTION: str(error)})
+            return
+        if is_taken:
+            await ack()
+        else:
+            await ack(response_action="errors", errors={QUESTION: NOT_INSTALLED})
+
+    async def _accept(self, body: Json, about: Json, question: str) -> bool:
+        actor = await self._actors.meet_in(body)
+        if actor is None:
+            return False
+        asked_about = {key: about[key] for key in ("channel", "ts", "user", "text")}
+        names = await self._directory.list_names(actor.web, list_people([asked_about]))
+        token = actor.web.token
+        earlier = (to_line(asked_about, token.bot_user_id, names),)
+        message = IncomingMessage(
+            adapter=PLATFORM,
+            sender=actor.sender,
+            place=await self._actors.find_place(actor, about["channel"], about["thread"]),
+            # A form is sent once, however often that comes.
+            event_id=f"form:{body['view']['id']}",
+            content=to_plain(question, {}),
+            sent_at=self._app.clock.now(),
+            platform_message_id=to_reply_to(about["url"]),
+            platform_context=replace(actor.platform_context, earlier=earlier),
+        )
+        await accept(self._app.database, message)
+        return True
+
+
+def to_form(body: Json, about: str) -> Json:
+    """Return the form for a question about a message; what it is about comes back with it."""
+    message, channel = body["message"], str((body.get("channel") or {}).get("id"))
+    kept: Json = {
+        "channel": channel,
+        "thread": message.get("thread_ts") or message["ts"],
+        "ts": message["ts"],
+        "user": str(message.get("user") or ""),
+        "text": str(message.get("text") or ""),
+        "url": url_of(body),
+    }
+    # Slack keeps 3,000 characters with a form; what is not plain ASCII takes six each.
+    while kept["text"] and len(json.dumps(kept)) > METADATA_CHARS:
+        kept["text"] = kept["text"][: len(kept["text"]) * 9 // 10]
+    return {
+        "type": "modal",
+        "callback_id": FORM,
+        "private_metadata": json.dumps(kept),
+        "title": _plain("Ask Parley"),
+        "submit": _plain("Ask"),
+        "close": _plain("Cancel"),
+        "blocks": [
+            {"type": "context", "elements": [_plain(cut(about, QUOTE_CHARS) or "…")]},
+            {
+                "type": "input",
+                "block_id": QUESTION,
+                "label": _plain("Your question about this message"),
+                "element": {
+                    "type": "plain_text_input",
+                    "action_id": QUESTION,
+                    "multiline": True,
+                    "max_length": QUESTION_CHARS,
+                },
+            },
+        ],
+    }
+
+
+def _plain(text: str) -> Json:
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def _value(view: Json, name: str) -> str:
+    return str(((view.get("state") or {}).get("values") or {}).get(name, {}).get(name, {}).get("value") or "")
+
+
+def register(bolt: "AsyncApp", shortcuts: Shortcuts) -> None:
+    """Listen to the shortcut and to its form."""
+    bolt.message_shortcut(CALLBACK)(shortcuts.open)
+    bolt.view_submission(FORM)(shortcuts.submit)

@@ -1,0 +1,143 @@
+"""`/parley …`: the commands of every platform, and `ask`. They do not work in threads, which Slack decides."""
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from sqlalchemy import text
+
+from adapters.slack.events.incoming import PLATFORM, to_plain
+from adapters.slack.interactions.actors import Actor
+from adapters.slack.interactions.respond import to_reply_to, url_of
+from adapters.slack.sending.render import to_notice
+from adapters.slack.transport.api import Json
+from agent import commands
+from agent.queue.inbox import accept
+from shared.errors import ParleyError
+from shared.log import get_logger
+from shared.messages import IncomingMessage, Place
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
+    from adapters.chat.running import Running
+    from adapters.slack.interactions.actors import Actors
+    from adapters.slack.interactions.respond import Responses
+    from agent.app import App
+
+COMMAND, ASK, STOP, HELP = "/parley", "ask", "stop", "help"
+ASK_HOW = "Write `/parley ask` and your question behind it."
+ASK_HELP = "/parley ask QUESTION - Ask me something; the answer is for all here."
+TO_ASK = "To ask me something: `/parley ask` and the question."
+NOT_INSTALLED = "I am not installed in this workspace any more."
+NAME = re.compile(r"[a-z][a-z_-]*", re.IGNORECASE)
+
+RUNNING = text("""
+SELECT conversations.platform_thread_id FROM turns
+JOIN conversations ON conversations.id = turns.conversation_id
+JOIN user_platform_links AS link ON link.user_id = turns.user_id
+WHERE turns.status = 'running' AND turns.parent_turn_id IS NULL AND conversations.platform = 'slack'
+  AND conversations.platform_server_id = :server AND conversations.platform_channel_id = :channel
+  AND link.platform = 'slack' AND link.platform_user_id = :account
+ORDER BY turns.id DESC LIMIT 1
+""")
+
+log = get_logger()
+
+
+class Slash:
+    """Takes the command; Slack is told within three seconds, what a question's answer takes is another matter."""
+
+    def __init__(self, app: "App", actors: "Actors", responses: "Responses", running: "Running") -> None:
+        self._app, self._actors, self._responses, self._running = app, actors, responses, running
+
+    async def take(self, ack: Any, body: Json) -> None:
+        """Take one command."""
+        name, rest = [*str(body.get("text") or "").split(None, 1), "", ""][:2]
+        if name.lower() == ASK:
+            await self._ask(ack, body, rest.strip())
+            return
+        await ack()
+        self._running.start(self._answer(body, name, rest.strip()), "slack command")
+
+    async def _ask(self, ack: Any, body: Json, question: str) -> None:
+        if not question:
+            await ack(text=ASK_HOW, response_type="ephemeral")
+            return
+        try:
+            actor = await self._meet(body)
+            if actor is not None:
+                # Stored before it is acknowledged: a command that comes twice is one question.
+                place = await self._actors.find_place(actor, str(body.get("channel_id")))
+                await accept(self._app.database, self._to_message(body, actor, place, question))
+        except ParleyError as error:
+            log.warning("slack_question_not_stored", cause=str(error))
+            await ack(text=to_notice(str(error)), response_type="ephemeral")
+            return
+        if actor is None:
+            await ack(text=NOT_INSTALLED, response_type="ephemeral")
+        else:
+            # Shows the others there what was asked.
+            await ack(response_type="in_channel")
+
+    def _to_message(self, body: Json, actor: Actor, place: Place, question: str) -> IncomingMessage:
+        return IncomingMessage(
+            adapter=PLATFORM,
+            sender=actor.sender,
+            place=place,
+            event_id=f"command:{body.get('trigger_id') or uuid4().hex}",
+            content=to_plain(question, {}),
+            sent_at=self._app.clock.now(),
+            platform_message_id=to_reply_to(url_of(body)),
+            platform_context=actor.platform_context,
+        )
+
+    async def _meet(self, body: Json) -> Actor | None:
+        return await self._actors.meet(body.get("team_id"), str(body.get("user_id")))
+
+    async def _answer(self, body: Json, name: str, rest: str) -> None:
+        url = url_of(body)
+        try:
+            actor = await self._meet(body)
+            said, is_private = (NOT_INSTALLED, True) if actor is None else await self._run(body, actor, name, rest)
+        except ParleyError as error:
+            log.warning("slack_command_failed", command=name[:40], cause=str(error))
+            said, is_private = str(error), True
+        await self._responses.answer(url, in_slack(said), is_private=is_private)
+
+    async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> tuple[str, bool]:
+        name = name.removeprefix("/") or HELP
+        if not NAME.fullmatch(name):
+            return TO_ASK, True
+        line, told = f"/{name} {to_plain(rest, {})}".strip(), ""
+        place = await self._actors.find_place(actor, str(body.get("channel_id")))
+        if name.lower() == STOP:
+            place = await find_running(self._app, actor, place)
+        reply = await commands.answer(self._app, actor.sender, place, line, actor.platform_context)
+        if reply is None:
+            return TO_ASK, True
+        if name.lower() == HELP and not rest:
+            told = f"\n{ASK_HELP}"
+        elif commands.find_command(PLATFORM, name.lower()) is None:
+            told = f" {TO_ASK}"
+        return reply.text + told, reply.is_private
+
+
+async def find_running(app: "App", actor: Actor, place: Place) -> Place:
+    """Return where in a channel, its threads included, something of the person's runs; the place itself if nothing."""
+    given = {"server": place.server, "channel": place.channel, "account": actor.sender.platform_user_id}
+    async with app.database.statement() as session:
+        rows = (await session.execute(RUNNING, given)).all()
+    return replace(place, thread=rows[0].platform_thread_id) if rows else place
+
+
+def in_slack(said: str) -> str:
+    """Return a command's answer as Slack reads it: `/budget` is `/parley budget` here."""
+    names = "|".join(each.name for each in commands.list_commands(PLATFORM))
+    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", to_notice(said))
+
+
+def register(bolt: "AsyncApp", slash: Slash) -> None:
+    """Listen to the command."""
+    bolt.command(COMMAND)(slash.take)

@@ -1,0 +1,1 @@
+"""How a reply goes out on Slack; what it says is decided before."""

@@ -1,0 +1,60 @@
+"""An answer as Slack takes it: Markdown in blocks, nobody called by accident, parts of 12,000 characters."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from adapters.base import split_text
+from adapters.slack.sending.mrkdwn import to_mrkdwn
+from adapters.slack.transport.api import Json
+from shared.messages import ReplyFile
+
+# With blocks the text is for notifications; without it is the message.
+MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
+MOST_PARTS = 3
+PREVIEW_CHARS = 3000
+AS_FILE = "The whole answer is in the file."
+EMPTY = "\N{ZERO WIDTH SPACE}"
+# `<!channel>`, `<!subteam^S1>`, `<@U1>`, `<#C1>`: what Slack makes a call or a link of, in Markdown too.
+CALL = re.compile(r"<(?=[!@#][A-Za-z0-9])")
+MENTION_OF_MANY = re.compile(r"<(?=(?:!|#)[A-Za-z0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What is posted: parts in order, and the whole as a file when it is too long for that."""
+
+    parts: tuple[str, ...]
+    file: str | None = None
+
+
+def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:
+    """Return the parts of an answer; one of more than three goes as a file, behind its beginning, or if `is_short`."""
+    shown = neutralise_mentions(text.strip(), allows_mentions=allows_mentions) or EMPTY
+    parts = split_text(shown, MESSAGE_LIMIT)
+    if len(parts) <= MOST_PARTS and not is_short:
+        return Rendered(tuple(parts))
+    beginning = split_text(shown, PREVIEW_CHARS)[0]
+    return Rendered((f"{beginning}\n\n… {AS_FILE}",), text)
+
+
+def neutralise_mentions(text: str, *, allows_mentions: bool = False) -> str:
+    """Return the text with what would call somebody made harmless; people may be named if the persona may."""
+    return (MENTION_OF_MANY if allows_mentions else CALL).sub("&lt;", text)
+
+
+def links_to(files: Iterable[ReplyFile]) -> list[str]:
+    """Return a line with a link for each file."""
+    return [f"\n[{each.filename}]({each.url})" for each in files]
+
+
+def to_blocks(part: str) -> list[Json]:
+    """Return one part as Slack's blocks."""
+    return [{"type": "markdown", "text": part}]
+
+
+def to_notice(part: str, limit: int = TEXT_LIMIT) -> str:
+    """Return the part in Slack's older mark-up, for notifications and old clients."""
+    # What is cut off need not be read; reading takes long where it is full of brackets.
+    text = to_mrkdwn(part[: limit + 1]) or EMPTY
+    return text if len(text) <= limit else text[: limit - 1].rpartition("\n")[0] + "\n…"

@@ -1,0 +1,179 @@
+"""A reply goes out: a message in the thread of the question, the end of its stream, edits, parts, files."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.base import SECONDS_PER_EDIT
+from adapters.chat.uploads import Upload, collect
+from adapters.slack.sending.live import Shown, ShownMessages, stop_stream, to_metadata
+from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
+from adapters.slack.sending.sent import SentBefore, find_sent
+from adapters.slack.transport.api import Json, Refused, Web
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.queue.delivery_info import DeliveryInfo
+    from agent.queue.outbox import Reply
+
+MOST_FILE_BYTES = 20 * 1024 * 1024
+
+TOO_LONG = frozenset({"msg_too_long", "msg_blocks_too_long", "markdown_text_too_long"})
+NO_BLOCKS = frozenset({"invalid_blocks", "invalid_blocks_format"})
+GONE = frozenset({"message_not_found"})
+STREAMS_STILL = "streaming_state_conflict"
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A reply with all that goes with it; `rows` are the buttons below it."""
+
+    reply: "Reply"
+    facts: "DeliveryInfo"
+    rows: Sequence[Json]
+    uploads: Sequence[Upload]
+    links: Sequence[str]
+    cards: Sequence[Json] = ()
+
+    def render(self, *, is_short: bool = False) -> Rendered:
+        """Return its parts; `is_short`: as a file behind its beginning."""
+        text = "\n".join([self.reply.content, *self.links])
+        return render(text, allows_mentions=self.facts.allows_mentions, is_short=is_short)
+
+    def body(self, rendered: Rendered, index: int) -> Json:
+        """Return one part as a message: the cards come first, the buttons last."""
+        part = rendered.parts[index]
+        blocks = [*(self.cards if index == 0 else ()), *to_blocks(part)]
+        if index == len(rendered.parts) - 1:
+            blocks += self.rows
+        metadata = to_metadata(self.reply.turn_id, self.reply.id, index)
+        return {"text": to_notice(part), "blocks": blocks, "metadata": metadata}
+
+
+async def send(
+    app: "App", web: Web, reply: "Reply", facts: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
+) -> str:
+    """Say it once and return the id of the last message."""
+    # Slack takes no empty files.
+    uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, takes_empty=False)
+    shown = kept.take(reply.live_message_id)
+    before = await find_sent(web, reply) if reply.was_tried else SentBefore()
+    draft = Draft(reply, facts, rows, uploads, links_to(others), _to_cards(shown))
+    writer = _MessageWriter(app, web, draft, shown, before)
+    try:
+        return await writer.write(draft.render())
+    except Refused as error:
+        if error.slack_code not in TOO_LONG:
+            raise
+        return await writer.write(draft.render(is_short=True))
+
+
+def _to_cards(shown: Shown | None) -> list[Json]:
+    cards = shown.cards.values() if shown is not None else ()
+    return [
+        {"type": "task_card", "task_id": each["id"], "title": each["title"], "status": _settled(each)} for each in cards
+    ]
+
+
+def _settled(card: Json) -> str:
+    # The end of a turn is the end of its tools.
+    return "complete" if card["status"] == "in_progress" else str(card["status"])
+
+
+class _MessageWriter:
+    def __init__(self, app: "App", web: Web, draft: Draft, shown: Shown | None, before: SentBefore) -> None:
+        self._app, self._web, self._draft, self._shown, self._before = app, web, draft, shown, before
+        self._place = draft.reply.place
+
+    async def write(self, rendered: Rendered) -> str:
+        """Write all parts, then the files; return the id of the last part."""
+        ts = ""
+        for index in range(len(rendered.parts)):
+            # A second attempt, with a file instead, goes on with what is there.
+            ts = self._before.parts[index] = await self._write_part(rendered, index)
+        uploads = [*([Upload("answer.md", rendered.file.encode())] if rendered.file else []), *self._draft.uploads]
+        left = [each for each in uploads if not self._before.has_file(each)]
+        if left:
+            await self._upload(left, rendered, ts)
+        return ts
+
+    async def _write_part(self, rendered: Rendered, index: int) -> str:
+        body = self._draft.body(rendered, index)
+        live = self._draft.reply.live_message_id if index == 0 else None
+        before = self._before.parts.get(index)
+        if before is not None and before == live:
+            before = None
+        if live is not None and before is None and (ended := await self._end_live(live, rendered, body)):
+            return ended
+        if before is not None:
+            # It is there; what it says may be that of a message that showed the answer grow.
+            return await self._change(before, body)
+        return await self._post(body, to_notice(rendered.parts[index], WHOLE_LIMIT))
+
+    async def _post(self, body: Json, whole: str) -> str:
+        where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
+        quiet = {"unfurl_links": False, "unfurl_media": False}
+        try:
+            made = await self._web.call("chat.postMessage", **where, **quiet, **body)
+        except Refused as error:
+            if error.slack_code not in NO_BLOCKS:
+                raise
+            log.warning("slack_blocks_refused", reply=self._draft.reply.id, cause=str(error))
+            plain = {"text": whole, "metadata": body["metadata"]}
+            made = await self._web.call("chat.postMessage", **where, **quiet, **plain)
+        return str(made["ts"])
+
+    async def _end_live(self, ts: str, rendered: Rendered, body: Json) -> str | None:
+        """Let the message that showed the answer grow say all of it; None when somebody has deleted it."""
+        shown = self._shown
+        try:
+            if shown is not None and shown.is_stream and await self._end_stream(ts, shown, rendered, body):
+                return ts
+            if shown is not None and shown.edited_at:
+                wait = shown.edited_at + SECONDS_PER_EDIT - self._app.clock.monotonic()
+                await asyncio.sleep(max(0.0, wait))
+            return await self._change(ts, body)
+        except Refused as error:
+            if error.slack_code not in GONE:
+                raise
+            return None
+
+    async def _end_stream(self, ts: str, shown: Shown, rendered: Rendered, body: Json) -> bool:
+        """End it with what is left to say; False when what was streamed is not how the answer begins."""
+        part = rendered.parts[0]
+        if not part.startswith(shown.text) or len(rendered.parts) > 1:
+            await stop_stream(self._web, self._place.channel, ts)
+            return False
+        left = part[len(shown.text) :]
+        ends = [each | {"status": _settled(each)} for each in shown.cards.values() if each["status"] == "in_progress"]
+        pieces = [*ends, *([{"type": "markdown_text", "text": left}] if left else [])]
+        more: Json = {"chunks": pieces} if pieces else {}
+        rows = {"blocks": list(self._draft.rows)} if self._draft.rows else {}
+        return await stop_stream(self._web, self._place.channel, ts, metadata=body["metadata"], **more, **rows)
+
+    async def _change(self, ts: str, body: Json) -> str:
+        where: Json = {"channel": self._place.channel, "ts": ts}
+        try:
+            await self._web.call("chat.update", **where, **body)
+        except Refused as error:
+            if error.slack_code != STREAMS_STILL:
+                raise
+            # The process that streamed it has died.
+            await stop_stream(self._web, self._place.channel, ts)
+            await self._web.call("chat.update", **where, **body)
+        return ts
+
+    async def _upload(self, uploads: Sequence[Upload], rendered: Rendered, ts: str) -> None:
+        items = [{"content": each.content, "filename": each.filename, "title": each.filename} for each in uploads]
+        where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
+        try:
+            await self._web.call("files.upload.v2", file_uploads=items, **where)
+        except Refused as error:
+            log.warning("slack_files_refused", reply=self._draft.reply.id, cause=str(error))
+            last = len(rendered.parts) - 1
+            linked = "\n".join([rendered.parts[last], *links_to(self._draft.reply.files)])
+            await self._change(ts, self._draft.body(Rendered((*rendered.parts[:last], linked)), last))

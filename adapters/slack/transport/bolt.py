@@ -1,0 +1,80 @@
+"""The library's app: each concern registers what it listens to.
+
+Its own checks are left out where ours come first: signatures (`http.py`), our own messages (`events.py`), and
+`auth.test` for every workspace (`clients.py` asks once). An event is acknowledged when its listener has returned; one
+whose listener fails is not, and Slack sends it again.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
+
+from adapters.chat.running import Running
+from adapters.slack.events import assistant
+from adapters.slack.events.events import Events, register
+from adapters.slack.interactions import interactions
+from adapters.slack.transport.clients import Clients, quiet
+from shared.errors import Unavailable
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from adapters.slack.install.installations import Installations
+    from agent.app import App
+
+log = get_logger()
+ANYTHING = re.compile(r".*")
+
+
+def build_app(
+    app: "App", clients: Clients, running: Running, events: Events, installations: "Installations | None" = None
+) -> AsyncApp:
+    """Return the library's app with all that we listen to."""
+
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
+        token = await clients.find_token(team_id)
+        if token is None:
+            return None
+        return AuthorizeResult(
+            enterprise_id=enterprise_id,
+            team_id=token.team_id,
+            bot_token=token.secret.get_secret_value(),
+            bot_id=token.bot_id,
+            bot_user_id=token.bot_user_id,
+        )
+
+    bolt = AsyncApp(
+        name="parley",
+        logger=quiet,
+        client=clients.library_client(),
+        authorize=authorize,
+        process_before_response=True,
+        request_verification_enabled=False,
+        ignoring_self_events_enabled=False,
+        ssl_check_enabled=False,
+        attaching_function_token_enabled=False,
+        attaching_conversation_kwargs_enabled=False,
+    )
+    register(bolt, events)
+    assistant.register(bolt, clients, running)
+    interactions.register(bolt, app, clients, running, events, installations)
+    # What nobody listens to is acknowledged all the same, or Slack would send it again and again.
+    bolt.event(ANYTHING)(_nothing)
+    bolt.error(_tell)
+    return bolt
+
+
+async def _nothing(event: dict[str, Any]) -> None:
+    return
+
+
+async def _tell(error: Exception, body: dict[str, Any]) -> BoltResponse:
+    # Without an acknowledgement Slack sends it again, to this process or another.
+    kind = str((body.get("event") or {}).get("type") or body.get("type") or body.get("command"))
+    if isinstance(error, Unavailable):
+        log.warning("slack_event_not_taken", kind=kind, cause=str(error.__cause__ or error))
+    else:
+        log.error("slack_event_failed", kind=kind, exc_info=error)
+    return BoltResponse(status=500)

@@ -1,0 +1,66 @@
+"""The socket that Slack sends events through, held by the library; what the library can't come back from ends it."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+
+from adapters.slack.transport.api import MethodLimits, TokenRefused, Web
+from adapters.slack.transport.clients import Clients, Token, quiet
+from shared.errors import Unavailable, Undeliverable
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from slack_bolt.async_app import AsyncApp
+
+    from adapters.chat.running import Running
+    from shared.clock import Clock
+
+CONNECT_SECONDS, PING_SECONDS = 20.0, 5.0
+CLOSE_SECONDS = 5.0
+
+log = get_logger()
+
+
+class AppTokenRefused(Undeliverable):
+    """Slack refuses the app-level token; make one with the scope connections:write and set SLACK_APP_TOKEN."""
+
+
+@asynccontextmanager
+async def open_socket(
+    bolt: "AsyncApp", clients: Clients, secret: SecretStr, clock: "Clock", running: "Running"
+) -> "AsyncIterator[AsyncSocketModeHandler]":
+    """Connect; at the end of the block what came in is stored before the connection is closed."""
+    web_client = clients.library_client()
+    try:
+        told = await Web(web_client, Token(secret, "", ""), MethodLimits(clock)).call(
+            "apps.connections.open", app_token=secret.get_secret_value()
+        )
+    except TokenRefused as error:
+        raise AppTokenRefused from error
+    socket = AsyncSocketModeHandler(
+        bolt, secret.get_secret_value(), logger=quiet, web_client=web_client, ping_interval=PING_SECONDS
+    )
+    socket.client.wss_uri = str(told.get("url", ""))
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            # The library tries again and again with the same ticket, which Slack takes once.
+            await socket.connect_async()  # type: ignore[no-untyped-call]
+        log.info("slack_connected")
+        yield socket
+    except TimeoutError as error:
+        raise Unavailable("Slack's socket can't be reached just now.") from error
+    finally:
+        await running.settle(CLOSE_SECONDS)
+        await _close(socket)
+
+
+async def _close(socket: AsyncSocketModeHandler) -> None:
+    await socket.close_async()  # type: ignore[no-untyped-call]
+    client = socket.client
+    left = [client.message_processor, client.current_session_monitor, client.message_receiver]
+    await asyncio.gather(*(each for each in left if each is not None), return_exceptions=True)

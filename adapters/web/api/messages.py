@@ -1,0 +1,129 @@
+"""`POST /v1/messages` and the events of a conversation: the agent's own HTTP interface."""
+
+from collections.abc import AsyncGenerator
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.web.api import sse
+from adapters.web.api.bodies import max_body, read_json
+from adapters.web.api.callers import take_leave, unless_left
+from adapters.web.api.faults import Fault, invalid
+from adapters.web.api.schemas import SentMessage
+from adapters.web.api.uploads import discard, store_sent
+from adapters.web.auth import app_of, with_token
+from agent import commands
+from agent.app import App
+from agent.journal.responses import find_response
+from agent.journal.steps import Event
+from agent.queue import inbox
+from agent.queue.inbox import Accepted
+from shared.errors import EventTaken
+from shared.messages import AgentResponse, IncomingMessage
+from shared.models import Conversation, Turn, TurnEvent
+
+RESPONSE = TypeAdapter(AgentResponse)
+MAX_PAGE = 1000
+MAX_ID = 2**63 - 1
+
+
+def wants_events(request: Request) -> bool:
+    """Tell whether the caller asked for server-sent events."""
+    return "text/event-stream" in request.headers.get("accept", "")
+
+
+@with_token
+async def post_message(request: Request) -> Response:
+    """Take one message; answer with the AgentResponse, or with the events of its turn as they happen."""
+    app = app_of(request)
+    sent = await read_json(request, SentMessage, max_body(app))
+    watched = wants_events(request)
+    # What comes with an answer to a question is no command: the answer would be lost.
+    said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, sent.content)
+    if said is not None:
+        return sse.follow(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
+    files = await store_sent(app, sent.attachments)
+    message = sent.to_incoming(app.clock, files, wants_stream=watched)
+    accepted = await accept_once(app, message)
+    if watched:
+        return sse.follow(app.events.follow(accepted.inbox_id), lambda: take_leave(app, accepted, message))
+    return to_json(await answer_to(request, accepted, message))
+
+
+async def accept_once(app: App, message: IncomingMessage) -> Accepted:
+    """Accept the message; what a second copy brought is not kept, nor what came under another message's id."""
+    try:
+        accepted = await inbox.accept(app.database, message)
+    except EventTaken:
+        await discard(app, message.attachments)
+        raise
+    if not accepted.is_new:
+        await discard(app, message.attachments)
+    return accepted
+
+
+async def answer_to(request: Request, accepted: Accepted, message: IncomingMessage) -> AgentResponse:
+    """Return the answer to a message; raises `ClientDisconnect` when the caller leaves, which ends the turn."""
+    app = app_of(request)
+    try:
+        return await unless_left(request, _answer(app, accepted))
+    except ClientDisconnect:
+        await take_leave(app, accepted, message)
+        raise
+
+
+async def _answer(app: App, accepted: Accepted) -> AgentResponse:
+    # One that came before may have been answered long ago, by another process.
+    if not accepted.is_new:
+        async with app.database.transaction() as session:
+            answer = await find_response(session, accepted.inbox_id)
+        if answer is not None:
+            return answer
+    return await app.events.response(accepted.inbox_id)
+
+
+def to_json(response: AgentResponse) -> Response:
+    """Return the answer of a turn; `turn_id` 0 means that a command was answered and no turn ran.
+
+    `confirmation` is only there where the answer is a question.
+    """
+    left_out = {"confirmation"} if response.confirmation is None else None
+    return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
+
+
+async def command_events(text: str) -> AsyncGenerator[Event]:
+    """Yield what a command says in the shape of a turn."""
+    yield Event(0, 0, "message", {"content": text, "files": []})
+    nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
+    yield Event(
+        0, 1, "turn_complete", {"iterations": 0, "usage": nothing, "finished": True, "error": None, "model": None}
+    )
+
+
+@with_token
+async def get_events(request: Request) -> Response:
+    """Return the stored events of a conversation, those after the id `after`, the oldest first."""
+    conversation_id = number(request.path_params["id"], "id", MAX_ID)
+    after = number(request.query_params.get("after", "0"), "after", MAX_ID)
+    limit = number(request.query_params.get("limit", "500"), "limit", MAX_PAGE)
+    async with app_of(request).database.transaction() as session:
+        if await session.get(Conversation, conversation_id) is None:
+            raise Fault(404, "not_found", "There is no conversation with that id.")
+        query = (
+            select(TurnEvent.id, TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
+            .join(Turn, Turn.id == TurnEvent.turn_id)
+            .where(Turn.conversation_id == conversation_id, TurnEvent.id > after)
+            .order_by(TurnEvent.id)
+            .limit(limit)
+        )
+        rows = (await session.execute(query)).all()
+    return JSONResponse({"events": [row._asdict() for row in rows]})
+
+
+def number(text: str, field: str, highest: int) -> int:
+    """Return a whole number given in an address; raises the 400 that names the field."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > highest:
+        raise invalid(field, f"write a whole number from 0 to {highest}")
+    return int(text)

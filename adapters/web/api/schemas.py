@@ -1,0 +1,237 @@
+"""The closed shapes of what callers send, and their way into an `IncomingMessage`."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
+
+from shared.clock import Clock
+from shared.messages import Attachment, Decision, IncomingMessage, Place, Sender
+from shared.text import clean
+
+MAX_CONTENT = 100_000
+MAX_ATTACHMENTS = 20
+# Postgres and its drivers agree on these years in every time zone.
+YEARS = range(1970, 2101)
+
+
+def _from_text(value: Any) -> Any:
+    # A bare number would be taken for seconds since 1970, whatever its writer meant.
+    if not isinstance(value, str):
+        raise ValueError("write an ISO 8601 date and time, for instance 2026-05-01T12:00:00Z")
+    return value
+
+
+def _in_utc(value: datetime) -> datetime:
+    if value.year not in YEARS:
+        raise ValueError(f"the year must lie between {YEARS[0]} and {YEARS[-1]}")
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("it may not be empty")
+    return value
+
+
+Strict = StringConstraints(strict=True, max_length=200)
+Name = Annotated[str, Strict, AfterValidator(clean), AfterValidator(_not_blank)]
+LooseName = Annotated[str, Strict, AfterValidator(clean)]
+Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_CONTENT), AfterValidator(clean)]
+Moment = Annotated[datetime, BeforeValidator(_from_text), AfterValidator(_in_utc)]
+WebAddress = Annotated[str, StringConstraints(strict=True, max_length=4000, pattern=r"^https?://\S+$")]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class Closed(BaseModel):
+    """A shape that refuses fields it does not know."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class SentFile(Closed):
+    """A file that comes with a message: its content in base64, or an address to fetch it from."""
+
+    filename: Name
+    url: WebAddress | None = None
+    data: Annotated[str, Field(strict=True)] | None = None
+    mime_type: Name = "application/octet-stream"
+    size_bytes: Annotated[int, Field(strict=True, ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "SentFile":
+        if (self.url is None) == (self.data is None):
+            raise ValueError("give either url or data")
+        return self
+
+
+class SentDecision(Closed):
+    """The answer to a question for confirmation, by the id that came with it."""
+
+    id: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
+    approved: Flag
+
+
+class SentMessage(Closed):
+    """The body of `POST /v1/messages`."""
+
+    platform: Name
+    platform_user_id: Name
+    platform_username: LooseName | None = None
+    platform_channel_id: Name
+    platform_thread_id: Name | None = None
+    platform_server_id: Name | None = None
+    is_direct: Flag | None = None
+    platform_event_id: Name | None = None
+    sent_at: Moment | None = None
+    content: Text = ""
+    attachments: Annotated[list[SentFile], Field(max_length=MAX_ATTACHMENTS)] = Field(default_factory=list)
+    confirmation: SentDecision | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "SentMessage":
+        if not self.content.strip() and not self.attachments and self.confirmation is None:
+            raise ValueError("content: it may be empty only when there are attachments or a confirmation")
+        return self
+
+    @property
+    def decision(self) -> Decision | None:
+        """Return the answer to a question for confirmation."""
+        return Decision(self.confirmation.id, self.confirmation.approved) if self.confirmation else None
+
+    @property
+    def sender(self) -> Sender:
+        """Return who wrote it."""
+        return Sender(self.platform, self.platform_user_id, self.platform_username)
+
+    @property
+    def place(self) -> Place:
+        """Return where it was written; without a server it is a direct message unless the caller says otherwise."""
+        is_direct = self.platform_server_id is None if self.is_direct is None else self.is_direct
+        return Place(
+            self.platform, self.platform_server_id, self.platform_channel_id, self.platform_thread_id, is_direct
+        )
+
+    def to_incoming(self, clock: Clock, files: tuple[Attachment, ...], *, wants_stream: bool) -> IncomingMessage:
+        """Return the message in our shape."""
+        return IncomingMessage(
+            adapter="http",
+            sender=self.sender,
+            place=self.place,
+            event_id=self.platform_event_id or str(uuid4()),
+            content=self.content,
+            sent_at=self.sent_at or clock.now(),
+            attachments=files,
+            wants_stream=wants_stream,
+            decision=self.decision,
+        )
+
+
+class Open(BaseModel):
+    """A shape of OpenAI's API: what we do not know is passed over, because clients send ever more."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+
+class TextPart(Open):
+    """A text in a message made of parts."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class ImageAddress(Open):
+    """Where an image is: on the web, or in a `data:` address."""
+
+    url: Annotated[str, Field(strict=True)]
+
+
+class ImagePart(Open):
+    """An image in a message made of parts."""
+
+    type: Literal["image_url"]
+    image_url: ImageAddress
+
+
+class FileContent(Open):
+    """A file's name and content, the content as a `data:` address."""
+
+    filename: Name = "file"
+    file_data: Annotated[str, Field(strict=True)]
+
+
+class FilePart(Open):
+    """A file in a message made of parts."""
+
+    type: Literal["file"]
+    file: FileContent
+
+
+Part = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="type")]
+
+
+def _kind_of_content(value: Any) -> str:
+    return "parts" if isinstance(value, list) else "text"
+
+
+class ChatMessage(Open):
+    """One message of the client's own history; only the last one of the user is an event to us."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: (
+        Annotated[
+            Annotated[Text, Tag("text")] | Annotated[list[Part], Field(max_length=100), Tag("parts")],
+            Discriminator(_kind_of_content),
+        ]
+        | None
+    ) = None
+
+    @property
+    def text(self) -> str:
+        """Return its text, the parts joined by line ends."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content or [] if isinstance(part, TextPart))
+
+
+class StreamOptions(Open):
+    """What a streamed answer ends with."""
+
+    include_usage: Flag = False
+
+
+class ResponseFormat(Open):
+    """The form of the answer; only text is spoken here."""
+
+    type: Literal["text"]
+
+
+class ChatRequest(Open):
+    """The body of `POST /v1/chat/completions`."""
+
+    model: Name = "parley"
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
+    user: Name | None = None
+    metadata: dict[str, LooseName] | None = None
+    stream: Flag | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(strict=True, ge=1, le=1)] | None = None
+    response_format: ResponseFormat | None = None
+    tools: Any = None
+    functions: Any = None
+
+
+def first_of(messages: list[ChatMessage], role: str) -> str:
+    """Return the text of the first message with this role, empty when there is none."""
+    return next((message.text for message in messages if message.role == role), "")

@@ -1,0 +1,120 @@
+"""Events of a turn as server-sent events."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from agent.journal.steps import Event
+from shared.errors import Unavailable
+
+# Proxies and phones drop a connection that says nothing for a minute.
+KEEP_ALIVE_SECONDS = 15.0
+KEEP_ALIVE = b": still here\n\n"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+
+
+def render(event: Event) -> bytes:
+    """Return one event: its name, and its payload with the turn and the position in it."""
+    return frame(event.name, {**event.payload, "turn_id": event.turn_id, "seq": event.seq})
+
+
+def frame(name: str | None, value: Any) -> bytes:
+    """Return one frame; JSON has no line ends outside its strings, so one `data:` line holds it."""
+    head = f"event: {name}\n" if name else ""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return f"{head}data: {text}\n\n".encode(errors="replace")
+
+
+async def frames(events: AsyncIterator[Event]) -> AsyncGenerator[bytes]:
+    """Yield the events as frames; the last one is `turn_complete`, or `error` when the database was lost."""
+    try:
+        async for event in events:
+            yield render(event)
+    except Unavailable as error:
+        yield frame("error", {"code": error.code, "message": str(error)})
+
+
+OnLeft = Callable[[], Awaitable[None]]
+
+
+class KeptAlive:
+    """The chunks, and a comment whenever there was none for a while; `source` is what they are made of.
+
+    `aclose` ends the reading at once, not whenever the garbage collector comes: who reads counts as waiting.
+    """
+
+    def __init__(self, chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None) -> None:
+        self._chunks = chunks
+        self._source = source
+        self._waiting: asyncio.Future[bytes | None] | None = None
+
+    def __aiter__(self) -> "KeptAlive":
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next chunk or comment."""
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(anext(self._chunks, None))
+        done, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
+        if not done:
+            return KEEP_ALIVE
+        chunk, self._waiting = self._waiting.result(), None
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.gather(self._waiting, return_exceptions=True)
+        await self._chunks.aclose()
+        if self._source is not None:
+            await self._source.aclose()
+
+
+class EventStream(StreamingResponse):
+    """Frames as they come. `on_left` is called when the caller closes the connection before the last one is sent."""
+
+    def __init__(self, reading: KeptAlive, on_left: OnLeft | None) -> None:
+        self._reading = reading
+        super().__init__(self._reading, media_type="text/event-stream", headers=HEADERS)
+        self._on_left = on_left
+        self._is_told = self._is_left = False
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the frames."""
+        await super().stream_response(send)
+        self._is_told = True
+
+    async def listen_for_disconnect(self, receive: Receive) -> None:
+        """Return once the caller is gone."""
+        await super().listen_for_disconnect(receive)
+        self._is_left = not self._is_told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._reading.aclose()
+        # A server that is stopped cancels its answers instead: then the turn goes on.
+        if self._is_left and self._on_left is not None:
+            await self._on_left()
+
+
+def stream(
+    chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None = None, on_left: OnLeft | None = None
+) -> EventStream:
+    """Return the response that sends these frames as they come; `source` is closed with them."""
+    return EventStream(KeptAlive(chunks, source), on_left)
+
+
+def follow(events: AsyncGenerator[Event], on_left: OnLeft | None = None) -> EventStream:
+    """Return the response that sends these events as they come."""
+    return stream(frames(events), events, on_left)

@@ -1,0 +1,123 @@
+"""Files that come in with a request: into storage before the inbox row exists."""
+
+import asyncio
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from urllib.parse import unquote_to_bytes
+
+from starlette.datastructures import UploadFile
+
+from adapters.web.api.bodies import LARGE_BYTES
+from adapters.web.api.faults import invalid
+from adapters.web.api.schemas import ChatMessage, FilePart, ImagePart, SentFile
+from agent.app import App
+from shared.files.filenames import clean_filename, new_key
+from shared.messages import Attachment
+from shared.text import clean, cut
+
+CHUNK_BYTES = 256 * 1024
+# The part of the key that is a user's id in other files: this one's user may not exist yet.
+INCOMING = "incoming"
+CONTENT_ADDRESS = re.compile(r"^data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*?(?P<base64>;base64)?,", re.ASCII)
+
+
+async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, ...]:
+    """Store the files that came as base64; those with an address are fetched later, by the turn."""
+    async with all_or_none(app) as stored:
+        for position, file in enumerate(files):
+            if file.data is None:
+                stored.append(Attachment(clean_filename(file.filename), file.mime_type, file.size_bytes, url=file.url))
+                continue
+            content = await _decode(file.data, f"attachments.{position}.data")
+            if file.size_bytes not in (None, len(content)):
+                raise invalid(f"attachments.{position}.size_bytes", f"the content has {len(content)} bytes")
+            stored.append(await store_content(app, file.filename, file.mime_type, content))
+    return tuple(stored)
+
+
+async def store_parts(app: App, message: ChatMessage) -> tuple[Attachment, ...]:
+    """Store the images and files of an OpenAI message; an image on the web is fetched later, by the turn."""
+    async with all_or_none(app) as stored:
+        for number, part in enumerate(message.content if isinstance(message.content, list) else (), 1):
+            if isinstance(part, ImagePart):
+                stored.append(await _from_address(app, part.image_url.url, f"image-{number}"))
+            elif isinstance(part, FilePart):
+                stored.append(await _from_address(app, part.file.file_data, part.file.filename))
+    return tuple(stored)
+
+
+async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attachment, ...]:
+    """Store the files of a form, in chunks."""
+    async with all_or_none(app) as stored:
+        for upload in uploads:
+            stored.append(await _put_upload(app, upload))  # what is there must be known when one fails
+    return tuple(stored)
+
+
+@asynccontextmanager
+async def all_or_none(app: App) -> AsyncIterator[list[Attachment]]:
+    """Give the list of what the block stores; when it fails, nothing of that is kept."""
+    stored: list[Attachment] = []
+    is_whole = False
+    try:
+        yield stored
+        is_whole = True
+    finally:
+        if not is_whole:
+            await discard(app, stored)
+
+
+async def discard(app: App, attachments: Sequence[Attachment]) -> None:
+    """Remove what was stored for a message that turned out to be known already."""
+    for attachment in attachments:
+        if attachment.storage_key is not None:
+            await app.storage.delete(attachment.storage_key)
+
+
+async def _from_address(app: App, address: str, filename: str) -> Attachment:
+    if address.startswith(("http://", "https://")):
+        return Attachment(filename, url=address)
+    known = CONTENT_ADDRESS.match(address[:1000])
+    if known is None:
+        raise invalid("messages", "an image or file must be a web address or a data: address")
+    mime_type = known["type"] or "text/plain"
+    body = address[known.end() :]
+    content = await _decode(body, "messages") if known["base64"] else unquote_to_bytes(body)
+    name = filename if "." in filename else f"{filename}.{mime_type.partition('/')[2].partition('+')[0]}"
+    return await store_content(app, name, mime_type, content)
+
+
+async def _decode(text: str, field: str) -> bytes:
+    if len(text) > LARGE_BYTES:
+        return await asyncio.to_thread(_decoded, text, field)
+    return _decoded(text, field)
+
+
+def _decoded(text: str, field: str) -> bytes:
+    try:
+        return b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid(field, "this is not base64") from None
+
+
+async def store_content(app: App, filename: str, mime_type: str, content: bytes) -> Attachment:
+    """Store one file whose content is here."""
+    key = new_key(INCOMING, filename)
+    await app.storage.put(key, content, mime_type)
+    return Attachment(clean_filename(filename), mime_type, len(content), storage_key=key)
+
+
+async def _put_upload(app: App, upload: UploadFile) -> Attachment:
+    filename = clean_filename(upload.filename or "file")
+    key = new_key(INCOMING, filename)
+    mime_type = cut(clean(upload.content_type or "application/octet-stream"), 200)
+    size = await app.storage.put(key, _chunks(upload), mime_type)
+    return Attachment(filename, mime_type, size, storage_key=key)
+
+
+async def _chunks(upload: UploadFile) -> AsyncIterator[bytes]:
+    while chunk := await upload.read(CHUNK_BYTES):
+        yield chunk

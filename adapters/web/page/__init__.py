@@ -1,0 +1,1 @@
+"""The chat page and what it asks for; programs use `adapters/web/api`."""

@@ -1,0 +1,142 @@
+"""What the chat page asks for: messages with files, their events again after a lost connection, stop, history."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, ValidationError
+from sqlalchemy import select
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.web.api import sse
+from adapters.web.api.bodies import MAX_JSON_BYTES, capped, max_body, read_json, require_type
+from adapters.web.api.faults import Fault, from_validation, invalid
+from adapters.web.api.messages import accept_once, command_events
+from adapters.web.api.schemas import MAX_ATTACHMENTS, Closed, Text
+from adapters.web.api.uploads import store_uploads
+from adapters.web.auth import app_of, session_of, with_session
+from adapters.web.page import history
+from agent import commands
+from agent.confirmations.decisions import read_word
+from agent.turn.run import request_stop
+from shared.messages import Decision, IncomingMessage, Place, Sender
+from shared.models import InboxMessage
+
+PLATFORM = "web"
+
+# Chosen by the page; they become parts of a place and of an event's id.
+Key = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class Typed(Closed):
+    """The fields of `POST /chat/messages`; files come beside them in the same form."""
+
+    chat: Key
+    event_id: Key
+    content: Text = ""
+    confirmation: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+
+    @property
+    def decision(self) -> Decision | None:
+        """Return the click on a button below a question: its word is the text, its id stands beside it."""
+        approved = read_word(self.content)
+        return Decision(self.confirmation, approved) if self.confirmation and approved is not None else None
+
+
+class Stop(Closed):
+    """The body of `POST /chat/stop`."""
+
+    chat: Key
+
+
+def place_of(who: str, chat: str) -> Place:
+    """Return the place of one chat of one browser: nobody else can name it."""
+    return Place(PLATFORM, None, f"{who}/{chat}", is_direct=True)
+
+
+@with_session
+async def post_chat_message(request: Request) -> Response:
+    """Take a message from the page and answer with the events of its turn."""
+    app, who = app_of(request), session_of(request)
+    form = await _read_form(request, max_body(app))
+    try:
+        typed, uploads = _split(form)
+        sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
+        if (said := await commands.answer(app, sender, place, typed.content)) is not None:
+            return sse.follow(command_events(said.text))
+        message = IncomingMessage(
+            adapter="web",
+            sender=sender,
+            place=place,
+            event_id=f"{who}:{typed.event_id}",
+            content=typed.content,
+            sent_at=app.clock.now(),
+            attachments=await store_uploads(app, uploads),
+            wants_stream=True,
+            decision=typed.decision,
+        )
+        accepted = await accept_once(app, message)
+    finally:
+        await form.close()
+    return sse.follow(app.events.follow(accepted.inbox_id))
+
+
+@with_session
+async def get_chat_events(request: Request) -> Response:
+    """Send the events of a message's turn again: the connection was lost, or the page was loaded anew."""
+    app, who = app_of(request), session_of(request)
+    event_id = f"{who}:{request.query_params.get('event_id', '')}"
+    query = select(InboxMessage.id).where(InboxMessage.platform == PLATFORM, InboxMessage.platform_event_id == event_id)
+    async with app.database.transaction() as session:
+        inbox_id = await session.scalar(query)
+    if inbox_id is None:
+        raise Fault(404, "not_found", "This message did not arrive; please send it again.")
+    return sse.follow(app.events.follow(inbox_id))
+
+
+@with_session
+async def post_chat_stop(request: Request) -> Response:
+    """Stop what is being worked on in a chat."""
+    app, who = app_of(request), session_of(request)
+    stop = await read_json(request, Stop, MAX_JSON_BYTES)
+    return JSONResponse({"stopped": await request_stop(app, place_of(who, stop.chat), None)})
+
+
+@with_session
+async def get_history(request: Request) -> Response:
+    """Return this person's chats, and what was said in one of them."""
+    who, chat = session_of(request), request.query_params.get("chat", "")
+    async with app_of(request).database.transaction() as session:
+        chats = await history.list_chats(session, PLATFORM, f"{who}/")
+        place = place_of(who, chat)
+        events = await history.list_recent_events(session, place)
+        open_messages = await history.list_open_messages(session, place, f"{who}:")
+    return JSONResponse(
+        {"chats": chats, "events": events, "open": open_messages}, headers={"Cache-Control": "no-store"}
+    )
+
+
+async def _read_form(request: Request, max_bytes: int) -> FormData:
+    require_type(request, "multipart/form-data")
+    stream = capped(request, max_bytes)
+    parser = MultiPartParser(
+        request.headers, stream, max_files=MAX_ATTACHMENTS, max_fields=10, max_part_size=MAX_JSON_BYTES
+    )
+    try:
+        return await parser.parse()
+    except MultiPartException as error:
+        raise Fault(400, "invalid_form", error.message) from None
+
+
+def _split(form: FormData) -> tuple[Typed, list[UploadFile]]:
+    """Return the fields and the files of the form."""
+    uploads = [value for key, value in form.multi_items() if key == "files" and isinstance(value, UploadFile)]
+    fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
+    try:
+        typed = Typed.model_validate(fields)
+    except ValidationError as error:
+        raise from_validation(error) from None
+    if not typed.content.strip() and not uploads:
+        raise invalid("content", "it may be empty only when there are files")
+    return typed, uploads

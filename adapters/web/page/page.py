@@ -1,0 +1,94 @@
+"""`GET /`: the chat page itself, behind a one-time link, and the few files that it is made of."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from html import escape
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from adapters.web.auth import app_of, find_session, give_session, redeem
+
+STATIC = Path(__file__).parent.parent / "static"
+TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-cache",
+}
+NO_STORE = HEADERS | {"Cache-Control": "no-store"}
+NEW_LINK = "A fresh one is printed by the command: parley link. It opens this page once, within ten minutes."
+NOTE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Parley</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css">
+{head}</head>
+<body class="note"><main><img src="/static/icon.svg" alt="" width="56" height="56"><h1>{title}</h1><p>{text}</p>
+{more}</main></body></html>"""
+
+
+async def get_page(request: Request) -> Response:
+    """Open the page for a browser with a session; exchange a one-time link for one."""
+    app = app_of(request)
+    key = request.query_params.get("key")
+    who = find_session(request)
+    if key is not None and request.method == "GET":
+        linked = redeem(app, key)
+        if linked is not None:
+            return _enter(request, linked)
+        if who is None:
+            return _note("This link has been used or is too old", NEW_LINK, 401)
+        return _enter(request, who)
+    if who is None:
+        return _note("This page is opened by a link", NEW_LINK, 401)
+    response = HTMLResponse((STATIC / "index.html").read_bytes(), headers=NO_STORE)
+    # Whoever comes back within 30 days stays in.
+    give_session(app, response, who)
+    return response
+
+
+def _enter(request: Request, who: str) -> Response:
+    # A page that goes on by itself, and no redirect: after a click in another site's page, the browser would
+    # follow the redirect without the cookie that it has just been given.
+    response = _note("Welcome", "One moment.", 200, refresh="/")
+    give_session(app_of(request), response, who)
+    return response
+
+
+def _note(title: str, text: str, status: int, refresh: str | None = None) -> Response:
+    head = f'<meta http-equiv="refresh" content="0; url={refresh}">' if refresh else ""
+    more = f'<p><a href="{refresh}">Go on</a></p>' if refresh else ""
+    return HTMLResponse(to_note(title, text, head=head, more=more), status, headers=NO_STORE)
+
+
+def to_note(title: str, text: str, *, head: str = "", more: str = "") -> str:
+    """Return a page with one thing to say; `head` and `more` are HTML, the rest is text."""
+    return NOTE.format(head=head, title=escape(title), text=escape(text), more=more)
+
+
+def static_routes() -> list[Route]:
+    """Return a route for each file of the page, read once."""
+    return [
+        Route(f"/static/{path.name}", _sender_of(path)) for path in sorted(STATIC.iterdir()) if path.suffix in TYPES
+    ]
+
+
+def _sender_of(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    content = path.read_bytes()
+    etag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+    headers = HEADERS | {"ETag": etag, "Content-Type": f"{TYPES[path.suffix]}; charset=utf-8"}
+
+    async def send(request: Request) -> Response:
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers)
+
+    return send

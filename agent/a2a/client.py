@@ -1,0 +1,243 @@
+"""Agents of other houses: their cards, and tasks handed to them over A2A.
+
+Whatever a peer does, its answer or an error comes in time: one that hangs, dies, floods or talks garbage costs its
+caller a bounded time and memory.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from sqlalchemy import text
+
+from agent.delegation.peers import Asker, PeerAnswer, PeerFile
+from agent.people.hops import house_id, outbound_hops, person_id
+from agent.tools.arguments import depth
+from shared.db.database import Database, DatabaseLost
+from shared.errors import ParleyError, ToolError, Unavailable
+from shared.http.client import GuardedClient
+from shared.log import get_logger
+from shared.models import Agent
+from shared.row_secrets import filled_in
+from shared.settings import A2A_PREFIX, Secrets
+from shared.text import MAX_DEPTH, clean, clean_json, cut
+
+if TYPE_CHECKING:
+    from a2a.types.a2a_pb2 import AgentCard, Part
+
+    from agent.a2a.exchange import Heard, Question
+    from agent.a2a.http import Address
+
+WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+CARD_LIFE_SECONDS = 600.0
+CARD_SECONDS = 15.0
+MAX_CARD_BYTES = 256 * 1024
+STOP_SECONDS = 5.0
+FILE_SECONDS = 30.0
+MAX_FILES = 10
+MAX_FILE_BYTES = 20 * 1024 * 1024
+MAX_NOTE = 500
+
+NOTE_CARD = text("""
+UPDATE agents SET card = CAST(:card AS jsonb), card_fetched_at = now(), last_error = NULL WHERE id = :id AND url = :url
+""")
+NOTE_ERROR = text("""
+UPDATE agents SET last_error = :error WHERE id = :id AND url = :url AND last_error IS DISTINCT FROM :error
+""")
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    card: "AgentCard"
+    address: "Address"
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    # What is needed to tell an agent that nobody waits for a task any more.
+    name: str
+    address: "Address"
+    card: "AgentCard"
+    heard: "Heard"
+
+
+class RemoteAgents:
+    """Reaches the agents at a url."""
+
+    def __init__(self, database: Database, http: GuardedClient, secrets: Secrets) -> None:
+        self._database = database
+        self._http = http
+        self._secrets = secrets
+        self._cards: dict[int, _Kept] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Wait a moment for the agents that are just being told to stop."""
+        if self._stopping:
+            await asyncio.wait(self._stopping, timeout=STOP_SECONDS)
+        for task in self._stopping:
+            task.cancel()
+
+    async def ask(
+        self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
+    ) -> PeerAnswer:
+        """Have the agent of this row do the task, as `Peers` says; each task is a context of its own over there."""
+        # The SDK takes a moment to import, in which others are served.
+        await asyncio.to_thread(__import__, "agent.a2a.exchange")
+        from agent.a2a.exchange import Question, SaidNo
+
+        try:
+            # The same in both houses' tables, and never given twice, whatever becomes of ours.
+            question = Question(task, f"{context_id}-{uuid4().hex}", self._metadata(hops, asker))
+            answer = await self._ask_in_time(agent, question, seconds)
+        except SaidNo:
+            raise
+        except (ToolError, Unavailable) as error:
+            self._cards.pop(agent.id, None)
+            log.warning("agent_unreachable", agent=agent.name, cause=type(error.__cause__ or error).__name__)
+            await self._note(NOTE_ERROR, agent, error=cut(clean(str(error)), MAX_NOTE))
+            raise
+        if agent.last_error is not None:
+            await self._note(NOTE_ERROR, agent, error=None)
+        return answer
+
+    def _metadata(self, hops: Sequence[str], asker: Asker) -> dict[str, Any]:
+        # A person has another name in each house: two people of ours must not be one over there.
+        person = {"platform": "a2a", "platform_user_id": person_id(self._secrets, asker.user_id)}
+        return {
+            "parley/trail": outbound_hops(hops, house_id(self._secrets)),
+            "parley/person": {**person, "is_direct": asker.is_direct},
+        }
+
+    async def _ask_in_time(self, agent: Agent, question: "Question", seconds: float) -> PeerAnswer:
+        from agent.a2a.exchange import Heard
+        from agent.a2a.http import Address
+
+        address = Address(agent.url or "", filled_in(agent.headers, A2A_PREFIX))
+        heard = Heard()
+        try:
+            async with asyncio.timeout(seconds):
+                card = await self._card(agent, address)
+                await self._carry_out(_Running(agent.name, address, card, heard), question, seconds)
+                return await self._to_answer(agent.name, address, heard)
+        except TimeoutError:
+            raise Unavailable(f"{agent.name} did not come to an end within {seconds:.0f} seconds.") from None
+
+    async def _carry_out(self, running: _Running, question: "Question", seconds: float) -> None:
+        from agent.a2a.exchange import carry_out, connected, in_our_words
+
+        heard = running.heard
+        try:
+            with in_our_words(running.name):
+                async with connected(self._http, running.address, running.card, seconds) as client:
+                    await carry_out(client, running.card, question, heard)
+        finally:
+            if heard.task_id and not heard.is_over:
+                self._stopping.add(task := asyncio.create_task(self._stop(running), name=f"stop {running.name}"))
+                task.add_done_callback(self._stopping.discard)
+
+    async def _stop(self, running: _Running) -> None:
+        from agent.a2a.exchange import connected, in_our_words, tell_to_stop
+
+        address, card = running.address, running.card
+        with suppress(ToolError, Unavailable, TimeoutError), in_our_words(running.name):
+            async with (
+                asyncio.timeout(STOP_SECONDS),
+                connected(self._http, address, card, STOP_SECONDS) as client,
+            ):
+                await tell_to_stop(client, running.heard.task_id)
+
+    async def _card(self, agent: Agent, address: "Address") -> "AgentCard":
+        kept = self._cards.get(agent.id)
+        now = asyncio.get_running_loop().time()
+        if kept is not None and kept.address == address and now < kept.until:
+            return kept.card
+        told, card = await self._fetch_card(agent.name, address)
+        self._cards[agent.id] = _Kept(card, address, now + CARD_LIFE_SECONDS)
+        await self._note(NOTE_CARD, agent, card=json.dumps(told))
+        return card
+
+    async def _fetch_card(self, name: str, address: "Address") -> "tuple[Any, AgentCard]":
+        from agent.a2a.exchange import GARBAGE, to_card
+        from agent.a2a.http import FRESH
+
+        response = None
+        for url in list_card_urls(address.url):
+            response = await self._http.get(
+                url,
+                headers=FRESH | {**address.headers},
+                trusted=True,
+                follow_redirects=False,
+                timeout_seconds=CARD_SECONDS,
+                max_bytes=MAX_CARD_BYTES,
+            )
+            if response.status not in (404, 405):
+                break
+        if response is None or response.status != 200:
+            status = response.status if response else "none"
+            raise Unavailable(f"{name} has no agent card at {address.url} (HTTP status {status}).")
+        told = response.json()
+        if depth(told) > MAX_DEPTH:
+            raise Unavailable(f"The agent card of {name} is nested too deep.")
+        try:
+            return clean_json(told), to_card(json.loads(json.dumps(clean_json(told))))
+        except GARBAGE as error:
+            raise Unavailable(f"What {name} has at {response.url} is no agent card.") from error
+
+    async def _to_answer(self, name: str, address: "Address", heard: "Heard") -> PeerAnswer:
+        from agent.a2a.exchange import ASKS_BACK, SaidNo, is_done
+
+        if not is_done(heard.state) and heard.state not in ASKS_BACK:
+            raise SaidNo(f"{name} did not do it: {cut(heard.text, MAX_NOTE) or 'it does not say why.'}")
+        files, missing = await self._fetch_files(address, heard.parts)
+        said = "\n\n".join(each for each in (heard.text, *missing) if each)
+        finished = heard.state not in ASKS_BACK and heard.metadata.get("parley/finished") is not False
+        return PeerAnswer(said, finished, files)
+
+    async def _fetch_files(self, address: "Address", parts: "Sequence[Part]") -> tuple[tuple[PeerFile, ...], list[str]]:
+        files, missing = [], []
+        for part in [each for each in parts if each.HasField("raw") or each.HasField("url")][:MAX_FILES]:
+            try:
+                content = part.raw if part.HasField("raw") else await self._fetch(address, part.url)
+            except ParleyError as error:
+                missing.append(
+                    f"(The file {cut(clean(part.filename), 100) or 'that came with it'} is missing: {error})"
+                )
+                continue
+            files.append(PeerFile(part.filename or "file", part.media_type, content))
+        return tuple(files), missing
+
+    async def _fetch(self, address: "Address", url: str) -> bytes:
+        from agent.a2a.http import origin_of
+
+        # No headers: a link that is meant for us carries what it needs.
+        response = await self._http.get(
+            url, trusted=origin_of(url) == address.origin, timeout_seconds=FILE_SECONDS, max_bytes=MAX_FILE_BYTES
+        )
+        if response.status != 200:
+            raise ToolError(f"its server answered with status {response.status}.")
+        return response.body
+
+    async def _note(self, statement: Any, agent: Agent, **values: Any) -> None:
+        # For the admin to see; no answer waits for a database that is away.
+        with suppress(DatabaseLost):
+            async with self._database.statement() as session:
+                await session.execute(statement, {"id": agent.id, "url": agent.url, **values})
+
+
+def list_card_urls(url: str) -> list[str]:
+    """Return where an agent's card may be: at an address that names a file, else below the address or its origin."""
+    parts = urlsplit(url)
+    if parts.path.endswith(".json"):
+        return [url]
+    root = f"{parts.scheme}://{parts.netloc}"
+    bases = dict.fromkeys((f"{root}{parts.path.rstrip('/')}", root))
+    return [f"{base}{path}" for path in WELL_KNOWN for base in bases]

@@ -1,0 +1,58 @@
+"""Who may say yes in another person's place: somebody in the same place with the permission that the question names.
+
+Who answers is looked up when they answer. Their word then comes in as a message of the person who was asked: the call
+is that person's, with that person's permission and budget.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.app import App
+from agent.confirmations.decisions import lacks_level
+from agent.people.roles import with_roles
+from agent.people.users import ResolvedUser, resolve_user
+from agent.queue.inbox import to_platform_context
+from shared.errors import ApprovalNeeded, ConfirmationClosed
+from shared.messages import Decision, IncomingMessage, Sender
+
+ASKED = text("""
+SELECT asked.approver_level, inbox.place_key, inbox.platform, inbox.platform_user_id, inbox.platform_username,
+       inbox.surroundings
+FROM confirmations AS asked JOIN inbox ON inbox.turn_id = asked.turn_id
+WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
+""")
+
+
+async def to_answer_of_asked(app: App, given: IncomingMessage) -> IncomingMessage:
+    """Return a message with a decision as one of the person who was asked, whoever of those who may has given it.
+
+    Raises `ApprovalNeeded` when the sender lacks the permission, `ConfirmationClosed` when it is nothing to the sender.
+    """
+    decision = given.decision
+    if decision is None:
+        return given
+    async with app.database.transaction() as session:
+        row = (await session.execute(ASKED, {"id": decision.confirmation_id})).one_or_none()
+        if row is None or row.place_key != given.place.key:
+            raise ConfirmationClosed
+        is_asked = (row.platform, row.platform_user_id) == (given.sender.platform, given.sender.platform_user_id)
+        if row.approver_level is None or (is_asked and not decision.approved):
+            if not is_asked:
+                raise ConfirmationClosed
+            return given
+        user = await resolve_user(session, given.sender, app.settings.default_guest_token_budget)
+        user = await with_roles(session, user, given.sender, given.place, given.platform_context)
+    if lacks_level(user.permission, row.approver_level):
+        raise ApprovalNeeded(level=row.approver_level)
+    return given if is_asked else _in_place_of(row, user, given, decision)
+
+
+def _in_place_of(row: Any, user: ResolvedUser, given: IncomingMessage, decision: Decision) -> IncomingMessage:
+    asked = Sender(row.platform, row.platform_user_id, row.platform_username)
+    # What the person's roles give them is as it was when the question arose.
+    platform_context = replace(to_platform_context(row.surroundings), earlier=())
+    return replace(
+        given, sender=asked, platform_context=platform_context, decision=replace(decision, approved_by=user.id)
+    )

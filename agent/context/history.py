@@ -1,0 +1,78 @@
+"""What was said before in a conversation, as far back as the window reaches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlalchemy import bindparam, select, text
+
+from agent.journal.steps import STEP_COLUMNS, Step, to_step
+from agent.people.conversations import ResolvedConversation
+from shared.db.driver import Session
+from shared.models import Message
+
+HISTORY_TOKENS = 6000
+
+
+# A window that slides by one message breaks the cached prefix every turn; in blocks it rarely does.
+BLOCK_MESSAGES = 10
+
+
+HISTORY = (
+    select(Message.turn_id, Message.user_id, *STEP_COLUMNS)
+    .where(
+        Message.conversation_id == bindparam("conversation_id"),
+        Message.turn_id >= bindparam("first"),
+        Message.turn_id < bindparam("before"),
+    )
+    .order_by(Message.turn_id, Message.seq)
+)
+
+
+OWN_HISTORY = HISTORY.where(Message.user_id == bindparam("user_id"))
+
+
+MOVE_WINDOW = text("""
+UPDATE conversations SET window_turn_id = :begins, is_summarized = false WHERE id = :conversation_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class PastStep:
+    """One entry of the history: a step with the turn it belongs to, and whose turn it was."""
+
+    turn_id: int
+    user_id: int | None
+    step: Step
+
+
+async def load_history(
+    session: Session, conversation: ResolvedConversation, user_id: int, turn_id: int
+) -> list[PastStep]:
+    """Return what was said since the window began; moves the window on when that has become too much.
+
+    In a direct conversation only the person's own turns are shown, whoever else a caller lets write there.
+    """
+    query = OWN_HISTORY if conversation.place.is_direct else HISTORY
+    given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
+    given |= {"user_id": user_id} if query is OWN_HISTORY else {}
+    past = [PastStep(row[0], row[1], to_step(row[2:])) for row in (await session.execute(query, given)).all()]
+    kept = drop_blocks(past)
+    if len(kept) < len(past):
+        begins = kept[0].turn_id if kept else turn_id
+        await session.execute(MOVE_WINDOW, {"conversation_id": conversation.id, "begins": begins})
+    return kept
+
+
+def drop_blocks(past: Sequence[PastStep]) -> list[PastStep]:
+    """Return the newest part that fits the window; what goes, goes in whole turns, at least ten messages at a time."""
+    turns = [list(group) for _, group in groupby(past, key=lambda each: each.turn_id)]
+    total = sum(each.step.token_count for each in past)
+    dropped = 0
+    if total <= HISTORY_TOKENS:
+        return list(past)
+    while turns and (total > HISTORY_TOKENS or dropped < BLOCK_MESSAGES):
+        gone = turns.pop(0)
+        dropped += len(gone)
+        total -= sum(each.step.token_count for each in gone)
+    return [each for turn in turns for each in turn]

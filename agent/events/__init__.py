@@ -1,0 +1,1 @@
+"""What a turn tells while it runs, and who listens; the stored part is written by `agent/journal`."""

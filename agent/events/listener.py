@@ -1,0 +1,260 @@
+"""What a turn tells while it runs, and who listens.
+
+Stored events are written with the journal's transactions and announced by NOTIFY; text deltas travel in the
+notification alone, in small batches. A reader may sit on another machine; a slow or vanished one holds up no turn.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+from sqlalchemy import bindparam, select
+
+from agent.events.announcer import NOTIFY
+from agent.events.notifications import READERS, STOPS, TURNS
+from agent.journal.responses import find_response
+from agent.journal.steps import Event
+from shared.db.database import Database, DatabaseLost
+from shared.log import get_logger
+from shared.messages import AgentResponse
+from shared.models import InboxMessage, TurnEvent
+
+REMEMBERED_ENDS = 5000
+READ_AGAIN_SECONDS = 5.0
+LAST_EVENT = "turn_complete"
+
+EVENTS_AFTER = (
+    select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
+    .join(InboxMessage, InboxMessage.turn_id == TurnEvent.turn_id)
+    .where(InboxMessage.id == bindparam("inbox_id"), TurnEvent.seq > bindparam("after"))
+    .order_by(TurnEvent.seq)
+)
+
+log = get_logger()
+
+
+class Listener:
+    """One connection per process that listens, and wakes who waits for a turn.
+
+    A lost connection is opened again; everybody who waits then looks into the tables, so that nothing is missed.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
+        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._here: set[int] = set()
+        self._on_stop: list[Callable[[int], None]] = []
+        self._asked: dict[str, asyncio.Event] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the connection; it is kept until `close`."""
+        connection = await self._open()
+        self._task = asyncio.create_task(self._keep(connection), name="event listener")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, *self._answering, return_exceptions=True)
+
+    def on_stop(self, called: Callable[[int], None]) -> None:
+        """Call this with the turn's id when a person asks to stop a turn."""
+        self._on_stop.append(called)
+
+    @contextlib.contextmanager
+    def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
+        """Tell who waits in this process of the turn's end in this block, and not by the notification of it."""
+        self._here.update(inbox_ids)
+        try:
+            yield
+        finally:
+            self._wake([each for each in inbox_ids if each in self._here])
+
+    def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        """Hand the answer of a turn to who waits for it in this process; without one they look into the tables."""
+        self._wake(inbox_ids, response)
+
+    async def response(self, inbox_id: int) -> AgentResponse:
+        """Wait for the end of the turn that takes this message, and return its answer."""
+        with self._queue(inbox_id) as queue:
+            found = await self._read_response(inbox_id) if inbox_id in self._ended else None
+            while found is None:
+                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id)
+        return found
+
+    async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
+        """Yield the events of the turn that takes this message, stored ones from the first on, then live ones."""
+        last = -1
+        with self._queue(inbox_id) as queue:
+            while True:
+                stored = await self._read_events(inbox_id, last)
+                for event in stored:
+                    yield event
+                if stored and stored[-1].name == LAST_EVENT:
+                    return
+                last = stored[-1].seq if stored else last
+                async for delta in self._deltas(inbox_id, queue, last):
+                    last = delta.seq
+                    yield delta
+
+    async def is_awaited(self, inbox_ids: Sequence[int], seconds: float) -> bool:
+        """Tell whether somebody waits for one of these messages; other processes have so long to say so."""
+        if self._has_reader(inbox_ids):
+            return True
+        token = uuid4().hex
+        heard = self._asked[token] = asyncio.Event()
+        try:
+            await self._tell_readers({"asked": token, "inbox": list(inbox_ids)})
+            await asyncio.wait_for(heard.wait(), seconds)
+        except TimeoutError:
+            return self._has_reader(inbox_ids)
+        finally:
+            del self._asked[token]
+        return True
+
+    def _has_reader(self, inbox_ids: Sequence[int]) -> bool:
+        return any(inbox_id in self._queues for inbox_id in inbox_ids)
+
+    async def _tell_readers(self, note: dict[str, Any]) -> None:
+        async with self._database.statement() as session:
+            await session.execute(NOTIFY, {"channel": READERS, "notes": [json.dumps(note)]})
+
+    async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
+        while True:
+            try:
+                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+            except TimeoutError:
+                # Whatever was announced may have been missed: look into the tables as if it had ended.
+                self._remember_end(inbox_id)
+                return
+            if "delta" not in note:
+                return
+            # The attempt before may still be talking when the next one has begun.
+            if note["seq"] > last:
+                last = note["seq"]
+                yield Event(note["turn"], note["seq"], "text_delta", note["delta"])
+
+    async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
+        while True:
+            try:
+                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+            except TimeoutError:
+                note = {"end": True}
+            if note.get("end"):
+                self._remember_end(inbox_id)
+                response: AgentResponse | None = note.get("response")
+                return response
+
+    async def _read_response(self, inbox_id: int) -> AgentResponse | None:
+        with contextlib.suppress(DatabaseLost):
+            async with self._database.statement() as session:
+                return await find_response(session, inbox_id)
+        return None
+
+    async def _read_events(self, inbox_id: int, after: int) -> list[Event]:
+        with contextlib.suppress(DatabaseLost):
+            async with self._database.statement() as session:
+                given = {"inbox_id": inbox_id, "after": after}
+                stored = [Event(*row) for row in (await session.execute(EVENTS_AFTER, given)).all()]
+            return stored or await self._read_set_aside(inbox_id)
+        return []
+
+    async def _read_set_aside(self, inbox_id: int) -> list[Event]:
+        # A message that no turn could be begun for has no events; its readers are told its end all the same.
+        found = await self._read_response(inbox_id) if inbox_id in self._ended else None
+        if found is None or found.turn_id:
+            return []
+        end = {"iterations": 0, "usage": asdict(found.usage), "finished": False, "error": found.error, "model": None}
+        return [Event(0, 0, "message", {"content": found.content, "files": []}), Event(0, 1, LAST_EVENT, end)]
+
+    @contextlib.contextmanager
+    def _queue(self, inbox_id: int) -> Iterator[asyncio.Queue[dict[str, Any]]]:
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._queues[inbox_id].add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues[inbox_id].discard(queue)
+            if not self._queues[inbox_id]:
+                del self._queues[inbox_id]
+
+    async def _open(self) -> asyncpg.Connection:
+        connection = await self._database.connect()
+        await connection.add_listener(TURNS, self._hear_turn)
+        await connection.add_listener(STOPS, self._hear_stop)
+        await connection.add_listener(READERS, self._hear_reader)
+        return connection
+
+    async def _keep(self, connection: asyncpg.Connection) -> None:
+        try:
+            while True:
+                gone = asyncio.Event()
+                connection.add_termination_listener(lambda _connection, gone=gone: gone.set())
+                if not connection.is_closed():
+                    await gone.wait()
+                log.warning("listener_reconnecting")
+                connection = await self._open_again()
+        finally:
+            connection.terminate()
+
+    async def _open_again(self) -> asyncpg.Connection:
+        while True:
+            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+                connection = await self._open()
+                self._wake_all()
+                return connection
+            await asyncio.sleep(0.5)
+
+    def _wake(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        self._here.difference_update(inbox_ids)
+        for inbox_id in inbox_ids:
+            self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait({"end": True, "response": response})
+
+    def _wake_all(self) -> None:
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
+
+    def _hear_turn(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        note = json.loads(str(payload))
+        for inbox_id in note["inbox"]:
+            if note.get("end") and inbox_id in self._here:
+                continue
+            if note.get("end"):
+                self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait(note)
+
+    def _hear_stop(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for called in self._on_stop:
+            called(int(str(payload)))
+
+    def _hear_reader(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        note = json.loads(str(payload))
+        if "asked" not in note:
+            if note["here"] in self._asked:
+                self._asked[note["here"]].set()
+        elif self._has_reader(note["inbox"]):
+            task = asyncio.create_task(self._answer_reader(note["asked"]), name="answer to another process")
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _answer_reader(self, token: str) -> None:
+        with contextlib.suppress(DatabaseLost):
+            await self._tell_readers({"here": token})
+
+    def _remember_end(self, inbox_id: int) -> None:
+        # Somebody may begin to wait just after the end was announced.
+        self._ended[inbox_id] = None
+        while len(self._ended) > REMEMBERED_ENDS:
+            self._ended.popitem(last=False)

@@ -1,0 +1,64 @@
+"""The answer of a turn as its caller is told, read back from the tables."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from agent.billing.ledger import to_usage
+from agent.journal.steps import Step
+from agent.prompts import prompts
+from shared.db.driver import Session
+from shared.errors import Stopped
+from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, ToolCallMade
+
+FIND = text("""
+SELECT inbox.status, turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
+    (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
+    (SELECT json_agg(json_build_object('seq', seq, 'role', role, 'content', content, 'tool_call_id', tool_call_id,
+                                       'tool_name', tool_name) ORDER BY seq)
+     FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
+    (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
+                             CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
+     FROM token_logs WHERE purpose IN ('answer', 'delegation') AND turn_id = ANY(ARRAY(
+         WITH RECURSIVE below AS (
+             SELECT turns.id UNION ALL SELECT asked.id FROM turns AS asked JOIN below ON asked.parent_turn_id = below.id
+         ) SELECT id FROM below))) AS usage
+FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id LEFT JOIN outbox ON outbox.turn_id = turns.id
+WHERE inbox.id = :inbox_id AND (
+    outbox.id IS NOT NULL OR inbox.status = 'failed' OR inbox.status = 'cancelled' AND inbox.turn_id IS NULL
+)
+""")
+
+
+async def find_response(session: Session, inbox_id: int) -> AgentResponse | None:
+    """Return the answer to this message, None while its turn has not ended."""
+    row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
+    if row is None:
+        return None
+    if row.content is None and row.status == "cancelled":
+        # It was taken back before a turn began.
+        return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)
+    if row.content is None:
+        return AgentResponse(turn_id=row.id or 0, content=prompts().turn.parked, finished=False, error="parked")
+    return AgentResponse(
+        turn_id=row.id,
+        content=row.content,
+        files=tuple(ReplyFile(**each) for each in row.files),
+        tool_calls_made=to_calls_made([Step(**each) for each in row.steps or []]),
+        finished=bool(row.finished),
+        iterations=row.iterations,
+        model=row.model,
+        usage=to_usage(row.usage),
+        error=row.error,
+        confirmation=None if row.confirmation_id is None else AskedConfirmation(row.confirmation_id),
+    )
+
+
+def to_calls_made(steps: Sequence[Step]) -> tuple[ToolCallMade, ...]:
+    """Return calls with their results; a call that never got one has the result None."""
+    results = {step.tool_call_id: step.value for step in steps if step.role == "tool_result"}
+    return tuple(
+        ToolCallMade(str(step.tool_name), step.value, results.get(step.tool_call_id))
+        for step in steps
+        if step.role == "tool_call"
+    )

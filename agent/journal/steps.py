@@ -1,0 +1,88 @@
+"""The entries of a turn's journal: what was said, called and found out, in order; and what its readers are told."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from sqlalchemy import bindparam, select
+
+from shared.db.driver import Session
+from shared.models import Message
+
+Role = Literal["user", "assistant", "tool_call", "tool_result"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnKey:
+    """Which turn, and which attempt at it: what every write of a running turn is fenced with."""
+
+    id: int
+    attempt: int
+
+
+UNREAD = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of a turn: what was said, called or found out; `plan` is what an answer in planner mode was."""
+
+    seq: int
+    role: Role
+    content: str
+    token_count: int = 0
+    model_used: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    speaker: str | None = None
+    platform_message_id: str | None = None
+    plan: dict[str, Any] | None = None
+    read: Any = field(default=UNREAD, repr=False, compare=False, kw_only=True)
+
+    @property
+    def value(self) -> Any:
+        """Return the JSON value that a call or a result holds; it is read once, and shared by all who ask."""
+        if self.read is UNREAD:
+            object.__setattr__(self, "read", json.loads(self.content))
+        return self.read
+
+
+STORED = tuple(each.name for each in fields(Step) if each.name != "read")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that a turn tells its readers."""
+
+    turn_id: int
+    seq: int
+    name: str
+    payload: dict[str, Any]
+
+
+async def list_steps(session: Session, turn_id: int) -> list[Step]:
+    """Return what is recorded of a turn, in order."""
+    return [to_step(row) for row in (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()]
+
+
+def to_step(values: Sequence[Any]) -> Step:
+    """Return the step of a messages row, by position: a history has hundreds of them."""
+    return Step(*values)
+
+
+# In the order of the fields of `Step`.
+STEP_COLUMNS = (
+    Message.seq,
+    Message.role,
+    Message.content,
+    Message.token_count,
+    Message.model_used,
+    Message.tool_call_id,
+    Message.tool_name,
+    Message.speaker,
+    Message.platform_message_id,
+)
+
+
+STEPS_OF_TURN = select(*STEP_COLUMNS, Message.plan).where(Message.turn_id == bindparam("turn_id")).order_by(Message.seq)

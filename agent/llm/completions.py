@@ -1,0 +1,139 @@
+"""What a model is asked and what it answers, whichever model it is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, Protocol
+
+from agent.llm.tokens import count_prompt, count_tokens
+from shared.messages import Usage
+
+Stop = Literal["end_turn", "tool_use", "max_tokens"]
+OnText = Callable[[str], None]
+
+# Some providers refuse a prompt that holds tool calls when no tool is offered.
+NO_TOOL = {
+    "type": "function",
+    "function": {"name": "none", "description": "Never call this.", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call as the model wrote it: the wire name and the raw JSON text of the arguments."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One question to a model, in the OpenAI shape.
+
+    `models` are tried before those of the settings; `position` counts the model calls that this conversation's journal
+    already holds. `tokens` is an upper estimate of prompt and answer, where there is one already. `images` are `data:`
+    addresses by the id of the file, for the places that messages keep for them. With an `answer_schema`
+    the model answers in text alone, JSON of that schema; `note` is then the last thing it is told.
+    """
+
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[dict[str, Any], ...]
+    max_tokens: int
+    models: tuple[str, ...] = ()
+    position: int = 0
+    temperature: float | None = None
+    tokens: int | None = None
+    answer_schema: Mapping[str, Any] | None = None
+    note: str = ""
+    images: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedCall:
+    """An attempt that was paid for and gave nothing that could be used."""
+
+    model: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One model answer, with what the attempts before it cost; `thinking` is no part of the text."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    stop: Stop
+    usage: Usage
+    model: str
+    rejected: tuple[RejectedCall, ...] = ()
+    thinking: str = ""
+
+
+class Cause(StrEnum):
+    """Why a route gave no answer."""
+
+    RATE_LIMITED = "rate_limited"
+    UNREACHABLE = "unreachable"
+    TIMED_OUT = "timed_out"
+    MALFORMED = "malformed"
+    EMPTY = "empty"
+    CUT = "cut"
+    TOO_LONG = "too_long"
+    REQUEST_REFUSED = "request_refused"
+    IMAGES_REFUSED = "images_refused"
+    KEY_REFUSED = "key_refused"
+    MODEL_UNKNOWN = "model_unknown"
+    OUT_OF_CREDIT = "out_of_credit"
+
+
+class RouteFailed(Exception):
+    """One attempt on one route gave no usable answer; `usage` is set when it was paid for all the same.
+
+    For a prompt that is too long: the model's `window`, and what it has `counted` of the request, as far as it told.
+    """
+
+    def __init__(
+        self,
+        cause: Cause,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
+        window: int | None = None,
+        counted: int | None = None,
+    ) -> None:
+        self.cause = cause
+        self.status = status
+        self.retry_after = retry_after
+        self.usage = usage
+        self.window = window
+        self.counted = counted
+        super().__init__(cause.value)
+
+
+@dataclass(slots=True)
+class AttemptState:
+    """One attempt while it is under way; `tries` counts those of this call on its route, from 1.
+
+    `usage` is set when it is cut off after it was sent: what the provider will bill for an answer that nobody hears.
+    """
+
+    tries: int = 1
+    usage: Usage | None = None
+
+
+class Model(Protocol):
+    """What a route leads to."""
+
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
+    ) -> Completion:
+        """Answer within `limit` seconds, telling the text as it comes when `on_text` is given; raises `RouteFailed`."""
+        ...
+
+
+def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> Usage:
+    """Return an upper estimate of what an answer used, for when nobody counted."""
+    written = text + "".join(call.name + call.arguments for call in tool_calls)
+    return Usage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))

@@ -1,0 +1,82 @@
+"""Which routes may be tried now, and how long one that failed is left alone."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.llm.completions import Cause, RouteFailed
+from shared.clock import Clock
+
+# Nothing changes here before an operator does something.
+LONG_COOLDOWN = 600.0
+FIRST_COOLDOWN = 2.0
+LONGEST_COOLDOWN = 60.0
+
+REMEDIES = {
+    Cause.KEY_REFUSED: "The provider refuses the key: correct its API key in the environment or in .env, then restart.",
+    Cause.MODEL_UNKNOWN: "The provider does not know this model, or litellm not this name: correct LLM_MODELS.",
+    Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
+}
+# The next attempt on the same route may well succeed.
+PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cause.EMPTY, Cause.CUT})
+# Only this request is the matter, not the route.
+OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
+
+
+@dataclass(slots=True)
+class _Cooldown:
+    until: float = 0.0
+    failures: int = 0
+    # A closed route is not tried before its time; others are, once nothing better is left.
+    is_closed: bool = False
+
+
+class Cooldowns:
+    """The memory of failures, one entry per model name."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: dict[str, _Cooldown] = {}
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return the routes to try now: the healthy ones in their order, then those that failed lately."""
+        now = self._clock.monotonic()
+        healthy, shaky = [], []
+        for name in names:
+            entry = self._entries.get(name)
+            if entry is None or entry.until <= now:
+                healthy.append(name)
+            elif not entry.is_closed:
+                shaky.append(name)
+        return healthy + shaky
+
+    def seconds_until_open(self, names: Iterable[str]) -> float | None:
+        """Return how long it is until the first closed route opens; None when none is closed."""
+        closed = [entry.until for name in names if (entry := self._entries.get(name)) and entry.is_closed]
+        return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
+
+    def record(self, name: str, failure: RouteFailed) -> bool:
+        """Leave the route alone for a while; returns whether that is news."""
+        if failure.cause in OF_THE_REQUEST:
+            return True
+        now = self._clock.monotonic()
+        entry = self._entries.setdefault(name, _Cooldown())
+        # Calls that ran side by side and failed together count once.
+        is_news = entry.until <= now
+        entry.failures += is_news
+        is_told_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
+        entry.is_closed = is_told_to_wait or failure.cause in REMEDIES
+        entry.until = max(entry.until, now + self._length(entry, failure))
+        return is_news
+
+    def clear(self, name: str) -> None:
+        """Forget the route's failures: it has answered."""
+        self._entries.pop(name, None)
+
+    @staticmethod
+    def _length(entry: _Cooldown, failure: RouteFailed) -> float:
+        if failure.cause in REMEDIES:
+            return LONG_COOLDOWN
+        if failure.retry_after is not None:
+            # A server that says "at once" again and again is not asked in a tight loop.
+            return max(failure.retry_after, 0.5)
+        return min(FIRST_COOLDOWN * 2.0 ** min(entry.failures - 1, 8), LONGEST_COOLDOWN)

@@ -1,0 +1,122 @@
+"""The plain requests that the offline model understands, in English and a little German.
+
+A tool is named by its function alone: whatever module offers one of that name is used.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Found = Mapping[str, str | None]
+FORMATS = ("txt", "md", "html", "csv", "json")
+FORMAT_WORDS = {"text": "txt", "markdown": "md"} | {each: each for each in FORMATS}
+
+POLITE = re.compile(r"^(?:(?:please|hey|hi|hello|parley|can you|could you|bitte|kannst du)\b[,!]?\s+)+", re.IGNORECASE)
+SPEAKER = re.compile(r"^[^:\n]{1,64}: ")
+TODAY = re.compile(
+    r"^(?:what(?:'s| is) (?:the )?(?:time|date|day)|what (?:day|date|time) is (?:it|today)|what is today(?:'s date)?|"
+    r"wie spät ist es|welche[rs] (?:tag|datum) ist heute)(?: today| now)?\W*$",
+    re.IGNORECASE,
+)
+FILE = r"(?:the |die |das )?(?:file|document|datei|dokument) (?:number |nr\.? )?#?(?P<id>\d{1,18})"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What somebody wants: a tool's function and its arguments."""
+
+    function: str
+    arguments: dict[str, Any]
+    # After a recall: forget what was found.
+    is_to_forget: bool = False
+
+
+def understand(said: str) -> Intent | None:
+    """Return what the person wants, when it is one of the plain requests."""
+    for text in (said, SPEAKER.sub("", said)):
+        plain = POLITE.sub("", text.strip())
+        if document := DOCUMENT.match(plain):
+            return _document(document.groupdict())
+        asked = plain.rstrip(".!? \n")
+        for pattern, to_intent in PHRASES:
+            if match := pattern.match(asked):
+                return to_intent(match.groupdict() | {"said": asked})
+    return None
+
+
+def without_speaker(said: str) -> str:
+    """Return the text without politeness and without the name that stands before it in shared channels."""
+    return POLITE.sub("", SPEAKER.sub("", said.strip()).strip())
+
+
+def _phrase(pattern: str, to_intent: Callable[[Found], Intent]) -> tuple[re.Pattern[str], Callable[[Found], Intent]]:
+    return re.compile(rf"^(?:{pattern})$", re.IGNORECASE | re.DOTALL), to_intent
+
+
+def _text(found: Found, *names: str) -> str:
+    return next((text.strip() for name in names if (text := found.get(name))), "")
+
+
+def _of_file(function: str) -> Callable[[Found], Intent]:
+    return lambda found: Intent(function, {"file_id": int(_text(found, "id"))})
+
+
+def _document(found: Found) -> Intent:
+    title = _text(found, "title").strip("\"'")
+    stem, _, extension = title.rpartition(".")
+    form = FORMAT_WORDS.get(_text(found, "kind").lower(), "md")
+    if stem and extension.lower() in FORMATS:
+        title, form = stem, extension.lower()
+    return Intent("create_document", {"title": title, "content": _text(found, "content"), "format": form})
+
+
+# Every repetition before the last one is bounded: a long text from a stranger takes no longer than a short one.
+DOCUMENT = re.compile(
+    r"^(?:write|create|make|erstelle?|schreibe?)(?: me| mir)? (?:an? |eine? |the )?(?P<kind>\w{1,20} )?"
+    r"(?:document|file|dokument|datei) (?:called|named|namens) (?P<title>.{1,150}?) (?:with|containing|saying|mit)"
+    r"(?: the (?:text|content)| dem (?:text|inhalt))?:? (?P<content>.+)$",
+    re.IGNORECASE | re.DOTALL,
+)
+# Looked at in this order; the more particular stands first.
+PHRASES = (
+    _phrase(
+        r"(?:remember|note|merke? dir)(?: that| this|,? dass)?[:,]? (?P<content>.+)",
+        lambda found: Intent("remember", {"content": _text(found, "content")}),
+    ),
+    _phrase(
+        r"(?:what|was) (?:do|can|wei(?:ß|ss)t) (?:you|du)(?: remember| know)?(?: about me| über mich)?|"
+        r"(?:list|show)(?: me)? (?:my|your|all) memories",
+        lambda _found: Intent("list_memories", {}),
+    ),
+    _phrase(
+        r"(?:forget|vergiss) (?:memory |number )*#?(?P<id>\d{1,18})",
+        lambda found: Intent("forget", {"memory_id": int(_text(found, "id"))}),
+    ),
+    _phrase(
+        r"(?:forget|vergiss)(?: that| about|,? dass)?[:,]? (?P<query>.+)",
+        lambda found: Intent("recall", {"query": _text(found, "query")}, is_to_forget=True),
+    ),
+    _phrase(
+        r"(?:what|was) .{0,40}?(?:know|remember|wei(?:ß|ss)t) .{0,40}?(?:about|of|regarding|über|von) (?P<query>.+)",
+        lambda found: Intent("recall", {"query": _text(found, "query")}),
+    ),
+    _phrase(
+        r"(?:list|show)(?: me)?(?: all)? (?:my|the) files|(?:what|which) files\b.*|welche dateien\b.*|"
+        r"(?:zeige?|liste)(?: mir)? (?:meine|die) dateien.*",
+        lambda _found: Intent("list_files", {}),
+    ),
+    _phrase(rf"(?:read|open|show|lies|zeige?)(?: me| mir)? {FILE}(?: vor)?", _of_file("read_document")),
+    _phrase(rf"(?:give me |get )?(?:a |the )?link (?:to|of|for|zu) {FILE}", _of_file("get_file_link")),
+    _phrase(rf"(?:delete|remove|lösche) {FILE}", _of_file("delete_file")),
+    _phrase(
+        r"(?:what|which) (?:day|date)(?: of the week)? (?:is|was) (?P<hint>.+)|when (?:is|was) (?P<when>.+)|"
+        r"welche[rs] (?:tag|wochentag|datum) ist (?P<tag>.+)|wann ist (?P<wann>.+)",
+        lambda found: Intent("resolve_date_hint", {"hint": _text(found, "hint", "when", "tag", "wann")}),
+    ),
+    _phrase(
+        r"(?:what|which|who|where|when|how|was|wie|wer|wo|wann)\b.{0,200}\b(?:my|mein\w*)\b.*|who am i|wer bin ich|"
+        r"(?:where|what|when|wo|was|wann) (?:do|did|am|was|have|bin|habe) (?:i|ich)\b.*",
+        lambda found: Intent("recall", {"query": _text(found, "said")}),
+    ),
+)

@@ -1,0 +1,170 @@
+"""The model that needs no provider: it understands a few plain requests, through real tool calls."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from agent.llm.completions import AttemptState, Completion, ModelRequest, OnText, ToolCall, estimate
+from agent.llm.offline.intents import TODAY, understand, without_speaker
+from agent.llm.offline.result_text import Result, describe_result
+from shared.arithmetic import NoSum, find_sum, work_out
+from shared.clock import Clock
+from shared.messages import Usage
+
+OFFLINE = "offline"
+CONTEXT_BLOCK = re.compile(r"\n*<context>\n.*</context>\s*\Z", re.DOTALL)
+NOW_LINE = re.compile(r"^Now: (.+)$", re.MULTILINE)
+SUM_WORDS = re.compile(
+    r"^(?:what is|what's|how much is|calculate|compute|was ist|wie viel ist|rechne)\s+", re.IGNORECASE
+)
+# Argument of the tools that work out a sum, whatever they are called.
+EXPRESSION = "expression"
+
+SETUP = (
+    "I am Parley's small offline model: no language model is configured. For real answers, put `LLM_MODELS` (for "
+    "example `LLM_MODELS=gpt-4o-mini`) and the provider's key (`OPENAI_API_KEY=…`) into `.env` and start me again."
+)
+# What to show of the requests it understands: a tool's function, and a sentence that leads to it.
+EXAMPLES = (
+    ("remember", "remember that my cat is called Tom"),
+    ("recall", "what do you know about my cat?"),
+    ("create_document", "create a document called Plan with: first we eat"),
+    ("list_files", "list my files"),
+    ("resolve_date_hint", "what day is next Friday?"),
+    (None, "what is 12*(3+4)?"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What the request comes down to: the person's words, the time they were told, what the tools returned since."""
+
+    said: str
+    now: str | None
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: str
+    arguments: dict[str, Any]
+
+
+class OfflineModel:
+    """Answers without a provider, always the same to the same request; free."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
+    ) -> Completion:
+        """Answer by a tool call, by what the tools returned, or by saying what it is."""
+        tools = {tool["function"]["name"].rpartition("__")[2]: tool["function"] for tool in reversed(request.tools)}
+        reply = self._reply(_hear(request.messages), tools)
+        text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
+        if on_text is not None:
+            await _say(text, on_text)
+        # It reads this exchange alone; to charge for the whole prompt would end a stranger's first visit in minutes.
+        read = replace(request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=())
+        counted = estimate(read, text, calls)
+        usage = Usage(counted.input_tokens, 0, counted.output_tokens, 0.0)
+        return Completion(text, calls, "tool_use" if calls else "end_turn", usage, name)
+
+    def _reply(self, heard: _Heard, tools: Mapping[str, Any]) -> str | _Call:
+        wish = understand(heard.said)
+        if heard.results:
+            last = heard.results[-1]
+            found = last.first_id()
+            if (
+                wish is not None
+                and wish.is_to_forget
+                and last.function == wish.function
+                and found
+                and "forget" in tools
+            ):
+                return _Call("forget", {"memory_id": found})
+            return describe_result(last)
+        expression = find_sum(SUM_WORDS.sub("", without_speaker(heard.said)))
+        if expression is not None:
+            return _sum(expression, tools)
+        if TODAY.match(without_speaker(heard.said)):
+            return f"It is {heard.now or f'{self._clock.now():%A, %d %B %Y, %H:%M} (UTC)'}."
+        if wish is None:
+            return _introduction(tools)
+        if wish.function not in tools:
+            return f"I understand what you would like, but there is no tool for it here.\n\n{_introduction(tools)}"
+        return _Call(wish.function, wish.arguments)
+
+
+def _hear(messages: Sequence[Mapping[str, Any]]) -> _Heard:
+    index = _index_of_question(messages)
+    said = _text_of(messages[index]) if index >= 0 else ""
+    now = NOW_LINE.search(said)
+    results = _results(messages[index + 1 :])
+    return _Heard(CONTEXT_BLOCK.sub("", said).strip(), now[1] if now else None, results)
+
+
+def _index_of_question(messages: Sequence[Mapping[str, Any]]) -> int:
+    # A user message right after a tool's result is the house asking for the last answer, not the person.
+    for index in range(len(messages) - 1, -1, -1):
+        after_tool = index > 0 and messages[index - 1]["role"] == "tool"
+        if messages[index]["role"] == "user" and not after_tool:
+            return index
+    return -1
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
+def _results(messages: Sequence[Mapping[str, Any]]) -> tuple[Result, ...]:
+    asked = {call["id"]: call["function"] for message in messages for call in message.get("tool_calls") or ()}
+    return tuple(
+        Result(
+            asked[message["tool_call_id"]]["name"].rpartition("__")[2],
+            _from_json(asked[message["tool_call_id"]]["arguments"]),
+            _from_json(_text_of(message)),
+        )
+        for message in messages
+        if message["role"] == "tool"
+    )
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _to_tool_call(call: _Call, tools: Mapping[str, Any]) -> ToolCall:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return ToolCall(f"call_{uuid4().hex[:24]}", tools[call.function]["name"], arguments)
+
+
+def _sum(expression: str, tools: Mapping[str, Any]) -> str | _Call:
+    for function, tool in tools.items():
+        if tool.get("parameters", {}).get("required") == [EXPRESSION]:
+            return _Call(function, {EXPRESSION: expression})
+    try:
+        return f"{expression} = {work_out(expression)}"
+    except NoSum:
+        return "I can't work that out."
+
+
+def _introduction(tools: Mapping[str, Any]) -> str:
+    shown = [f"- {sentence}" for function, sentence in EXAMPLES if function is None or function in tools]
+    return "\n".join([SETUP, "", "Until then I understand a few plain requests, such as:", *shown])
+
+
+async def _say(text: str, on_text: OnText) -> None:
+    for piece in re.findall(r"\S+\s*|\s+", text):
+        on_text(piece)
+        # Others get their turn between two words.
+        await asyncio.sleep(0)

@@ -1,0 +1,86 @@
+"""What a tool returned, as a sentence of the offline model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One finished call: the tool's function, the arguments, and the value it returned."""
+
+    function: str
+    arguments: Any
+    value: Any
+
+    def argument(self, name: str) -> str:
+        """Return an argument as text."""
+        return str(self.arguments.get(name, "")) if isinstance(self.arguments, dict) else ""
+
+    def field(self, name: str) -> str:
+        """Return a field of the value as text."""
+        return str(self.value.get(name, "")) if isinstance(self.value, dict) else ""
+
+    def entries(self) -> list[Any]:
+        """Return the list that the value is, or that it holds."""
+        if isinstance(self.value, list):
+            return self.value
+        if isinstance(self.value, dict):
+            return next((inner for inner in self.value.values() if isinstance(inner, list)), [])
+        return []
+
+    def first_id(self) -> int | None:
+        """Return the id of the first entry."""
+        for entry in self.entries()[:1]:
+            found = entry.get("id", entry.get("memory_id")) if isinstance(entry, dict) else None
+            return found if isinstance(found, int) else None
+        return None
+
+
+def describe_result(result: Result) -> str:
+    """Return the result as a sentence; an error as the tool explains it."""
+    if isinstance(result.value, dict) and result.value.get("error"):
+        return f"That did not work: {result.field('message') or 'the tool gave no reason'}"
+    return SENTENCES.get(result.function, _anything)(result)
+
+
+def _memories(result: Result) -> str:
+    known = [entry.get("content", "") if isinstance(entry, dict) else str(entry) for entry in result.entries()]
+    if not known:
+        return "I remember nothing about that." if result.function == "recall" else "I remember nothing yet."
+    return "Here is what I remember:\n" + "\n".join(f"- {each}" for each in known)
+
+
+def _files(result: Result) -> str:
+    files = [entry for entry in result.entries() if isinstance(entry, dict)]
+    if not files:
+        return "You have no files yet."
+    lines = [f"- {each.get('filename')} (file {each.get('file_id')}, {each.get('size_bytes')} bytes)" for each in files]
+    return "Your files:\n" + "\n".join(lines)
+
+
+def _days(result: Result) -> str:
+    text, note = result.field("text"), result.field("note")
+    return f"{text} {note}".strip() if text else _anything(result)
+
+
+def _anything(result: Result) -> str:
+    if isinstance(result.value, dict):
+        plain = [f"{name}: {value}" for name, value in result.value.items() if isinstance(value, (str, int, float))]
+        return "; ".join(plain) or "Done."
+    return str(result.value) if isinstance(result.value, (str, int, float)) else "Done."
+
+
+SENTENCES: dict[str, Callable[[Result], str]] = {
+    "remember": lambda result: f"I will remember that: {result.argument('content')}",
+    "recall": _memories,
+    "list_memories": _memories,
+    "forget": lambda _result: "I have forgotten it.",
+    "list_files": _files,
+    "create_document": lambda result: f"I wrote {result.field('filename')} (file {result.field('file_id')}).",
+    "read_document": lambda result: f"{result.field('filename')} says:\n\n{result.field('text')}",
+    "get_file_link": lambda result: f"{result.field('filename')}: {result.field('url')}",
+    "delete_file": lambda result: f"I deleted {result.field('filename')}.",
+    "calculate": lambda result: f"{result.argument('expression')} = {result.field('result')}",
+    "resolve_date_hint": _days,
+}

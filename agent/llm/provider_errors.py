@@ -1,0 +1,130 @@
+"""What a provider's answers and errors mean, in our words."""
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from agent.llm.completions import Cause, Completion, RouteFailed, ToolCall
+from shared.clock import Clock
+from shared.messages import Usage
+
+CAUSES = {
+    200: Cause.MALFORMED,
+    401: Cause.KEY_REFUSED,
+    402: Cause.OUT_OF_CREDIT,
+    403: Cause.KEY_REFUSED,
+    404: Cause.MODEL_UNKNOWN,
+    408: Cause.TIMED_OUT,
+    409: Cause.UNREACHABLE,
+    429: Cause.RATE_LIMITED,
+}
+# 500: some servers of one's own.
+TOO_LONG_STATUS = (400, 422, 500)
+TOLD_CHARS = 4000
+# No call takes more, and the ledger can't hold it: a server that tells so has not counted.
+MOST_TOKENS = 2**31 - 1
+TOO_LONG = re.compile(
+    r"context[ _-]?(?:length|window|limit|size)|context (?:the overflows|overflow)|maximum (?:prompt|input) length"
+    r"|(?:prompt|input) is too long|prompt contains \d+ tokens|input token count|too many (?:input |total )?tokens"
+    r"|max(?:imum)? number of tokens|reduce the length|inputs` tokens|longer than the model",
+    re.IGNORECASE,
+)
+# How servers say that a model sees nothing; some call it a fault of their own, or know no endpoint for it.
+IMAGES_REFUSED_STATUS = (400, 404, 415, 422, 500, 501)
+IMAGES_REFUSED = re.compile(
+    r"(?:images?|image[ _-]?url|image[ _-]?input|multi-?modal|vision)\b.{0,60}"
+    r"(?:not (?:\w+ )?support|unsupported|not (?:\w+ )?allowed|not (?:\w+ )?enabled|expected `?text)"
+    r"|(?:not support|no endpoints found that support|unsupported|not a|cannot|can't).{0,60}"
+    r"(?:images?|image[ _-]?url|multi-?modal|vision)\b|mmproj",
+    re.IGNORECASE | re.DOTALL,
+)
+TOO_LARGE = re.compile(r"request too large|input or output tokens must be reduced", re.IGNORECASE)
+N = r"\D{0,4}(\d[\d,]*)"
+WINDOW = re.compile(
+    rf"(?:context length is(?: only)?|context length of(?: only)?|(?:prompt|input) length is|context limit:.{{0,40}}>"
+    rf"|context size \(|tokens allowed|tokens >|must be <=|limit is|\bLimit){N}|(\d[\d,]*) maximum context length",
+    re.IGNORECASE,
+)
+COUNTED = re.compile(
+    rf"(?:resulted in|requested(?: about)?|request contains|token count|too long:|prompt contains|current length is){N}"
+    r"|context limit: (\d+)",
+    re.IGNORECASE,
+)
+
+
+def to_failure(error: Exception, clock: Clock) -> RouteFailed:
+    """Return what litellm's error says about the route."""
+    status = getattr(error, "status_code", None)
+    if not isinstance(status, int):
+        return RouteFailed(Cause.UNREACHABLE)
+    told = str(error)[:TOLD_CHARS]
+    if type(error).__name__ == "ContextWindowExceededError" or is_too_long(status, told):
+        return RouteFailed(Cause.TOO_LONG, status=status, window=_number(WINDOW, told), counted=_number(COUNTED, told))
+    if status == 429 and "insufficient_quota" in str(error):
+        return RouteFailed(Cause.OUT_OF_CREDIT, status=status)
+    if status in IMAGES_REFUSED_STATUS and IMAGES_REFUSED.search(told):
+        return RouteFailed(Cause.IMAGES_REFUSED, status=status)
+    cause = CAUSES.get(status, Cause.UNREACHABLE if status >= 500 else Cause.REQUEST_REFUSED)
+    headers = getattr(error, "litellm_response_headers", None)
+    return RouteFailed(cause, status=status, retry_after=_retry_after(headers or {}, clock))
+
+
+def is_too_long(status: int, told: str) -> bool:
+    """Tell whether a refusal is about the length of the prompt, as providers word it."""
+    if status == 429:
+        # More than may be sent in a minute will be more in the next one too.
+        return TOO_LARGE.search(told) is not None
+    return status == 413 or (status in TOO_LONG_STATUS and TOO_LONG.search(told) is not None)
+
+
+def to_usage(given: Any) -> Usage | None:
+    """Return the provider's own count without its cost, never below zero; None when it gave none to be believed."""
+    if given is None:
+        return None
+    details = getattr(given, "prompt_tokens_details", None)
+    input_tokens = _count(getattr(given, "prompt_tokens", 0))
+    output_tokens = _count(getattr(given, "completion_tokens", 0))
+    # litellm writes zeros where the provider said nothing; no prompt is of no tokens.
+    if not input_tokens or max(input_tokens, output_tokens) > MOST_TOKENS:
+        return None
+    cached_tokens = min(_count(getattr(details, "cached_tokens", 0)), input_tokens)
+    return Usage(input_tokens, cached_tokens, output_tokens)
+
+
+def to_completion(
+    name: str, text: str, tool_calls: tuple[ToolCall, ...], finish_reason: str | None, usage: Usage
+) -> Completion:
+    """Return the answer; raises `RouteFailed` for one that says nothing and wants nothing."""
+    if finish_reason == "length":
+        # The last call is cut, and the ones before it may count on it.
+        return Completion(text, (), "max_tokens", usage, name)
+    if tool_calls:
+        return Completion(text, tool_calls, "tool_use", usage, name)
+    if not text.strip():
+        raise RouteFailed(Cause.EMPTY, usage=usage)
+    return Completion(text, (), "end_turn", usage, name)
+
+
+def _number(pattern: re.Pattern[str], told: str) -> int | None:
+    found = pattern.search(told)
+    return int(next(filter(None, found.groups())).replace(",", "")) if found else None
+
+
+def _count(value: Any) -> int:
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def _retry_after(headers: Mapping[str, str], clock: Clock) -> float | None:
+    given = headers.get("retry-after")
+    if given is None:
+        return None
+    try:
+        return max(0.0, float(given))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(given) - clock.now()).total_seconds())
+    except (ValueError, TypeError):
+        # Neither seconds nor a date with a zone: as good as no header.
+        return None

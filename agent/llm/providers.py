@@ -1,0 +1,283 @@
+"""The models that litellm reaches: the one place that asks it for a chat completion."""
+
+import asyncio
+import logging
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.llm.completions import (
+    NO_TOOL,
+    AttemptState,
+    Cause,
+    Completion,
+    ModelRequest,
+    OnText,
+    RouteFailed,
+    estimate,
+)
+from agent.llm.provider_errors import to_completion, to_failure, to_usage
+from agent.llm.response_format import Form, Forms, to_parameters
+from agent.llm.streaming import StreamAccumulator, to_tool_calls
+from agent.llm.vision import fill
+from shared.clock import Clock
+from shared.messages import COST_DIGITS, Usage
+from shared.settings import Settings, prepare_litellm_environment
+from shared.text import clean
+
+CONNECT_SECONDS = 10.0
+
+
+# These want `max_completion_tokens`, which only litellm's own OpenAI route sends.
+REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
+
+
+OPENAI_ROUTES = ("hosted_vllm/", "openai/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """What is used of litellm, once it is imported."""
+
+    litellm: Any
+    client: Any
+    timeout: Any
+    is_internal_call: Any
+    log: Callable[[str], Any]
+    faults: tuple[type[Exception], ...]
+    stream_faults: tuple[type[Exception], ...]
+
+
+def _import_litellm(clock: Clock) -> _Library:
+    prepare_litellm_environment()
+    import httpx
+    import litellm
+    from litellm._internal_context import is_internal_call
+    from litellm.litellm_core_utils.litellm_logging import Logging
+    from litellm.llms.base_llm.chat.transformation import BaseLLMException
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+    from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
+    from openai import OpenAIError
+
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.drop_params = True
+    litellm.num_retries = 0
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        # Its messages repeat requests and answers, and they bring an output of their own.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+    class Unpriced(Logging):
+        # litellm prices each answer twice for its own log, a third of the call's processor time; we price it ourselves.
+        def response_cost_calculator(self, *_args: object, **_kwargs: object) -> None:
+            return None
+
+    def new_log(model: str) -> Unpriced:
+        # litellm reckons in the machine's own time, without a zone.
+        begun = clock.now().astimezone().replace(tzinfo=None)
+        return Unpriced(model, [], False, "acompletion", begun, "", "", kwargs={})
+
+    with warnings.catch_warnings():
+        # pydantic builds these at their first use, and warns of a type in them that is none of ours.
+        warnings.simplefilter("ignore")
+        ModelResponseStream(choices=[StreamingChoices(delta=Delta(content=""))])
+    faults = (OpenAIError, BaseLLMException, httpx.HTTPError)
+    # Chunks that are no chunks end in whatever error the parser ran into.
+    stream_faults = (*faults, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
+    return _Library(litellm, AsyncHTTPHandler(), httpx.Timeout, is_internal_call, new_log, faults, stream_faults)
+
+
+class Providers:
+    """Every model that litellm can reach, by its litellm name."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._clock = clock
+        self._base_url = settings.openai_base_url
+        self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
+        self._loading: asyncio.Task[_Library] | None = None
+        self._targets: dict[str, dict[str, Any]] = {}
+        self._unpriced: set[str] = set()
+        self._forms = Forms()
+
+    @property
+    def _library(self) -> _Library:
+        if self._loading is None:
+            raise RuntimeError("litellm is loaded before it is used")
+        return self._loading.result()
+
+    async def load(self) -> None:
+        """Import litellm in a thread, once, however many first calls wait for it."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm, self._clock))
+        # A caller that is cancelled leaves the import to the others.
+        await asyncio.shield(self._loading)
+
+    def window(self, name: str) -> int | None:
+        """Return how many tokens the model takes in, where litellm knows that."""
+        found = self._known(name).get("max_input_tokens")
+        return found if isinstance(found, int) and found > 0 else None
+
+    def sees(self, name: str) -> bool | None:
+        """Tell whether the model takes in images; None where litellm does not know the model."""
+        known = self._known(name)
+        return bool(known.get("supports_vision")) if known else None
+
+    def _known(self, name: str) -> Mapping[str, Any]:
+        if self._loading is None or not self._loading.done():
+            return {}
+        models = self._library.litellm.model_cost
+        bare = name.removeprefix("openai/")
+        return models.get(bare) or models.get(bare.partition("/")[2]) or {}
+
+    async def aclose(self) -> None:
+        """Close the connections: ours, and those that litellm keeps for other providers."""
+        if self._loading is not None:
+            library = await self._loading
+            await library.client.close()
+            await library.litellm.close_litellm_async_clients()
+            self._loading = None
+
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
+    ) -> Completion:
+        """Ask the provider of this model; raises `RouteFailed`."""
+        await self.load()
+        # litellm then leaves out its own logging and billing: a third of a call's processor time, and background tasks.
+        self._library.is_internal_call.set(True)
+        if request.answer_schema is None:
+            return await self._ask(name, request, self._asked(name, request, limit, Form.WORDS), on_text, attempt)
+
+        async def ask(form: Form) -> Completion:
+            return await self._ask(name, request, self._asked(name, request, limit, form), on_text, attempt)
+
+        return await self._forms.ask(name, self._best_form(name), ask)
+
+    async def _ask(
+        self, name: str, request: ModelRequest, asked: dict[str, Any], on_text: OnText | None, attempt: AttemptState
+    ) -> Completion:
+        accumulator = None if on_text is None else StreamAccumulator(on_text)
+        try:
+            if accumulator is not None:
+                return await self._stream(name, request, asked, accumulator)
+            return self._whole(name, request, await self._send(asked))
+        except self._library.faults as error:
+            raise to_failure(error, self._clock) from None
+        except asyncio.CancelledError:
+            attempt.usage = self._priced(
+                name, estimate(request, *accumulator.written) if accumulator else estimate(request)
+            )
+            raise
+
+    async def _send(self, asked: dict[str, Any]) -> Any:
+        litellm = self._library.litellm
+        if "client" not in asked:
+            return await litellm.acompletion(**asked)
+        # acompletion() prepares each call in one of a few threads, in case a provider has to log in first. Ours has
+        # not, and under load the threads stand in the way of the loop.
+        try:
+            return await litellm.completion(**asked, acompletion=True)
+        except Exception as error:  # noqa: BLE001  # litellm raises bare ones for an answer that it can't read
+            raise litellm.exception_type(asked["model"], error, custom_llm_provider="hosted_vllm") from None
+
+    def _best_form(self, name: str) -> Form:
+        target = self._target(name)
+        # What a server of one's own can do is in nobody's list.
+        if "api_base" in target or self._library.litellm.supports_response_schema(target["model"]):
+            return Form.SCHEMA
+        known = self._library.litellm.get_supported_openai_params(target["model"]) or ()
+        return Form.OBJECT if "response_format" in known else Form.WORDS
+
+    def _asked(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
+        target = self._target(name)
+        asked: dict[str, Any] = {
+            **target,
+            "litellm_logging_obj": self._library.log(target["model"]),
+            "messages": fill(request) if request.images else list(request.messages),
+            "max_tokens": request.max_tokens,
+            "timeout": self._library.timeout(limit, connect=min(limit, CONNECT_SECONDS)),
+            "num_retries": 0,
+            "max_retries": 0,
+            **to_parameters(request, form),
+        }
+        if request.tools:
+            asked["tools"] = list(request.tools)
+        elif "client" not in asked and any("tool_calls" in message for message in request.messages):
+            asked |= {"tools": [NO_TOOL], "tool_choice": "none"}
+        return asked
+
+    def _target(self, name: str) -> dict[str, Any]:
+        if name not in self._targets:
+            self._targets[name] = self._find_target(name)
+        return self._targets[name]
+
+    def _find_target(self, name: str) -> dict[str, Any]:
+        """Return what leads litellm to the model: its name there, and for OpenAI-compatible servers address and key."""
+        bare = name.removeprefix("openai/")
+        try:
+            provider = "openai" if bare != name else self._library.litellm.get_llm_provider(name)[1]
+        except self._library.litellm.exceptions.BadRequestError:
+            if self._base_url is None:
+                raise RouteFailed(Cause.MODEL_UNKNOWN) from None
+            provider = "openai"
+        if provider != "openai":
+            return {"model": name}
+        if self._base_url is None:
+            return {"model": f"openai/{bare}", **({"api_key": self._key} if self._key else {})}
+        server = {"api_base": self._base_url, "api_key": self._key or "none"}
+        if REASONING_MODEL.match(bare):
+            return {"model": f"openai/{bare}", **server}
+        # The same wire format at less than half the processor time of litellm's `openai/` route.
+        return {"model": f"hosted_vllm/{bare}", "client": self._library.client, **server}
+
+    def _whole(self, name: str, request: ModelRequest, answer: Any) -> Completion:
+        if not answer.choices:
+            raise RouteFailed(Cause.EMPTY)
+        choice = answer.choices[0]
+        calls = to_tool_calls(
+            (call.id, call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()
+        )
+        text = clean(choice.message.content or "")
+        usage = self._priced(name, to_usage(answer.usage) or estimate(request, text, calls))
+        completion = to_completion(name, text, calls, choice.finish_reason, usage)
+        return replace(completion, thinking=clean(getattr(choice.message, "reasoning_content", None) or ""))
+
+    async def _stream(
+        self, name: str, request: ModelRequest, asked: dict[str, Any], accumulator: StreamAccumulator
+    ) -> Completion:
+        answer = await self._send({**asked, "stream": True, "stream_options": {"include_usage": True}})
+        try:
+            await self._follow(answer, accumulator, speaks_openai=asked["model"].startswith(OPENAI_ROUTES))
+        except self._library.stream_faults:
+            accumulator.finish_reason = None
+        text, calls = accumulator.text, accumulator.tool_calls
+        if accumulator.finish_reason is None:
+            raise RouteFailed(Cause.CUT, usage=self._priced(name, estimate(request, *accumulator.written)))
+        usage = self._priced(name, to_usage(accumulator.usage) or estimate(request, text, calls))
+        completion = to_completion(name, text, calls, accumulator.finish_reason, usage)
+        return replace(completion, thinking=accumulator.thinking)
+
+    async def _follow(self, answer: Any, accumulator: StreamAccumulator, *, speaks_openai: bool) -> None:
+        async with aclosing(answer):
+            # litellm's wrapper ends a stream that was cut as if it were whole, and leaves tasks behind at its end.
+            async for chunk in answer.completion_stream if speaks_openai else answer:
+                accumulator.add(chunk)
+
+    def _priced(self, name: str, usage: Usage) -> Usage:
+        model = self._targets[name]["model"].replace("hosted_vllm/", "openai/")
+        if model in self._unpriced:
+            return usage
+        litellm = self._library.litellm
+        try:
+            prices = litellm.cost_per_token(
+                model=model,
+                prompt_tokens=usage.input_tokens,
+                completion_tokens=usage.output_tokens,
+                cache_read_input_tokens=usage.cached_tokens,
+            )
+        except (litellm.exceptions.ModelNotMappedError, *self._library.faults):
+            self._unpriced.add(model)
+            return usage
+        return replace(usage, cost=round(sum(prices), COST_DIGITS))

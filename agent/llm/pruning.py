@@ -1,0 +1,141 @@
+"""Prompts that fit: what is left out of a request that is longer than the model's window.
+
+The oldest of the history goes first, in whole turns, then the oldest tool calls of this turn with their results, for
+which a short note stands. The system prompt with the summary, this message and the last exchange always stay. They go
+in blocks, counted from the beginning: a later call of the turn leaves out the same, or the same and more, so that the
+beginning of its prompt stays in the provider's cache.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from agent.llm.completions import ModelRequest, RouteFailed
+from agent.llm.tokens import count_prompt
+from agent.prompts import prompts
+from shared.clock import Clock
+from shared.text import cut
+
+# For a model that litellm does not know, as long as it has not refused a prompt.
+DEFAULT_WINDOW = 128_000
+# A server may be given a larger window, and a limit may be of the minute.
+LEARNED_SECONDS = 600.0
+# Of the room that is left for them, a third goes at a time: so much may be added before more has to go.
+BLOCK_SHARE = 3
+# What a message costs beyond its text, at the most, where only its text is counted.
+WRAPPING = 40
+NOTE_TOKENS = 150
+NAMES_CHARS = 300
+
+Message = dict[str, Any]
+Part = Sequence[Message]
+
+
+class ContextWindows:
+    """How many tokens fit into each route's model, prompt and answer together, in our own upper estimate.
+
+    `known` tells what is known of a route before it is asked. What a model has refused is remembered for a while.
+    """
+
+    def __init__(self, known: Callable[[str], int | None], clock: Clock) -> None:
+        self._known = known
+        self._clock = clock
+        self._learned: dict[str, tuple[int, float]] = {}
+
+    def get(self, name: str) -> int | None:
+        """Return what is known or learned of a route."""
+        window, until = self._learned.get(name, (0, 0.0))
+        return window if window and self._clock.monotonic() < until else self._known(name)
+
+    def fit(self, name: str, request: ModelRequest) -> ModelRequest:
+        """Return the request as it fits into this route's model, as far as that can be had."""
+        return prune(request, self.get(name) or DEFAULT_WINDOW)
+
+    def learn(self, name: str, refused: ModelRequest, failure: RouteFailed) -> None:
+        """Remember that the model has refused this request as too long, and how far it was off, if it told."""
+        sent = refused.max_tokens + _count(refused)
+        share = 0.5
+        if failure.window and failure.counted and failure.counted > failure.window:
+            # Its tokens are not ours, but in the same proportion; and its answer may not be in its count.
+            share = 0.85 * failure.window / failure.counted
+        self._learned[name] = int(sent * share), self._clock.monotonic() + LEARNED_SECONDS
+
+
+def prune(request: ModelRequest, window: int) -> ModelRequest:
+    """Return the request with as much left out as makes prompt and answer fit; the same one when they do."""
+    if request.tokens is not None and request.tokens + WRAPPING * len(request.messages) <= window:
+        return request
+    # An answer that takes more than half of a window leaves too little to say.
+    request = replace(request, max_tokens=max(1, min(request.max_tokens, window // 2)))
+    surplus = request.max_tokens + _count(request) - window
+    if surplus <= 0:
+        return request
+    parts = _Parts.of(request.messages)
+    # The same for each call of a turn, as blocks have to be.
+    always = request.max_tokens + sum(map(count_prompt, (request.tools, parts.system, parts.this_message)))
+    sizes = [count_prompt(part) for part in (*parts.history, *parts.waves[:-1])]
+    gone = _how_many(sizes, surplus + NOTE_TOKENS, (window - always) // BLOCK_SHARE)
+    return replace(request, messages=parts.without(gone))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    # A prompt in its parts: each of the history is a turn, each wave an answer of this turn with its calls and results.
+    system: Part
+    history: tuple[Part, ...]
+    this_message: Part
+    waves: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, messages: Part) -> "_Parts":
+        begin = next((place for place, each in enumerate(messages) if each["role"] != "system"), len(messages))
+        # A user's message right behind a result is a note of ours: it belongs to the exchange.
+        spoken = [place for place in range(begin, len(messages)) if _is_spoken(messages, place)]
+        this = spoken[-1] if spoken else begin
+        turns = [begin, *(place for place in spoken if begin < place < this), this]
+        answers = [place for place in range(this + 1, len(messages)) if messages[place]["role"] == "assistant"]
+        ends = [*answers, len(messages)]
+        return cls(
+            system=messages[:begin],
+            history=tuple(messages[start:end] for start, end in pairwise(turns)),
+            this_message=messages[this : ends[0]],
+            waves=tuple(messages[start:end] for start, end in pairwise(ends)),
+        )
+
+    def without(self, gone: int) -> tuple[Message, ...]:
+        waves = max(0, gone - len(self.history))
+        kept = [*self.history[gone:], self.this_message, _note(self.waves[:waves]), *self.waves[waves:]]
+        return (*self.system, *(message for part in kept for message in part))
+
+
+def _is_spoken(messages: Part, place: int) -> bool:
+    return messages[place]["role"] == "user" and (place == 0 or messages[place - 1]["role"] != "tool")
+
+
+def _count(request: ModelRequest) -> int:
+    return count_prompt(request.tools) + count_prompt(request.messages)
+
+
+def _how_many(sizes: Sequence[int], surplus: int, block: int) -> int:
+    # Only whole blocks go, so that it is the same number from call to call until one more has to.
+    gone = since = 0
+    for number, size in enumerate(sizes, 1):
+        gone += size
+        since += size
+        if since < block:
+            continue
+        since = 0
+        if gone >= surplus:
+            return number
+    return len(sizes)
+
+
+def _note(waves: Sequence[Part]) -> Part:
+    calls = [call for part in waves for message in part for call in message.get("tool_calls") or ()]
+    if not calls:
+        return ()
+    counted = Counter(str(call["function"]["name"]) for call in calls)
+    names = cut(", ".join(f"{name} ({count})" if count > 1 else name for name, count in counted.items()), NAMES_CHARS)
+    return ({"role": "user", "content": prompts().turn.left_out.format(calls=names)},)

@@ -1,0 +1,156 @@
+"""The model of `DEBUG_MOCK_RESPONSES`: a scripted list instead of a provider."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from sqlalchemy import text
+
+from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, OnText, RouteFailed, ToolCall, estimate
+from shared.db.driver import Session
+from shared.errors import ConfigurationError
+from shared.messages import Usage
+
+SCRIPTED = "mock"
+VARIABLE = "DEBUG_MOCK_RESPONSES"
+PIECE_CHARS = 16
+# What may be written for an `error`; any other text is a request that is refused.
+ERRORS = {
+    "rate_limit": Cause.RATE_LIMITED,
+    "timeout": Cause.TIMED_OUT,
+    "unreachable": Cause.UNREACHABLE,
+    "malformed": Cause.MALFORMED,
+    "empty": Cause.EMPTY,
+    "too_long": Cause.TOO_LONG,
+    "bad_request": Cause.REQUEST_REFUSED,
+    "bad_key": Cause.KEY_REFUSED,
+    "unknown_model": Cause.MODEL_UNKNOWN,
+    "no_credit": Cause.OUT_OF_CREDIT,
+}
+
+# Turns count their model calls; one that failed without an answer is not among them.
+POSITION = text("""
+SELECT coalesce(sum(CASE WHEN error IN ('models_unavailable', 'too_long')
+    THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
+    ELSE iterations END), 0) AS position
+FROM turns WHERE conversation_id = :conversation_id AND id < :turn_id
+""")
+
+
+class ScriptedCall(BaseModel):
+    """A tool call of an entry; the name may be `module.tool` or `module__tool`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    arguments: dict[str, Any] | str = Field(default_factory=dict)
+
+    def to_tool_call(self) -> ToolCall:
+        """Return the call as a model would make it."""
+        arguments = self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+        return ToolCall(f"call_{uuid4().hex[:24]}", self.name.replace(".", "__"), arguments)
+
+
+class ScriptedReply(BaseModel):
+    """One entry of the list.
+
+    An `error` or a `cut` befalls the first `times` tries: one unless told, every one when the entry says nothing else.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    content: str | None = None
+    tool_calls: tuple[ScriptedCall, ...] = ()
+    delay: Annotated[float, Field(ge=0)] = 0
+    pace: Annotated[float, Field(ge=0)] = 0
+    error: str | None = None
+    cut: Annotated[int, Field(ge=0)] | None = None
+    times: Annotated[int, Field(ge=1)] = 1
+
+    def fails(self, tries: int) -> bool:
+        """Tell whether this try goes wrong."""
+        if self.error is None and self.cut is None:
+            return False
+        is_all = not self.content and not self.tool_calls
+        return is_all or tries <= self.times
+
+
+class ScriptedModel:
+    """Plays the entries in order, counted per conversation; the last one is repeated.
+
+    `given` is the JSON list itself or the path of a file that holds it; raises `ConfigurationError` when it is neither.
+    """
+
+    def __init__(self, given: str) -> None:
+        self._replies = _parse(given)
+
+    async def complete(
+        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
+    ) -> Completion:
+        """Answer with the entry of this position, in pieces when `on_text` is given; raises `RouteFailed`."""
+        reply = self._replies[min(request.position, len(self._replies) - 1)]
+        told: list[str] = []
+        try:
+            await asyncio.sleep(min(reply.delay, limit))
+            is_failing = reply.fails(attempt.tries)
+            if is_failing and reply.error is not None:
+                raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
+            said = reply.content or ""
+            await _tell(said[: reply.cut] if is_failing else said, reply.pace, told, on_text)
+            if is_failing:
+                raise RouteFailed(Cause.CUT, usage=_spent(request, told))
+        except asyncio.CancelledError:
+            attempt.usage = _spent(request, told)
+            raise
+        calls = tuple(call.to_tool_call() for call in reply.tool_calls)
+        return Completion(said, calls, "tool_use" if calls else "end_turn", _spent(request, told, calls), name)
+
+
+async def count_position(session: Session, conversation_id: int, turn_id: int) -> int:
+    """Return how many entries the turns before this one have used up in its conversation."""
+    given = {"conversation_id": conversation_id, "turn_id": turn_id}
+    return int((await session.execute(POSITION, given)).scalar_one())
+
+
+async def _tell(said: str, pace: float, told: list[str], on_text: OnText | None) -> None:
+    if on_text is None:
+        told.append(said)
+        await asyncio.sleep(pace * len(said) / PIECE_CHARS)
+        return
+    for start in range(0, len(said), PIECE_CHARS):
+        told.append(said[start : start + PIECE_CHARS])
+        on_text(told[-1])
+        await asyncio.sleep(pace)
+
+
+def _spent(request: ModelRequest, told: Sequence[str], calls: tuple[ToolCall, ...] = ()) -> Usage:
+    counted = estimate(request, "".join(told), calls)
+    return Usage(counted.input_tokens, 0, counted.output_tokens, 0.0)
+
+
+def _parse(given: str) -> list[ScriptedReply]:
+    listed = given.strip()
+    if not listed.startswith("["):
+        listed = _read(Path(listed))
+    try:
+        entries = TypeAdapter(list[str | ScriptedReply]).validate_json(listed)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "the list"
+        raise ConfigurationError(f"{VARIABLE} is wrong at {where}: {fault['msg']}. Correct or unset it.") from None
+    if not entries:
+        raise ConfigurationError(f"{VARIABLE} is an empty list: give it at least one reply, or unset it.")
+    return [ScriptedReply(content=entry) if isinstance(entry, str) else entry for entry in entries]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise ConfigurationError(
+            f'{VARIABLE} is neither a JSON list nor a readable file: write a list such as ["Hello."], or unset it.'
+        ) from None

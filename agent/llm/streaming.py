@@ -1,0 +1,103 @@
+"""The pieces of a streamed answer, put together."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from agent.llm.completions import OnText, ToolCall
+from shared.text import clean
+
+# No model writes so much in one answer; a server that does not stop must not fill the memory.
+MOST_CHARS = 8_000_000
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class StreamAccumulator:
+    """Takes the chunks of one answer in the OpenAI shape; `is_complete` once the model said why it stopped."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self.usage: Any = None
+        self.finish_reason: str | None = None
+        self._on_text = on_text
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[_Call] = []
+        self._open: dict[int, _Call] = {}
+        self._size = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether the answer came to its end."""
+        return self.finish_reason is not None
+
+    @property
+    def text(self) -> str:
+        """Return the text so far."""
+        return clean("".join(self._text))
+
+    @property
+    def thinking(self) -> str:
+        """Return the thinking that the provider tells apart from the text."""
+        return clean("".join(self._thinking))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls so far."""
+        return to_tool_calls((call.id, call.name, "".join(call.arguments)) for call in self._calls)
+
+    @property
+    def written(self) -> tuple[str, tuple[ToolCall, ...]]:
+        """Return all that the model has written so far, thinking with its text, and the calls."""
+        return self.thinking + self.text, self.tool_calls
+
+    def add(self, chunk: Any) -> None:
+        """Take one chunk."""
+        # litellm hands the end mark and unreadable lines on as plain dicts: they carry nothing.
+        if isinstance(chunk, dict):
+            return
+        self.usage = getattr(chunk, "usage", None) or self.usage
+        for choice in chunk.choices[:1]:
+            self.finish_reason = choice.finish_reason or self.finish_reason
+            if choice.delta is None:
+                continue
+            if choice.delta.content:
+                self._keep(self._text, choice.delta.content)
+                self._on_text(clean(choice.delta.content))
+            if thought := getattr(choice.delta, "reasoning_content", None):
+                self._keep(self._thinking, thought)
+            for piece in choice.delta.tool_calls or ():
+                self._add_call(piece)
+
+    def _add_call(self, piece: Any) -> None:
+        index = piece.index or 0
+        call = self._open.get(index)
+        # Some servers number every call 0: another id is another call.
+        if call is None or (piece.id and call.id and piece.id != call.id):
+            call = _Call()
+            self._open[index] = call
+            self._calls.append(call)
+        call.id = call.id or piece.id or ""
+        if piece.function is not None:
+            call.name = call.name or piece.function.name or ""
+            self._keep(call.arguments, piece.function.arguments or "")
+
+    def _keep(self, pieces: list[str], piece: str) -> None:
+        self._size += len(piece)
+        if self._size > MOST_CHARS:
+            raise ValueError("the answer has no end")
+        pieces.append(piece)
+
+
+def to_tool_calls(given: Any) -> tuple[ToolCall, ...]:
+    """Return the calls of (id, name, arguments) triples, cleaned; each id is there and stands once."""
+    calls: dict[str, ToolCall] = {}
+    for call_id, name, arguments in given:
+        unique = call_id if call_id and call_id not in calls else f"call_{uuid4().hex[:24]}"
+        calls[unique] = ToolCall(unique, clean(name or ""), clean(arguments or "") or "{}")
+    return tuple(calls.values())

@@ -1,0 +1,1 @@
+"""Tool calls as blocks of text, for models that know no tool calling; optional."""

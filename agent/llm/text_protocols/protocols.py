@@ -1,0 +1,170 @@
+"""How a model is asked and understood: native tool calls, or blocks of text for models that know none.
+
+A request stays in the OpenAI shape until a route is asked; what goes out is written in that route's protocol, and the
+answer comes back with its calls and its thinking apart from the text. So any route can go on with any conversation.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from typing import Protocol as Writing
+
+from agent.llm.completions import Cause, Completion, ModelRequest, OnText, RouteFailed
+from agent.llm.scripted.model import SCRIPTED
+from agent.llm.streaming import to_tool_calls
+from agent.llm.text_protocols.patterns import CALL, DELEGATE, TAG
+from agent.llm.text_protocols.scanner import Block, Scanner, from_json
+from agent.llm.text_protocols.text_writer import PlainWriter, to_fence, to_tag
+from agent.planner.messages import PlanWriter
+from shared.text import clean, cut
+
+SERVER_KEYS = ("server_name", "server", "module")
+TOOL_KEYS = ("tool_name", "tool", "name")
+ARGUMENT_KEYS = ("arguments", "parameters", "args")
+KNOWN_KEYS = frozenset({*SERVER_KEYS, *TOOL_KEYS, *ARGUMENT_KEYS})
+# How far into a garbled block its tool is looked for.
+NAME_WITHIN = 2000
+MAX_NAME = 64
+# More is nothing for people to read.
+MAX_THINKING = 20_000
+
+Call = tuple[None, str, str]
+PLANS = PlanWriter()
+
+
+class Writer(Writing):
+    """Puts a request into words."""
+
+    def write(self, request: ModelRequest) -> ModelRequest:
+        """Return the request in words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What a route speaks: the blocks that its answers may hold, and who writes its requests when not the API."""
+
+    blocks: frozenset[str]
+    writer: Writer | None = None
+
+    def encode(self, request: ModelRequest) -> ModelRequest:
+        """Return the request as the route is to be asked."""
+        return request if self.writer is None else self.writer.write(request)
+
+    def listen(self, on_text: OnText, on_reset: Callable[[], None]) -> Scanner:
+        """Return what a stream is fed to, so that the reader sees neither blocks nor thinking."""
+        return Scanner(self.blocks, on_text, on_reset)
+
+    def decode(self, completion: Completion) -> Completion:
+        """Return the answer with its calls and its thinking apart from its text.
+
+        A block without its end counts as an answer that was cut, in which no call runs. Raises `RouteFailed` when
+        nothing but thinking is left.
+        """
+        scanner = Scanner(self.blocks)
+        scanner.feed(completion.text)
+        scanner.close()
+        thinking = cut(f"{completion.thinking}\n\n{scanner.thinking}".strip(), MAX_THINKING)
+        is_whole = not (scanner.blocks or scanner.thinking or scanner.is_cut)
+        text = scanner.text if is_whole else scanner.text.strip()
+        found = replace(completion, text=text, thinking=thinking)
+        if scanner.is_cut or completion.stop == "max_tokens":
+            return replace(found, tool_calls=(), stop="max_tokens")
+        if scanner.blocks:
+            calls = to_tool_calls([_to_call(block) for block in scanner.blocks])
+            return replace(found, tool_calls=completion.tool_calls + calls, stop="tool_use")
+        if completion.text.strip() and not text and not completion.tool_calls:
+            raise RouteFailed(Cause.EMPTY, usage=completion.usage)
+        return found
+
+
+class Protocols:
+    """The protocol of each route, as `LLM_PROTOCOLS` says; what is not named there calls tools natively."""
+
+    def __init__(self, chosen: Mapping[str, str]) -> None:
+        known = {
+            "native": Protocol(frozenset()),
+            "tool_tag": Protocol(frozenset({TAG, DELEGATE}), PlainWriter("tool_tag", to_tag)),
+            "fenced": Protocol(frozenset({CALL, DELEGATE}), PlainWriter("fenced", to_fence)),
+        }
+        self._native = known["native"]
+        # Scripted texts may hold blocks of every kind.
+        scripted = {SCRIPTED: Protocol(frozenset({TAG, CALL, DELEGATE}))}
+        self._of = {_bare(name): known[protocol] for name, protocol in chosen.items()} | scripted
+
+    def of(self, name: str, *, plans: bool = False) -> Protocol:
+        """Return the protocol of the route with this litellm name; plans are written in the same words for all."""
+        found = self._of.get(_bare(name), self._native)
+        if not plans:
+            return found
+        return replace(found if name == SCRIPTED else self._native, writer=PLANS)
+
+
+def _bare(name: str) -> str:
+    # Both spellings lead to the same model.
+    return name.removeprefix("openai/")
+
+
+def _to_call(block: Block) -> Call:
+    plain = from_json(block.body)
+    if isinstance(plain, dict):
+        call = _delegation(plain) if block.kind == DELEGATE else _named_call(plain)
+        if call is not None:
+            return call
+    return None, _likely_name(block), _as_written(block)
+
+
+def _delegation(plain: dict[str, Any]) -> Call | None:
+    written = _to_json(plain)
+    return None if written is None else (None, DELEGATE, written)
+
+
+def _named_call(plain: dict[str, Any]) -> Call | None:
+    tool, server = _first(plain, TOOL_KEYS), _first(plain, SERVER_KEYS)
+    given = [key for key in ARGUMENT_KEYS if key in plain]
+    if not isinstance(tool, str) or not tool.strip() or not isinstance(server, str | None):
+        return None
+    if not given and plain.keys() - KNOWN_KEYS:
+        # Arguments beside the name: which is which would be a guess.
+        return None
+    arguments = plain[given[0]] if given else None
+    written = "{}" if arguments is None else arguments if isinstance(arguments, str) else _to_json(arguments)
+    return None if written is None else (None, _join(server, tool), written)
+
+
+def _first(plain: dict[str, Any], keys: Sequence[str]) -> Any:
+    return next((plain[key] for key in keys if key in plain), None)
+
+
+def _join(server: str | None, tool: str) -> str:
+    server, tool = (server or "").strip(), tool.strip()
+    if not server or tool.startswith((f"{server}__", f"{server}.")):
+        return tool
+    return f"{server}__{tool}"
+
+
+def _to_json(value: Any) -> str | None:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return None
+
+
+def _as_written(block: Block) -> str:
+    # With its marks it is no JSON, whatever stands in it: the toolbox refuses it and says what would be valid.
+    return f"<{TAG}>{block.body}</{TAG}>" if block.kind == TAG else f"```{block.kind}\n{block.body}\n```"
+
+
+def _likely_name(block: Block) -> str:
+    if block.kind == DELEGATE:
+        return DELEGATE
+    beginning = clean(block.body[:NAME_WITHIN])
+    tool, server = (_look_for(keys, beginning) for keys in (TOOL_KEYS, SERVER_KEYS))
+    return _join(server, tool)[:MAX_NAME] if tool else block.kind
+
+
+def _look_for(keys: Sequence[str], text: str) -> str | None:
+    found = re.search(rf"""["']?\b(?:{"|".join(keys)})["']?\s{{0,9}}:\s{{0,9}}["']?([\w.-]{{1,{MAX_NAME}}})""", text)
+    return found[1] if found else None

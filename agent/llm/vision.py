@@ -1,0 +1,76 @@
+"""Images in a request to a model: put in their places for one that sees, told in words to one that does not."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agent.llm.completions import ModelRequest
+from agent.prompts import prompts
+from shared.clock import Clock
+
+if TYPE_CHECKING:
+    pass
+
+
+SCHEME = "parley-file:"
+
+
+# A model that has refused images may be another one by then.
+BLIND_SECONDS = 600.0
+
+
+def fill(request: ModelRequest) -> list[dict[str, Any]]:
+    """Return the messages of a request with its images in their places."""
+    return [{**each, "content": _filled(each["content"], request.images)} for each in request.messages]
+
+
+def _filled(content: Any, images: Mapping[int, str]) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [
+        {"type": "image_url", "image_url": {"url": images[_file_id(part)]}} if _is_image(part) else part
+        for part in content
+    ]
+
+
+def without_images(request: ModelRequest) -> ModelRequest:
+    """Return a request for a model that sees nothing: it is told so where an image would have been."""
+    return replace(request, messages=tuple(map(_in_words, request.messages)), images={})
+
+
+def _in_words(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    said = [prompts().turn.image_unseen.format(file_id=_file_id(part)) for part in content if _is_image(part)]
+    texts = [part["text"] for part in content if not _is_image(part)]
+    return {**message, "content": "\n\n".join([*texts, *said])}
+
+
+def _is_image(part: Mapping[str, Any]) -> bool:
+    return bool(part["type"] == "image_url")
+
+
+def _file_id(part: Mapping[str, Any]) -> int:
+    return int(part["image_url"]["url"].removeprefix(SCHEME))
+
+
+class VisionSupport:
+    """Which models see images: as far as that is known, and else until one has refused them."""
+
+    def __init__(self, known: Callable[[str], bool | None], clock: Clock) -> None:
+        self._known = known
+        self._clock = clock
+        self._blind: dict[str, float] = {}
+
+    def fit(self, name: str, request: ModelRequest) -> ModelRequest:
+        """Return the request as this route's model can take it in."""
+        if not request.images:
+            return request
+        known = self._known(name)
+        is_blind = self._blind.get(name, 0.0) > self._clock.monotonic() if known is None else not known
+        return without_images(request) if is_blind else request
+
+    def learn(self, name: str) -> None:
+        """Remember that the model has refused images, and answered without them."""
+        self._blind[name] = self._clock.monotonic() + BLIND_SECONDS

@@ -1,0 +1,1 @@
+"""Tools on MCP servers: connections, approval, calls; our own modules as a server are in `adapters/mcp`."""

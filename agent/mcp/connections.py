@@ -1,0 +1,274 @@
+"""The connection to one MCP server: made in the background, looked after, made again when it is lost."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import ToolError, Unavailable
+from shared.log import get_logger
+from shared.permissions import Permission
+from shared.row_secrets import filled_in
+from shared.settings import MCP_PREFIX
+from shared.text import clean, clean_json, cut
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client._transport import TransportStreams
+    from mcp_types import CallToolResult
+
+CONNECT_SECONDS = 20.0
+LIST_SECONDS = 10.0
+# A list is also the proof of life: the newest protocol has no ping.
+HEALTH_SECONDS = 30.0
+RECONNECT_WAIT_SECONDS = 5.0
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 60.0
+# A connection that stood for so long was a good one: its end is no reason to wait longer.
+LONG_LIFE_SECONDS = 30.0
+END_SECONDS = 6.0
+MAX_PAGES = 20
+MAX_TOOLS = 256
+MAX_NAME_CHARS = 200
+
+log = get_logger()
+# It logs what servers say, word for word; our own lines say what happened.
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A row of `mcp_servers`."""
+
+    id: int
+    name: str
+    transport: str
+    command: str | None
+    args: Sequence[str]
+    env: Mapping[str, str] = field(repr=False)
+    url: str | None
+    headers: Mapping[str, str] = field(repr=False)
+    permission: Permission
+    read_only_tools: Sequence[str]
+    timeout_seconds: float
+    tells_user: bool
+    reads_untrusted: bool
+    reads_private: bool
+
+    @property
+    def address(self) -> tuple[object, ...]:
+        """Return what a connection is made from: when it changes, a new one is made."""
+        return (self.transport, self.command, self.args, self.env, self.url, self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A tool as a server lists it. `hash` pins it: a change of its name, description or schema changes that."""
+
+    name: str
+    hash: str
+    description: str = field(compare=False)
+    input_schema: Mapping[str, Any] = field(compare=False)
+
+
+def to_listed(name: str, description: str, input_schema: Mapping[str, Any]) -> Listed:
+    """Return a tool with the hash that pins it."""
+    told = json.dumps([name, description, input_schema], sort_keys=True)
+    return Listed(name, hashlib.sha256(told.encode()).hexdigest(), description, input_schema)
+
+
+OnListed = Callable[[Server, Sequence[Listed]], Awaitable[None]]
+OnLost = Callable[[Server, str], Awaitable[None]]
+
+
+class Connection:
+    """Keeps one server connected until `close`. Nobody ever waits for it but who calls a tool."""
+
+    def __init__(self, server: Server, on_listed: OnListed, on_lost: OnLost) -> None:
+        self.server = server
+        self._on_listed, self._on_lost = on_listed, on_lost
+        self._client: Client | None = None
+        self._connected = asyncio.Event()
+        self._nudged = asyncio.Event()
+        self._reason = ""
+        self._stood_at: float | None = None
+        self._task = asyncio.create_task(self._keep(), name=f"MCP server {server.name}")
+
+    async def close(self) -> None:
+        """End the connection, and the program behind it; waits a few seconds at the most."""
+        self._task.cancel()
+        await asyncio.wait({self._task}, timeout=END_SECONDS)
+
+    def look_again(self) -> None:
+        """Ask the server for its tools now."""
+        self._nudged.set()
+
+    async def call(self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> "CallToolResult":
+        """Call a tool; a connection that is just being made again is waited for, briefly.
+
+        Raises `Unavailable` when the server can't be reached, `ToolError` with what it said when it refused.
+        """
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, CallToolRequest, CallToolRequestParams, CallToolResult
+        from pydantic import ValidationError
+
+        client = await self._wait_for_client()
+        params = CallToolRequestParams.model_validate(
+            {"name": name, "arguments": dict(arguments), **({"_meta": dict(meta)} if meta else {})}
+        )
+        try:
+            # Not the client's own `call_tool`: it would check the result by a schema, and so by regular expressions, of
+            # the server's.
+            return await client.session.send_request(CallToolRequest(params=params), CallToolResult)
+        except MCPError as error:
+            self.look_again()
+            if error.code == CONNECTION_CLOSED:
+                self._lose()
+                raise self._unavailable() from None
+            return _answered(self.server, error.code, error.message, error.data)
+        except ValidationError:
+            raise ToolError(f"The MCP server {self.server.name} answered with something that is no result.") from None
+
+    async def _wait_for_client(self) -> "Client":
+        try:
+            async with asyncio.timeout(RECONNECT_WAIT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            raise self._unavailable() from None
+        if self._client is None:
+            raise self._unavailable()
+        return self._client
+
+    def _unavailable(self) -> Unavailable:
+        return Unavailable(f"The MCP server {self.server.name} can't be reached just now.")
+
+    def _lose(self) -> None:
+        self._connected.clear()
+        self._client = None
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            attempt = asyncio.create_task(self._attempt(), name=f"connection to {self.server.name}")
+            try:
+                await asyncio.wait({attempt})
+            finally:
+                if not attempt.done():
+                    attempt.cancel()
+                    await asyncio.wait({attempt}, timeout=END_SECONDS)
+            self._lose()
+            failures = 0 if self._age() > LONG_LIFE_SECONDS else failures + 1
+            reason = self._explain(attempt)
+            log.warning("mcp_server_lost", server=self.server.name, failures=failures)
+            if self._stood_at is None:
+                # What had stood keeps its tools until the new connection fails.
+                await self._on_lost(self.server, reason)
+            pause = FIRST_PAUSE_SECONDS * 2 ** min(failures, 10)
+            await asyncio.sleep(min(pause, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # jitter
+
+    def _age(self) -> float:
+        return 0.0 if self._stood_at is None else asyncio.get_running_loop().time() - self._stood_at
+
+    def _explain(self, attempt: "asyncio.Task[None]") -> str:
+        error = None if attempt.cancelled() else attempt.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        said = str(error) if error is not None else ""
+        if isinstance(error, TimeoutError):
+            said = f"It did not answer within {CONNECT_SECONDS:.0f} seconds."
+        return cut(clean(f"{said or type(error).__name__} {self._reason}".strip()), 500)
+
+    async def _attempt(self) -> None:
+        self._reason, self._stood_at = "", None
+        self._nudged.clear()
+        async with AsyncExitStack() as closing:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                client = await closing.enter_async_context(self._open())
+                listed = await list_tools(client)
+            self._stood_at = asyncio.get_running_loop().time()
+            listening = asyncio.create_task(self._listen(client), name=f"changes of {self.server.name}")
+            try:
+                await self._watch(client, listed)
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+
+    async def _watch(self, client: "Client", listed: Sequence[Listed]) -> None:
+        while True:
+            await self._on_listed(self.server, listed)
+            self._client = client
+            self._connected.set()
+            try:
+                async with asyncio.timeout(HEALTH_SECONDS):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass
+            self._nudged.clear()
+            async with asyncio.timeout(LIST_SECONDS):
+                listed = await list_tools(client)
+
+    async def _listen(self, client: "Client") -> None:
+        # The newest protocol tells of changes only who asks; a server that can't is asked for its list now and then.
+        async with client.listen(tools_list_changed=True) as changes:
+            async for _change in changes:
+                self.look_again()
+
+    @asynccontextmanager
+    async def _open(self) -> "AsyncIterator[Client]":
+        from mcp import Client
+        from mcp_types import Implementation, ToolListChangedNotification
+
+        async def hear(message: object) -> None:
+            if isinstance(message, ToolListChangedNotification):
+                self.look_again()
+
+        info = Implementation(name="parley", version="1")
+        transport = self._transport()
+        async with Client(transport, message_handler=hear, client_info=info, cache=None) as client:
+            yield client
+
+    def _transport(self) -> "AbstractAsyncContextManager[TransportStreams]":
+        from agent.mcp.transports import http_to, pipes_to
+
+        server = self.server
+        if server.transport == "http":
+            return http_to(server.url or "", filled_in(server.headers, MCP_PREFIX))
+        return pipes_to(server.command or "", server.args, filled_in(server.env, MCP_PREFIX), self._end)
+
+    def _end(self, reason: str) -> None:
+        self._reason = reason
+        self.look_again()
+
+
+async def list_tools(client: "Client") -> list[Listed]:
+    """Return what the server offers now, at most 256 tools, by name."""
+    listed: dict[str, Listed] = {}
+    cursor: str | None = None
+    for _page in range(MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for each in page.tools:
+            tool = to_listed(clean(each.name), clean(each.description or ""), clean_json(each.input_schema))
+            if 0 < len(tool.name) <= MAX_NAME_CHARS:
+                listed.setdefault(tool.name, tool)
+        cursor = page.next_cursor
+        if cursor is None or len(listed) >= MAX_TOOLS:
+            break
+    return sorted(list(listed.values())[:MAX_TOOLS], key=lambda each: each.name)
+
+
+def _answered(server: Server, code: int, message: str, kept: Any) -> "CallToolResult":
+    from mcp_types import PARSE_ERROR, CallToolResult
+
+    from agent.mcp.transports import MAX_MESSAGE_BYTES, TOO_LONG
+
+    if code == TOO_LONG:
+        return CallToolResult(content=[], structured_content={"cut": True, **kept})
+    if code == PARSE_ERROR:
+        what = f"is no JSON or larger than {MAX_MESSAGE_BYTES:,} bytes; ask for less"
+        raise ToolError(f"The answer of the MCP server {server.name} {what}.")
+    raise ToolError(f"The MCP server {server.name} refused: {cut(clean(message), 1000)}")

@@ -1,0 +1,219 @@
+"""Tools of MCP servers in our shape: their names, their arguments checked by JSON schema, their results as JSON."""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]  # it ships no types
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agent.mcp.connections import Listed
+from agent.tools.arguments import depth
+from shared.errors import ToolError
+from shared.text import MAX_DEPTH, clean, clean_json, cut
+from shared.tools import Run, Tool
+
+MAX_DESCRIPTION_CHARS = 1024
+MAX_SCHEMA_CHARS = 16_000
+MAX_WIRE_NAME = 64
+MAX_REFERENCES = 500
+MAX_PROBLEMS = 10
+NOT_TEXT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
+# These may take time without bound: a regular expression of the server's, or pairs of all items. It checks them itself.
+LEFT_TO_THE_SERVER = (
+    "pattern",
+    "patternProperties",
+    "propertyNames",
+    "uniqueItems",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "format",
+)
+# A schema with one of these may allow keys that its `properties` do not name.
+OPENING = frozenset(
+    {"additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteTool(Tool):
+    """A tool on an MCP server: its arguments are described by a JSON schema instead of a signature."""
+
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Return the tool in the OpenAI function format."""
+        function = {"name": self.wire_name, "description": self.description, "parameters": dict(self.input_schema)}
+        return {"type": "function", "function": function}
+
+    @cached_property
+    def _check(self) -> "_Check":
+        return _Check(self.input_schema)
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as they are; raises `ToolError` that names the problems."""
+        problems = self._check.list_problems(given)
+        if problems:
+            raise ToolError("The arguments are not valid.", problems=problems)
+        return dict(given)
+
+
+def to_tool(listed: Listed, run: Run, **rules: Any) -> RemoteTool:
+    """Return a listed tool in our shape; raises `ToolError` for one whose schema no model could be shown."""
+    plain = clean_json(dict(listed.input_schema))
+    if depth(plain) > MAX_DEPTH or len(json.dumps(plain)) > MAX_SCHEMA_CHARS:
+        raise ToolError(f"Its schema is larger than {MAX_SCHEMA_CHARS:,} characters or too deep.")
+    if plain.get("type", "object") != "object":
+        raise ToolError("Its arguments are no object.")
+    try:
+        # Without a checker of formats: that would compile the server's regular expressions.
+        Draft202012Validator.check_schema(plain, format_checker=None)
+    except SchemaError as error:
+        raise ToolError(f"Its schema is not valid: {cut(error.message, 200)}") from None
+    run.__name__ = to_own_name(rules["module"], listed.name)
+    run.__doc__ = to_description(listed.description) or f"{listed.name} (the server does not describe it)."
+    return RemoteTool(run, input_schema=_closed(plain), **rules)
+
+
+def to_own_name(server: str, name: str) -> str:
+    """Return a tool's name in the characters that all providers take, short enough with its server's.
+
+    A name that had to be changed ends with a piece of its hash, so that no two become the same.
+    """
+    room = MAX_WIRE_NAME - len(server) - 2
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    if plain == name and 0 < len(plain) <= room:
+        return plain
+    return f"{plain[: room - 9]}_{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def to_description(text: str) -> str:
+    """Return a foreign description as plain text, without what a person would not see, cut."""
+    visible = "".join(each for each in clean(text) if each in "\n\t" or unicodedata.category(each) not in NOT_TEXT)
+    return cut(visible.strip(), MAX_DESCRIPTION_CHARS)
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    shown = {"type": "object", "properties": {}, **{key: each for key, each in schema.items() if key != "$schema"}}
+    # Servers seldom say it: a key that nobody knows is a mistake of the model's.
+    return shown if OPENING & shown.keys() else {**shown, "additionalProperties": False}
+
+
+class _Check:
+    """Checks arguments against a server's schema, within bounds of time that the schema can't stretch."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._left = 0
+        known: Mapping[str, Any] = Draft202012Validator.VALIDATORS
+        rules = {
+            **dict.fromkeys(LEFT_TO_THE_SERVER, _no_problem),
+            **{name: self._counted(known[name]) for name in ("$ref", "$dynamicRef")},
+            "additionalProperties": _without_patterns(known["additionalProperties"]),
+        }
+        # An empty registry: a `$ref` is looked up in the schema itself and nowhere else.
+        self._validator = validators.extend(Draft202012Validator, rules)(schema, registry=Registry())
+
+    def list_problems(self, given: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with these arguments, at most ten."""
+        self._left = MAX_REFERENCES
+        try:
+            found = islice(self._validator.iter_errors(given), MAX_PROBLEMS)
+            return [cut(f"{_where(each)}{each.message}", 300) for each in found]
+        except (RecursionError, Unresolvable):
+            raise ToolError("The tool's own schema can't be checked; it is off until its server mends it.") from None
+
+    def _counted(self, rule: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        # References to references can ask for more checks than there are atoms.
+        def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            self._left -= 1
+            if self._left < 0:
+                raise RecursionError
+            yield from rule(validator, value, instance, schema) or ()
+
+        return counted
+
+
+def _no_problem(_validator: Any, _value: Any, _instance: Any, _schema: Any) -> tuple[()]:
+    return ()
+
+
+def _without_patterns(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def closed(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        return () if "patternProperties" in schema else rule(validator, value, instance, schema)
+
+    return closed
+
+
+def _where(problem: Any) -> str:
+    path = ".".join(str(part) for part in problem.absolute_path)
+    return f"{path}: " if path else ""
+
+
+def to_result(result: CallToolResult) -> Any:
+    """Return what a tool said as JSON; raises `ToolError` with the server's words when it says that it failed."""
+    said = _said(result)
+    if not result.is_error:
+        return said
+    if isinstance(said, dict) and isinstance(said.get("message"), str):
+        error = ToolError(said["message"])
+        error.fields = {key: each for key, each in said.items() if key not in ("error", "message", "self")}
+        raise error
+    raise ToolError(cut(said if isinstance(said, str) else json.dumps(said), 2000) or "The tool failed.")
+
+
+def _said(result: CallToolResult) -> Any:
+    structured = result.structured_content
+    if structured is not None:
+        # What is no object travels wrapped in one: `{"result": 4}`.
+        is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+        return structured["result"] if is_wrapped else structured
+    parts = [_part(each) for each in result.content]
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return "\n".join(parts) if all(isinstance(each, str) for each in parts) else list(parts)
+
+
+def _part(content: ContentBlock) -> Any:
+    match content:
+        case TextContent():
+            return _read(content.text)
+        case ImageContent() | AudioContent():
+            return {"note": f"{content.mime_type}, {len(content.data) * 3 // 4:,} bytes: not shown"}
+        case ResourceLink():
+            return {"resource": content.uri, "name": content.name}
+        case EmbeddedResource():
+            resource = content.resource
+            if isinstance(resource, BlobResourceContents):
+                return {"note": f"{resource.mime_type}, {len(resource.blob) * 3 // 4:,} bytes: not shown"}
+            return _read(resource.text)
+
+
+def _read(text: str) -> Any:
+    # An object that travels as text would reach the model with every quote escaped.
+    if text[:1] in ("{", "["):
+        try:
+            plain = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return plain if depth(plain) <= MAX_DEPTH else text
+    return text

@@ -1,0 +1,102 @@
+"""Who answers: the closest persona of a place, or the built-in one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, bindparam, case, or_, select
+
+from agent.people.loop_modes import LoopMode
+from agent.prompts import prompts
+from shared.db.driver import Session
+from shared.messages import Place
+from shared.models import Persona
+from shared.permissions import Permission
+from shared.settings import Settings
+
+DEFAULT_MAX_OUTPUT_TOKENS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPersona:
+    """A persona as one turn needs it.
+
+    `allowed_modules` None means all that the permission allows, `loop_mode` None that the setting decides.
+    """
+
+    id: int | None
+    name: str
+    system_prompt: str
+    allowed_modules: frozenset[str] | None
+    model: str | None
+    max_output_tokens: int
+    max_iterations: int
+    loop_mode: LoopMode | None = None
+
+
+async def resolve_persona(
+    session: Session, place: Place, permission: Permission, settings: Settings
+) -> ResolvedPersona:
+    """Return the persona for a place: channel, then server, then platform, then the default, then the built-in one."""
+    given = {"platform": place.platform, "server": place.server, "channel": place.channel}
+    return to_persona((await session.execute(CLOSEST, given)).one_or_none(), permission, settings)
+
+
+async def get_persona(session: Session, persona_id: int, permission: Permission, settings: Settings) -> ResolvedPersona:
+    """Return the persona with this id; the built-in one when it is gone."""
+    return to_persona((await session.execute(BY_ID, {"id": persona_id})).one_or_none(), permission, settings)
+
+
+COLUMNS = (
+    Persona.id,
+    Persona.name,
+    Persona.system_prompt,
+    Persona.allowed_modules,
+    Persona.default_model,
+    Persona.max_tokens_per_request,
+    Persona.max_iterations,
+    Persona.loop_mode,
+)
+HERE = and_(
+    Persona.platform == bindparam("platform"),
+    or_(Persona.platform_server_id.is_(None), Persona.platform_server_id == bindparam("server")),
+    or_(Persona.platform_channel_id.is_(None), Persona.platform_channel_id == bindparam("channel")),
+)
+CLOSENESS = case(
+    (and_(HERE, Persona.platform_channel_id.is_not(None)), 3),
+    (and_(HERE, Persona.platform_server_id.is_not(None)), 2),
+    (HERE, 1),
+    else_=0,
+)
+# Built once: putting it together takes longer than sending it.
+BY_ID = select(*COLUMNS).where(Persona.id == bindparam("id"))
+CLOSEST = select(*COLUMNS).where(or_(HERE, Persona.is_default)).order_by(CLOSENESS.desc(), Persona.id).limit(1)
+
+
+def to_persona(row: Any, permission: Permission, settings: Settings) -> ResolvedPersona:
+    """Return the persona of a row of `CLOSEST`; the built-in one when there is none."""
+    if row is None:
+        return _built_in(permission, settings)
+    return ResolvedPersona(
+        id=row.id,
+        name=row.name,
+        system_prompt=row.system_prompt,
+        allowed_modules=None if row.allowed_modules is None else frozenset(row.allowed_modules),
+        model=row.default_model,
+        max_output_tokens=row.max_tokens_per_request or DEFAULT_MAX_OUTPUT_TOKENS,
+        max_iterations=row.max_iterations or settings.max_agent_iterations,
+        loop_mode=row.loop_mode,
+    )
+
+
+def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
+    # Without a persona nobody has chosen what strangers may use; the setting does.
+    modules = frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
+    return ResolvedPersona(
+        id=None,
+        name="Parley",
+        system_prompt=prompts().persona.system,
+        allowed_modules=modules,
+        model=None,
+        max_output_tokens=DEFAULT_MAX_OUTPUT_TOKENS,
+        max_iterations=settings.max_agent_iterations,
+    )

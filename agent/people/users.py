@@ -1,0 +1,95 @@
+"""Who wrote: the user behind an identity, found or made."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, func, insert, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.db.driver import Session
+from shared.messages import Sender
+from shared.models import User, UserPlatformLink
+from shared.permissions import Permission
+from shared.tools import Caller
+
+FIND = select(
+    User.id,
+    User.permission_level,
+    User.display_name,
+    User.time_zone,
+    User.week_start,
+    User.has_memories,
+    UserPlatformLink.id.label("link_id"),
+    UserPlatformLink.platform_username,
+).join(UserPlatformLink, UserPlatformLink.user_id == User.id)
+FIND = FIND.where(
+    UserPlatformLink.platform == bindparam("sender_platform"),
+    UserPlatformLink.platform_user_id == bindparam("platform_user_id"),
+)
+
+RENAME = text("UPDATE user_platform_links SET platform_username = :username WHERE id = :link_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedUser:
+    """A user as one message needs it."""
+
+    id: int
+    permission: Permission
+    name: str
+    time_zone: str
+    week_start: str
+    has_memories: bool = False
+
+    def as_caller(self) -> Caller:
+        """Return what tools are told about the user."""
+        return Caller(self.id, self.permission, self.name, self.time_zone, self.week_start)
+
+
+async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
+    """Return the user of this identity, None when it has never written."""
+    given = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
+    row = (await session.execute(FIND, given)).one_or_none()
+    if row is None:
+        return None
+    await note_username(session, row, sender)
+    return to_user(row, sender)
+
+
+def to_user(row: Any, sender: Sender) -> ResolvedUser:
+    """Return the user of a row of `FIND`."""
+    name = row.display_name or sender.username or row.platform_username or sender.platform_user_id
+    permission = Permission.from_label(row.permission_level)
+    return ResolvedUser(row.id, permission, name, row.time_zone, row.week_start, row.has_memories)
+
+
+async def note_username(session: Session, row: Any, sender: Sender) -> None:
+    """Keep the name by which the platform calls the person now."""
+    if sender.username and sender.username != row.platform_username:
+        await session.execute(RENAME, {"link_id": row.link_id, "username": sender.username})
+
+
+async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:
+    """Return the user of this identity; a new one is a guest with `guest_budget` tokens a month."""
+    user = await find_user(session, sender)
+    if user is not None:
+        return user
+    # Many first messages may come at once: the lock lets one make the user, the others find it.
+    await session.execute(
+        select(func.pg_advisory_xact_lock(func.hashtextextended(f"{sender.platform}:{sender.platform_user_id}", 0)))
+    )
+    user = await find_user(session, sender)
+    if user is not None:
+        return user
+    made = await session.execute(insert(User).values(token_budget_monthly=guest_budget).returning(User.id))
+    link = {
+        "user_id": made.scalar_one(),
+        "platform": sender.platform,
+        "platform_user_id": sender.platform_user_id,
+        "platform_username": sender.username,
+    }
+    await session.execute(insert(UserPlatformLink).values(link))
+    user = await find_user(session, sender)
+    if user is None:
+        raise RuntimeError("a user that was just made is not there")
+    return user

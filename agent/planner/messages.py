@@ -1,0 +1,116 @@
+"""A conversation in words, for a model that plans: its answers as plans, results as messages, the tools as a list.
+
+A turn's own plans travel with its messages in the OpenAI shape, under `plan`; they are written out for the route that
+is asked, as those of text protocols are, so that what does not fit can be left out before.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+from typing import Any
+
+from agent.context.builder import to_messages
+from agent.journal.steps import Step
+from agent.llm.completions import ModelRequest
+from agent.llm.text_protocols.text_writer import describe, dotted, merge_roles, without_results, write_results
+from agent.llm.tokens import count_tokens
+from agent.planner.plan import Plan
+from agent.prompts import prompts
+
+Message = dict[str, Any]
+
+
+def to_planned(steps: Sequence[Step]) -> list[Message]:
+    """Return a turn's steps, in their order, in the OpenAI shape, each answer with the plan that it was."""
+    messages: list[Message] = []
+    answers = [place for place, step in enumerate(steps) if step.role == "assistant"]
+    for start, end in pairwise([*answers, len(steps)]):
+        said, *others = to_messages(steps[start:end]) or [{"role": "assistant", "content": ""}]
+        messages += [{**said, "plan": steps[start].plan}, *others]
+    return messages
+
+
+def count_form() -> int:
+    """Return an upper estimate of what the form of a plan costs in a prompt, without the tools."""
+    return count_tokens(_write_instructions(()))
+
+
+class PlanWriter:
+    """Writes requests for a model that answers with plans: no tools and no tool roles, same in gives same out."""
+
+    def write(self, request: ModelRequest) -> ModelRequest:
+        """Return the request in words."""
+        instructions = {"role": "system", "content": _write_instructions(request.tools)}
+        is_led = bool(request.messages) and request.messages[0]["role"] == "system"
+        messages = [*request.messages[:1], instructions] if is_led else [instructions]
+        for _, group in groupby(request.messages[1:] if is_led else request.messages, key=_role):
+            messages += _written(list(group), messages)
+        if request.note:
+            messages.append({"role": "user", "content": request.note})
+        plain = [{"role": each["role"], "content": each["content"]} for each in messages]
+        return replace(request, messages=merge_roles(plain), tools=())
+
+
+def _role(message: Message) -> str:
+    return str(message["role"])
+
+
+def _write_instructions(tools: Sequence[Mapping[str, Any]]) -> str:
+    texts = prompts()
+    form = [texts.planner.form, texts.planner.rules]
+    if not tools:
+        return "\n\n".join([*form, texts.planner.no_tools])
+    listed = "\n".join(describe(tool["function"]) for tool in tools)
+    return "\n\n".join([*form, texts.protocols.list_heading, listed])
+
+
+def _written(group: Sequence[Message], before: Sequence[Message]) -> list[Message]:
+    role = _role(group[0])
+    if role == "tool":
+        calls, ids = before[-1].get("calls", {}), before[-1].get("ids", {})
+        named = [{**each, "tool_call_id": ids.get(each["tool_call_id"], each["tool_call_id"])} for each in group]
+        return [{"role": "user", "content": write_results(named, calls)}]
+    if role == "assistant":
+        return [said for message in group for said in _said(message)]
+    return [{"role": role, "content": without_results(each.get("content") or "")} for each in group]
+
+
+def _said(message: Message) -> list[Message]:
+    kept = message.get("plan")
+    if kept is not None and "broken" in kept:
+        told = prompts().planner.broken.format(error=kept["error"])
+        return [{"role": "assistant", "content": kept["broken"]}, {"role": "user", "content": told}]
+    called = list(message.get("tool_calls") or ())
+    ids = {call["id"]: call["id"] for call in called}
+    if kept is None:
+        content = _past_plan(message)
+    else:
+        plan = Plan.from_journal(kept)
+        content = _own_plan(plan)
+        ids |= {call["id"]: planned.id for call, planned in zip(called, plan.calls, strict=False)}
+    # Results are named as the plan has named their calls.
+    calls = {ids[call["id"]]: call["function"] for call in called}
+    return [{"role": "assistant", "content": content, "calls": calls, "ids": ids}]
+
+
+def _past_plan(message: Message) -> str:
+    # A model goes on as it seems to have answered before, so what it said earlier is shown as a plan as well.
+    tools = [
+        {"id": call["id"], "tool": dotted(call["function"]["name"]), "args": json.loads(call["function"]["arguments"])}
+        for call in message.get("tool_calls") or ()
+    ]
+    status = "continue" if tools else "done"
+    return _to_json({"status": status, "tools": tools, "response": message.get("content") or ""})
+
+
+def _own_plan(plan: Plan) -> str:
+    tools = [{"id": call.id, "tool": call.tool, "args": call.args, "needs": list(call.needs)} for call in plan.calls]
+    head = {"reasoning": plan.reasoning, "status": plan.status, "action": plan.action, "slots": plan.slots}
+    return _to_json({**head, "tools": tools, "response": plan.response})
+
+
+def _to_json(plain: Mapping[str, Any]) -> str:
+    # The database keeps no order of keys; the same plan is the same text, after a crash too.
+    ordered = {key: json.loads(json.dumps(value, sort_keys=True)) for key, value in plain.items()}
+    return json.dumps(ordered, ensure_ascii=False)

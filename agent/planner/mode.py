@@ -1,0 +1,165 @@
+"""Planner mode: the model answers with plans, in which tools may need each other; the last one holds the response.
+
+A plan becomes intents, waves and results as native calls do. An answer that is no plan is told what is wrong with it,
+once; a second one in a row ends the turn, unless it is plain prose, which is then taken as the answer.
+"""
+
+from agent.context.builder import Context
+from agent.llm.completions import Completion, ModelRequest
+from agent.llm.tokens import count_tokens
+from agent.planner.execution import find_results, ready_calls
+from agent.planner.messages import to_planned
+from agent.planner.plan import (
+    MAX_REASONING,
+    SCHEMA,
+    Plan,
+    PlanBroken,
+    PlannedTool,
+    PlanningResult,
+    arrange,
+    find_open_response,
+    read_part,
+    read_plan,
+    to_broken,
+)
+from agent.prompts import prompts
+from agent.turn.log import Progress
+from agent.turn.modes import Listener, ModelTurn, steps_note, waves_left
+from agent.turn.open import RunningTurn
+from agent.turn.tool_batch import MAX_CALLS
+from shared.errors import PlanUnreadable
+from shared.text import cut
+
+# A stream is looked at again when it has grown by this much, or by a part of its length, so that long ones stay cheap.
+LOOK_CHARS = 24
+LOOK_PART = 50
+
+
+class PlannerMode:
+    """Asks for plans, in words that every model understands, held to their schema where the model can be."""
+
+    def request(self, turn: RunningTurn, context: Context, progress: Progress) -> ModelRequest:
+        """Return the next question; the list of tools stays in it when none may run any more, so that caches hit."""
+        note = steps_note(turn, progress) if waves_left(turn, progress) > 0 else prompts().planner.last_answer
+        return ModelRequest(
+            messages=(*context.messages, *to_planned(progress.sorted_steps())),
+            tools=turn.offer.schemas,
+            max_tokens=turn.persona.max_output_tokens,
+            models=(turn.persona.model,) if turn.persona.model else (),
+            position=progress.next_position(),
+            temperature=0.0,
+            tokens=progress.estimate,
+            images=context.images,
+            answer_schema=SCHEMA,
+            note=note if progress.waves else "",
+        )
+
+    def listen(self) -> Listener | None:
+        """Return what finds the response in a plan that is still being written."""
+        return ResponseListener()
+
+    def read(self, turn: RunningTurn, progress: Progress, completion: Completion) -> ModelTurn:
+        """Return what the plan says; one that is broken is to be recorded with what is wrong, for the model to repair.
+
+        Raises `PlanUnreadable` when that was done just before, and it is broken again.
+        """
+        try:
+            return self._followed(turn, progress, completion)
+        except PlanBroken as error:
+            return self._repaired(progress, completion, error)
+
+    def _followed(self, turn: RunningTurn, progress: Progress, completion: Completion) -> ModelTurn:
+        if completion.stop == "max_tokens":
+            return _cut(completion)
+        result = _to_result(completion)
+        left = waves_left(turn, progress)
+        if left <= 0:
+            result = result.model_copy(update={"tools": []})
+            if not (result.response or "").strip():
+                raise PlanBroken(prompts().planner.no_answer_left)
+        seq = progress.next_seq()
+        finished = find_results(turn, progress.steps, seq)
+        plan = arrange(result, finished, most_calls=MAX_CALLS + 1, waves_left=left)
+        thinking = cut(f"{completion.thinking}\n\n{plan.reasoning}".strip(), MAX_REASONING)
+        if not plan.calls:
+            return _answer(completion, plan.response, thinking)
+        return ModelTurn(
+            # The response of a plan that is done waits until its tools have succeeded.
+            text="" if plan.status == "done" else plan.response,
+            thinking=thinking,
+            stop=completion.stop,
+            model=completion.model,
+            is_answer=False,
+            calls=ready_calls(turn, plan, seq, (), _earlier(plan, finished)),
+            results=len(plan.calls),
+            plan=plan.to_journal(),
+            token_count=_count(plan),
+        )
+
+    def _repaired(self, progress: Progress, completion: Completion, error: PlanBroken) -> ModelTurn:
+        last = progress.last_answer
+        was_broken = last is not None and last.plan is not None and "broken" in last.plan
+        text = completion.text.strip()
+        if was_broken and text and "{" not in text:
+            return _answer(completion, text, completion.thinking)
+        if was_broken:
+            raise PlanUnreadable from error
+        kept = to_broken(completion.text, error)
+        return ModelTurn(
+            text="",
+            thinking=completion.thinking,
+            stop=completion.stop,
+            model=completion.model,
+            is_answer=False,
+            plan=kept,
+            token_count=count_tokens(kept["broken"] + kept["error"] + prompts().planner.broken),
+        )
+
+
+class ResponseListener:
+    """Finds the response in a plan as it is written; tells nothing before it is sure that no tool comes first."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = self._looked_at = self._told = 0
+
+    def feed(self, piece: str) -> str:
+        """Take a piece and return what of the response is new."""
+        self._pieces.append(piece)
+        self._length += len(piece)
+        if self._length - self._looked_at < max(LOOK_CHARS, self._looked_at // LOOK_PART):
+            return ""
+        self._looked_at = self._length
+        response = find_open_response(read_part("".join(self._pieces))).lstrip()
+        new = response[self._told :]
+        self._told += len(new)
+        return new
+
+
+def _to_result(completion: Completion) -> PlanningResult:
+    if not completion.tool_calls:
+        return read_plan(completion.text)
+    # A model that calls tools all the same has planned them, side by side.
+    tools = [PlannedTool(tool=call.name or "_", args=call.arguments) for call in completion.tool_calls]
+    return PlanningResult(status="continue", tools=tools, response="" if "{" in completion.text else completion.text)
+
+
+def _cut(completion: Completion) -> ModelTurn:
+    response = find_open_response(read_part(completion.text)).strip()
+    if not response:
+        raise PlanBroken(prompts().planner.cut)
+    return _answer(completion, response, completion.thinking)
+
+
+def _answer(completion: Completion, text: str, thinking: str) -> ModelTurn:
+    return ModelTurn(text=text, thinking=thinking, stop=completion.stop, model=completion.model, is_answer=True)
+
+
+def _earlier(plan: Plan, finished: dict[str, object]) -> dict[str, object]:
+    own = {call.id for call in plan.calls}
+    return {key: value for key, value in finished.items() if key not in own}
+
+
+def _count(plan: Plan) -> int:
+    # Its calls are counted where they are recorded.
+    return count_tokens(str({**plan.to_journal(), "tools": []}))

@@ -1,0 +1,301 @@
+"""Plans: what a model in planner mode answers, read from its text, checked and put in order.
+
+In the arguments `$id` and `$id.field` stand for the result of that call, or for a field of it: alone in a string for
+the value itself, within a longer text (where `${id.field}` says where it ends) for the value as text.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import islice
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from agent.tools.arguments import depth
+from shared.text import MAX_DEPTH, clean, clean_json, cut
+
+MAX_CHARS = 1_000_000
+# What a result in an argument counts for, however short it is: a million of them would take seconds.
+LEAST_CHARS = 100
+# The arguments of a call lie that deep in a plan, and may be as deep as any other's.
+WRAPPING = 4
+MAX_REASONING = 20_000
+KEPT_OF_BROKEN = 2000
+SHOWN_NAMES = 20
+SHOWN_PROBLEMS = 5
+REFERENCE = re.compile(r"\$(?P<brace>\{)?(?P<id>[\w-]+)(?P<path>(?:\.[\w-]+)*)(?(brace)\})")
+# "$5" in a text is a price, as long as no call says that it needs the one called 5.
+CLEAR_ID = re.compile(r"[^\W\d][\w-]*")
+
+
+class PlanBroken(Exception):
+    """What a model wrote is no plan; the message tells it why."""
+
+
+def _or(empty: Any) -> BeforeValidator:
+    # Many models write null for what they leave out.
+    return BeforeValidator(lambda given: empty if given is None else given)
+
+
+class PlannedTool(BaseModel):
+    """A call as it was planned; `needs` are the ids of those that must have ended well before."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    id: Annotated[str, _or(""), Field(pattern=r"^[\w-]{0,64}$")] = ""
+    tool: str = Field(min_length=1, validation_alias=AliasChoices("tool", "tool_name", "name"))
+    args: Annotated[dict[str, Any] | str, _or({})] = Field(
+        default_factory=dict, validation_alias=AliasChoices("args", "arguments", "parameters")
+    )
+    needs: Annotated[list[str], _or([])] = Field(default_factory=list)
+
+
+class PlanningResult(BaseModel):
+    """One plan, in the order in which it is best written: first the reasons, in the end what the person reads."""
+
+    reasoning: Annotated[str, _or("")] = ""
+    status: Literal["continue", "done"]
+    action: Annotated[str, _or("")] = ""
+    slots: Annotated[dict[str, Any], _or({})] = Field(default_factory=dict)
+    tools: Annotated[list[PlannedTool], _or([])] = Field(default_factory=list)
+    response: str | None = None
+
+
+def _to_object(**properties: Any) -> dict[str, Any]:
+    # Every field is required: a model that is held to the schema then thinks before it decides.
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+TEXT = {"type": "string"}
+# Said outright, because some servers that hold a model to a schema allow no keys otherwise.
+ANYTHING = {"type": "object", "additionalProperties": True}
+TOOL = _to_object(id=TEXT, tool=TEXT, args=ANYTHING, needs={"type": "array", "items": TEXT})
+SCHEMA = _to_object(
+    reasoning=TEXT,
+    status={"type": "string", "enum": ["continue", "done"]},
+    action=TEXT,
+    slots=ANYTHING,
+    tools={"type": "array", "items": TOOL},
+    response=TEXT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A call of a plan that holds together; its `level` says in which of the plan's waves it may run."""
+
+    id: str
+    tool: str
+    args: dict[str, Any] | str
+    needs: tuple[str, ...]
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan that holds together, as the journal keeps it; `waves` is how many of its levels may run."""
+
+    status: Literal["continue", "done"]
+    action: str
+    slots: dict[str, Any]
+    reasoning: str
+    response: str
+    calls: tuple[PlannedCall, ...]
+    waves: int
+
+    @classmethod
+    def from_journal(cls, plain: Mapping[str, Any]) -> "Plan":
+        """Return the plan that was kept."""
+        kept = {key: plain[key] for key in ("status", "action", "slots", "reasoning", "response", "waves")}
+        calls = tuple(PlannedCall(**{**each, "needs": tuple(each["needs"])}) for each in plain["tools"])
+        return cls(**kept, calls=calls)
+
+    def to_journal(self) -> dict[str, Any]:
+        """Return the plan as it is kept."""
+        tools = [
+            {"id": call.id, "tool": call.tool, "args": call.args, "needs": list(call.needs), "level": call.level}
+            for call in self.calls
+        ]
+        plain = {"status": self.status, "action": self.action, "slots": self.slots, "reasoning": self.reasoning}
+        return {**plain, "response": self.response, "tools": tools, "waves": self.waves}
+
+
+def to_broken(text: str, error: PlanBroken) -> dict[str, Any]:
+    """Return what the journal keeps of an answer that was no plan."""
+    return {"broken": clean(text[:KEPT_OF_BROKEN]), "error": str(error)}
+
+
+def read_plan(text: str) -> PlanningResult:
+    """Return the plan that an answer holds, whatever stands around it; raises `PlanBroken`."""
+    if len(text) > MAX_CHARS:
+        raise PlanBroken(f"It is longer than {MAX_CHARS:,} characters.")
+    begins = text.find("{")
+    if begins < 0:
+        raise PlanBroken("It holds no JSON object.")
+    try:
+        plain, _ = DECODER.raw_decode(text, begins)
+    except json.JSONDecodeError as error:
+        raise PlanBroken(f"It is no valid JSON: {error.msg} at character {error.pos}.") from None
+    except (ValueError, RecursionError):
+        raise PlanBroken("It is no valid JSON, or nested too deep.") from None
+    if depth(plain) > MAX_DEPTH + WRAPPING:
+        raise PlanBroken(f"It is nested more than {MAX_DEPTH + WRAPPING} deep.")
+    try:
+        return PlanningResult.model_validate(clean_json(plain))
+    except ValidationError as error:
+        first = islice(error.errors(), SHOWN_PROBLEMS)
+        problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in first]
+        raise PlanBroken(cut("; ".join(problems), KEPT_OF_BROKEN)) from None
+
+
+def read_part(text: str) -> dict[str, Any]:
+    """Return what there is of a plan that is not whole, its last string cut where the text ends; {} when garbled."""
+    begins = text.find("{")
+    if begins < 0 or len(text) > MAX_CHARS:
+        return {}
+    try:
+        plain = from_json(text[begins:], allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return plain if isinstance(plain, dict) else {}
+
+
+def find_open_response(plain: Mapping[str, Any]) -> str:
+    """Return the answer to the person that a part of a plan holds; empty while tools may still come."""
+    response = plain.get("response")
+    is_end = list(plain)[-1:] == ["response"] and plain.get("tools", ...) in ([], None)
+    return response if is_end and plain.get("status") == "done" and isinstance(response, str) else ""
+
+
+def arrange(result: PlanningResult, finished: Collection[str], *, most_calls: int, waves_left: int) -> Plan:
+    """Return the plan with every call's needs and level; `finished` are ids of earlier plans that may be needed too.
+
+    Raises `PlanBroken` for ids that stand twice, needs that nothing answers to, and needs that go in a circle.
+    """
+    response = (result.response or "").strip()
+    if not result.tools and not response:
+        raise PlanBroken("It names no tools, so it must give the response for the person.")
+    calls = _with_needs(result.tools, finished)
+    levels = _levels(calls)
+    kept = [
+        PlannedCall(call.id, call.tool, call.args, tuple(call.needs), levels[call.id]) for call in calls[:most_calls]
+    ]
+    deepest = max((call.level + 1 for call in kept), default=0)
+    return Plan(
+        status=result.status,
+        action=result.action,
+        slots=result.slots,
+        reasoning=cut(result.reasoning.strip(), MAX_REASONING),
+        response=response,
+        calls=tuple(kept),
+        waves=min(deepest, max(1, waves_left)),
+    )
+
+
+def fill_in(args: Any, results: Mapping[str, Any]) -> Any:
+    """Return arguments with the results that they refer to; raises `PlanBroken` that says what would be there."""
+    room = MAX_CHARS
+
+    def found(reference: re.Match[str]) -> Any:
+        nonlocal room
+        result = _look_up(results[reference["id"]], reference)
+        room -= max(LEAST_CHARS, len(_to_text(result)))
+        if room < 0:
+            raise PlanBroken(f"With so many results in them the arguments are larger than {MAX_CHARS:,} characters.")
+        return result
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [filled(inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        whole = REFERENCE.fullmatch(value)
+        if whole is not None and whole["id"] in results:
+            return found(whole)
+        return REFERENCE.sub(lambda part: _to_text(found(part)) if part["id"] in results else part[0], value)
+
+    return filled(args)
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _look_up(value: Any, reference: re.Match[str]) -> Any:
+    for part in reference["path"].split(".")[1:]:
+        names = list(value) if isinstance(value, dict) else [str(number) for number in range(_length(value))]
+        if part not in names:
+            there = ", ".join(map(str, names[:SHOWN_NAMES])) or "nothing"
+            raise PlanBroken(cut(f"{reference[0]}: the result has no {part!r} there; it has: {there}.", KEPT_OF_BROKEN))
+        value = value[part] if isinstance(value, dict) else value[int(part)]
+    return value
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _with_needs(tools: list[PlannedTool], finished: Collection[str]) -> list[PlannedTool]:
+    taken = {tool.id for tool in tools}
+    free = (f"t{number}" for number in range(1, 2 * len(tools) + 2) if f"t{number}" not in taken)
+    calls = [tool if tool.id else tool.model_copy(update={"id": next(free)}) for tool in tools]
+    counts = Counter(call.id for call in calls)
+    if twice := [each for each, count in counts.items() if count > 1]:
+        raise PlanBroken(f"Every id may stand once; these stand more often: {_some(twice)}.")
+    known = dict.fromkeys([*counts, *finished])
+    for call in calls:
+        if unknown := [each for each in call.needs if each not in known]:
+            raise PlanBroken(f"{call.id} needs {_some(unknown)}, and no call has that id. There are: {_some(known)}.")
+    return [call.model_copy(update={"needs": _needs(call, known)}) for call in calls]
+
+
+def _needs(call: PlannedTool, known: Collection[str]) -> list[str]:
+    # Whoever refers to a result needs it, said or not.
+    meant = [each for each in _references(call.args) if each in known and CLEAR_ID.fullmatch(each)]
+    return list(dict.fromkeys([*call.needs, *meant]))
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
+    elif isinstance(value, str):
+        yield from (found["id"] for found in REFERENCE.finditer(value))
+
+
+def _levels(calls: list[PlannedTool]) -> dict[str, int]:
+    own = {call.id for call in calls}
+    order = TopologicalSorter({call.id: [each for each in call.needs if each in own] for call in calls})
+    try:
+        order.prepare()
+    except CycleError as error:
+        raise PlanBroken(f"These need each other in a circle: {_some(error.args[1])}.") from None
+    levels: dict[str, int] = {}
+    level = 0
+    while order.is_active():
+        ready = order.get_ready()
+        levels |= dict.fromkeys(ready, level)
+        order.done(*ready)
+        level += 1
+    return levels
+
+
+def _some(names: Collection[str]) -> str:
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(islice(names, SHOWN_NAMES)) + more
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse)

@@ -1,0 +1,153 @@
+"""Every text for people and models: the fields below are the keys of `prompts/<section>.yaml`, checked at the start."""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from shared.errors import ConfigurationError
+
+FOLDER = Path(__file__).parent / "prompts"
+CLOSED = ConfigDict(extra="forbid")
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class CardTexts:
+    """What other agents read on our card."""
+
+    description: Text
+    skill: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class ConfirmationTexts:
+    """What is asked before a call runs, and what becomes of the answer."""
+
+    taint: Text
+    hint: Text
+    hint_approver: Text
+    again: Text
+    asked: Text
+    asked_below: Text
+    denied: Text
+    nobody_to_ask: Text
+    too_long: Text
+    done: Text
+    failed: Text
+    not_done: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class DelegationTexts:
+    """What agents and those who ask them are told."""
+
+    tool: Text
+    instructions: Text
+    unknown: Text
+    cycle: Text
+    too_deep: Text
+    not_here: Text
+    no_task: Text
+    long_task: Text
+    switched_off: Text
+    ended: Text
+    unknown_outcome: Text
+    failed: Text
+    file_kept: Text
+    file_lost: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class PersonaTexts:
+    """The built-in persona."""
+
+    system: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class PlannerTexts:
+    """How a model is asked for plans."""
+
+    form: Text
+    rules: Text
+    no_tools: Text
+    broken: Text
+    cut: Text
+    no_answer_left: Text
+    last_answer: Text
+    needs_failed: Text
+    no_steps_left: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class ProtocolTexts:
+    """How a model without tool calling is told to call tools."""
+
+    tool_tag: Text
+    fenced: Text
+    rules: Text
+    delegate: Text
+    list_heading: Text
+    results_heading: Text
+    garbled: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class TurnTexts:
+    """What people and models are told in the course of a turn."""
+
+    last_answer: Text
+    limit_reached: Text
+    cut_note: Text
+    ended_in_mid_turn: Text
+    steps_left: Text
+    too_many_calls: Text
+    no_text: Text
+    repeated_call: Text
+    left_out: Text
+    unknown_outcome: Text
+    parked: Text
+    fault: Text
+    empty: Text
+    summary_heading: Text
+    memories_heading: Text
+    earlier_heading: Text
+    image_unseen: Text
+    files_hint: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
+class Prompts:
+    """All texts, by section."""
+
+    a2a: CardTexts
+    confirmation: ConfirmationTexts
+    delegation: DelegationTexts
+    persona: PersonaTexts
+    planner: PlannerTexts
+    protocols: ProtocolTexts
+    turn: TurnTexts
+
+
+@cache
+def prompts() -> Prompts:
+    """Return the texts that Parley comes with."""
+    return load_prompts(FOLDER)
+
+
+def load_prompts(folder: Path) -> Prompts:
+    """Return the texts of a folder; raises `ConfigurationError` that names a key that is missing, unknown or empty."""
+    sections = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
+    try:
+        return TypeAdapter(Prompts).validate_python(sections)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise ConfigurationError(
+            f"The texts in {folder} are wrong at {where}: {fault['msg']}. Correct the file."
+        ) from None

@@ -1,0 +1,36 @@
+"""What has to be known of a turn to send its reply: who asked, and what its persona allows."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from shared.db.database import Database
+
+FACTS = text("""
+SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status, last.platform_user_id AS asker,
+       last.edited_at IS NOT NULL AND position(last.content IN (
+           SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
+       )) = 0 AS was_edited
+FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
+LEFT JOIN LATERAL (
+    SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
+) AS last ON true
+WHERE turns.id = :turn_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryInfo:
+    """Who asked, and whether the question was changed after its answer was begun."""
+
+    allows_mentions: bool = False
+    status: str = "answered"
+    asker: str | None = None
+    was_edited: bool = False
+
+
+async def find_delivery_info(database: Database, turn_id: int) -> DeliveryInfo:
+    """Return the facts of a turn."""
+    async with database.statement() as session:
+        row = (await session.execute(FACTS, {"turn_id": turn_id})).one_or_none()
+    return DeliveryInfo() if row is None else DeliveryInfo(*row)

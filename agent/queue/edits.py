@@ -1,0 +1,53 @@
+"""Messages that their writers change after they were taken; what they delete is forgotten by `redaction.py`."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+
+from shared.db.database import Database
+
+SENT_WITHIN_SECONDS = 10
+
+CHANGE = text("""
+WITH changed AS (
+    UPDATE inbox SET content = :content, edited_at = now()
+    WHERE platform = :platform AND platform_event_id = :message_id AND content <> :content
+    RETURNING id, turn_id
+)
+SELECT changed.turn_id FROM inbox LEFT JOIN changed ON changed.id = inbox.id
+WHERE platform = :platform AND platform_event_id = :message_id
+""")
+ANSWER = text("""
+SELECT platform_message_id, platform_channel_id, platform_thread_id, choices,
+       status IN ('pending', 'claimed') AS is_on_its_way
+FROM outbox WHERE turn_id = :turn_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A message that was taken. `turn_id`: the turn that had begun with another text than the one there is now."""
+
+    turn_id: int | None
+
+
+async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
+    """Replace the text of a message that was taken; None when it was not."""
+    given = {"platform": platform, "message_id": message_id, "content": content}
+    async with database.statement() as session:
+        row = (await session.execute(CHANGE, given)).one_or_none()
+    return None if row is None else Edited(row.turn_id)
+
+
+async def find_answer(database: Database, turn_id: int) -> Any:
+    """Return the outbox row of a turn's answer; None when it is still to come, and will know of the change."""
+    # One that is being sent just now may have been put together before the edit.
+    for _ in range(SENT_WITHIN_SECONDS):
+        async with database.statement() as session:
+            answer = (await session.execute(ANSWER, {"turn_id": turn_id})).one_or_none()
+        if answer is None or not answer.is_on_its_way:
+            break
+        await asyncio.sleep(1)
+    return None if answer is None or answer.platform_message_id is None else answer

@@ -1,0 +1,348 @@
+"""Stored before the ack: one event, one row, one job, in one transaction."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from sqlalchemy import bindparam, select, text
+
+from shared.db.database import Database
+from shared.db.driver import Session
+from shared.errors import EventTaken
+from shared.messages import Attachment, Decision, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
+from shared.models import InboxMessage
+from shared.text import clean, clean_json
+
+QUEUE = "turns"
+TAKE_TURN = "take_turn"
+# Doors without a sender: their callers read the answer, and for them its commit is the delivery.
+READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
+CONTEXT_FIELDS, QUOTE_FIELDS = (
+    tuple(field.name for field in fields(each)) for each in (PlatformContext, QuotedMessage)
+)
+# One turn takes at most so many waiting messages of a person.
+MAX_COALESCED = 50
+
+ACCEPT = text(f"""
+WITH stored AS (
+    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
+                       content, attachments, wants_stream, surroundings, sent_at, decision)
+    VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username,
+            :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, CAST(:surroundings AS jsonb), :sent_at,
+            CAST(:decision AS jsonb))
+    ON CONFLICT (platform, platform_event_id) DO NOTHING
+    RETURNING id, place_key
+)
+SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
+    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+)::procrastinate_job_to_defer_v1]) FROM stored
+""")
+
+# The same for many at once. In one order: two processes that are told the same events don't wait for each other.
+ACCEPT_ALL = text(f"""
+WITH stored AS (
+    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
+                       content, attachments, wants_stream, surroundings, sent_at, decision)
+    SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
+           content, attachments, wants_stream, surroundings, sent_at, decision
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+        door text, platform text, event_id text, place_key text, server text, channel text, thread text,
+        is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
+        wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb
+    )
+    ORDER BY event_id
+    ON CONFLICT (platform, platform_event_id) DO NOTHING
+    RETURNING id, place_key, platform_event_id
+)
+SELECT id, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
+    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+)::procrastinate_job_to_defer_v1]) FROM stored
+""")
+
+# What was said is nobody's any more: it is the fact that it came that is kept.
+ACCEPT_ANSWERED = text("""
+INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                   platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
+VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
+        :sent_at, 'answered')
+ON CONFLICT (platform, platform_event_id) DO NOTHING
+RETURNING id
+""")
+ACCEPT_ANSWERED_ROW = frozenset(
+    {"door", "platform", "event_id", "place_key", "server", "channel", "thread", "is_direct", "user_id", "username"}
+    | {"sent_at"}
+)
+
+KNOWN = text("""
+SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
+""")
+
+# Places whose open messages have no live job: a job can be lost with the connection that was to finish it.
+REQUEUE_LOST = text(f"""
+SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
+    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
+)::procrastinate_job_to_defer_v1])
+FROM inbox
+WHERE status IN ('waiting', 'claimed') AND created_at < now() - interval '10 seconds'
+  AND NOT EXISTS (
+      SELECT FROM procrastinate_jobs WHERE lock = inbox.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
+  )
+GROUP BY place_key
+""")
+
+# Without it a worker that was frozen would take the turn back from the one that goes on with it.
+STILL_OURS = "EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')"
+
+GIVE_UP = text("""
+WITH blocking AS (
+    SELECT id, turn_id FROM inbox
+    WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
+    ORDER BY turn_id, sent_at, id LIMIT 1
+), ended AS (
+    UPDATE turns SET status = 'failed', finished = false, error = 'parked', cause = :cause, finished_at = now()
+    FROM blocking WHERE turns.id = blocking.turn_id AND turns.status = 'running'
+), failed AS (
+    UPDATE inbox SET status = 'failed' FROM blocking
+    WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
+), told AS (
+    INSERT INTO outbox (turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id,
+                        is_direct, reply_to, content)
+    SELECT turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
+           coalesce(platform_message_id, platform_event_id), :sentence
+    FROM failed WHERE door <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
+    ON CONFLICT (turn_id) DO NOTHING
+)
+SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
+FROM failed HAVING count(*) > 0
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The inbox row of an event; `is_new` False when the event had come before."""
+
+    inbox_id: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the queue has given a worker: a place to take a turn in, named by one of its messages.
+
+    `was_lost`: the attempt before in this process ended with the database's connection, which counts as no failure.
+    `last_error`: why it failed otherwise.
+    """
+
+    id: int
+    inbox_id: int
+    was_lost: bool = False
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One stored event."""
+
+    inbox_id: int
+    message: IncomingMessage
+    turn_id: int | None
+
+
+async def accept(database: Database, message: IncomingMessage) -> Accepted:
+    """Store an event once and queue its turn; only after this may the platform be told that it arrived.
+
+    Raises `DatabaseLost` when it could not be stored, `EventTaken` when the id is another message's.
+    """
+    given = _to_row(message)
+    async with database.statement() as session:
+        stored = (await session.execute(ACCEPT, given)).one_or_none()
+        if stored is not None:
+            return Accepted(stored.id, is_new=True)
+        first = (await session.execute(KNOWN, {"platform": given["platform"], "event_id": given["event_id"]})).one()
+    # Whoever sends an id that is another person's must not be given that person's answer.
+    if (first.place_key, first.platform_user_id) != (given["place_key"], given["user_id"]):
+        raise EventTaken
+    return Accepted(first.id, is_new=False)
+
+
+async def accept_all(database: Database, messages: Sequence[IncomingMessage]) -> list[Accepted]:
+    """Store events of one platform as `accept` does, in one transaction; who sends a known id is told so by it."""
+    rows = [_to_row(message) for message in messages]
+    async with database.statement() as session:
+        given = {"rows": json.dumps([_to_json(row) for row in rows])}
+        found = (await session.execute(ACCEPT_ALL, given)).all()
+    new = {row.platform_event_id: row.id for row in found}
+    accepted: list[Accepted] = []
+    for message, row in zip(messages, rows, strict=True):
+        inbox_id = new.pop(row["event_id"], None)
+        accepted.append(await accept(database, message) if inbox_id is None else Accepted(inbox_id, is_new=True))
+    return accepted
+
+
+def _to_json(row: dict[str, Any]) -> dict[str, Any]:
+    decoded = {name: json.loads(row[name]) for name in ("attachments", "surroundings")}
+    decision = json.loads(row["decision"]) if row["decision"] else None
+    return row | decoded | {"decision": decision, "sent_at": row["sent_at"].isoformat()}
+
+
+async def accept_answered(database: Database, message: IncomingMessage) -> bool:
+    """Store that an event came whose answer needs no turn; return whether it came for the first time."""
+    given = {key: value for key, value in _to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
+    async with database.statement() as session:
+        return (await session.execute(ACCEPT_ANSWERED, given)).one_or_none() is not None
+
+
+async def list_open(session: Session, job: Job) -> list[Waiting]:
+    """Return the open messages of the job's place, the oldest first; none when the job has been taken from us."""
+    given = {"job_id": job.id, "inbox_id": job.inbox_id}
+    return [_to_waiting(row) for row in (await session.execute(OPEN, given)).all()]
+
+
+def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
+    """Return the messages that make one turn: those of a turn that was cut off, else the first person's run."""
+    cut_off = [each for each in waiting if each.turn_id is not None]
+    if cut_off:
+        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
+    run: list[Waiting] = []
+    for each in waiting:
+        first = run[0].message if run else each.message
+        if (
+            each.message.sender.platform_user_id != first.sender.platform_user_id
+            or each.message.adapter != first.adapter
+        ):
+            break
+        run.append(each)
+    return run[:MAX_COALESCED]
+
+
+async def requeue_lost(session: Session) -> int:
+    """Queue a job for every place that has open messages and no live job; return how many."""
+    return len((await session.execute(REQUEUE_LOST)).all())
+
+
+async def give_up(session: Session, job: Job, sentence: str) -> None:
+    """Set aside what no turn can be begun or gone on with for, and the place with it; who waits for it is told.
+
+    That is what comes first in the job's place, which need not be the message that the job names. The sweeper brings
+    `sentence` to a platform that does not read answers itself.
+    """
+    given = {"inbox_id": job.inbox_id, "cause": job.last_error, "sentence": sentence}
+    await session.execute(GIVE_UP, given | {"read_by_caller": sorted(READ_BY_CALLER)})
+
+
+def _to_row(message: IncomingMessage) -> dict[str, Any]:
+    sender, place, content = message.sender, _cleaned(message.place), clean(message.content)
+    if message.decision is not None and not content.strip():
+        # A click says nothing; whoever reads on is told what it meant.
+        content = message.decision.word
+    return {
+        "door": message.adapter,
+        "platform": place.platform,
+        "event_id": clean(message.event_id),
+        "place_key": place.key,
+        "server": place.server,
+        "channel": place.channel,
+        "thread": place.thread,
+        "is_direct": place.is_direct,
+        "user_id": clean(sender.platform_user_id),
+        "username": _cleaned_or_none(sender.username),
+        "message_id": _cleaned_or_none(message.platform_message_id),
+        "content": content,
+        "attachments": json.dumps(clean_json([_to_attachment_row(each) for each in message.attachments])),
+        "wants_stream": message.wants_stream,
+        "surroundings": json.dumps(_to_context_row(message.platform_context)),
+        "sent_at": message.sent_at,
+        "decision": json.dumps(asdict(message.decision)) if message.decision else None,
+    }
+
+
+def _to_attachment_row(attachment: Attachment) -> dict[str, Any]:
+    # The release before knows no credential, and reads the rows of doors that have none.
+    return {name: value for name, value in asdict(attachment).items() if name != "credential" or value is not None}
+
+
+def _to_context_row(platform_context: PlatformContext) -> dict[str, Any]:
+    # What is not known is left out: most doors tell nothing.
+    told = {
+        name: value
+        for name in CONTEXT_FIELDS
+        if (value := getattr(platform_context, name)) or (name == "role_ids" and value == ())
+    }
+    if platform_context.earlier:
+        told["earlier"] = [
+            {name: value for name in QUOTE_FIELDS if (value := getattr(each, name)) is not None}
+            for each in platform_context.earlier
+        ]
+    return dict(clean_json(told))
+
+
+def to_platform_context(row: dict[str, Any]) -> PlatformContext:
+    """Return what a row tells beside its message."""
+    if not row:
+        return PlatformContext()
+    earlier = tuple(QuotedMessage(**each) for each in row.get("earlier", ()))
+    lists: dict[str, Any] = {key: tuple(row[key]) for key in ("roles", "role_ids") if key in row}
+    return PlatformContext(**(row | lists | {"earlier": earlier}))
+
+
+def _cleaned(place: Place) -> Place:
+    server, thread = _cleaned_or_none(place.server), _cleaned_or_none(place.thread)
+    return replace(place, server=server, channel=clean(place.channel), thread=thread)
+
+
+def _cleaned_or_none(given: str | None) -> str | None:
+    return clean(given) if given is not None else None
+
+
+COLUMNS = (
+    InboxMessage.id,
+    InboxMessage.door,
+    InboxMessage.platform,
+    InboxMessage.platform_event_id,
+    InboxMessage.platform_server_id,
+    InboxMessage.platform_channel_id,
+    InboxMessage.platform_thread_id,
+    InboxMessage.is_direct,
+    InboxMessage.platform_user_id,
+    InboxMessage.platform_username,
+    InboxMessage.platform_message_id,
+    InboxMessage.content,
+    InboxMessage.attachments,
+    InboxMessage.wants_stream,
+    InboxMessage.surroundings,
+    InboxMessage.sent_at,
+    InboxMessage.turn_id,
+    InboxMessage.decision,
+)
+ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
+PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
+# Built once: putting it together takes longer than sending it.
+OPEN = (
+    select(*COLUMNS)
+    .where(InboxMessage.place_key == PLACE, text("inbox.status IN ('waiting', 'claimed')"))
+    # A turn that was cut off comes first, also before messages that were sent earlier and arrived later.
+    .order_by(InboxMessage.turn_id.is_(None), InboxMessage.sent_at, InboxMessage.id)
+    .limit(MAX_COALESCED * 2)
+)
+
+
+def _to_waiting(row: Any) -> Waiting:
+    message = IncomingMessage(
+        adapter=row.door,
+        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
+        place=Place(
+            row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct
+        ),
+        event_id=row.platform_event_id,
+        content=row.content,
+        sent_at=row.sent_at,
+        attachments=tuple(Attachment(**each) for each in row.attachments),
+        platform_message_id=row.platform_message_id,
+        wants_stream=row.wants_stream,
+        platform_context=to_platform_context(row.surroundings),
+        decision=Decision(**row.decision) if row.decision else None,
+    )
+    return Waiting(row.id, message, row.turn_id)

@@ -1,0 +1,155 @@
+"""What somebody has deleted on a platform is forgotten here: the message, its files, and where it was quoted.
+
+What waits is not answered any more. What a turn has made of it (its answer, which others have read, and memories, which
+`/memory` shows and removes) stays.
+"""
+
+import asyncio
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.app import App
+from agent.context.attachments import PendingFile, with_file_lines
+from agent.context.builder import with_earlier
+from agent.queue.inbox import to_platform_context
+from shared.db.driver import Session
+from shared.errors import Unavailable
+from shared.log import get_logger
+from shared.messages import Attachment
+
+DELETED = "[deleted]"
+# A turn that was just being opened has read what stood there before.
+LOOK_AGAIN_SECONDS = 2.0
+# Shorter texts may stand in a tool's arguments by chance.
+LEAST_REPEATED = 8
+
+OWN = text("""
+SELECT id, turn_id, content FROM inbox
+WHERE platform = :platform AND platform_event_id = ANY(:message_ids) ORDER BY id FOR UPDATE
+""")
+QUOTING = text("""
+SELECT id, turn_id, status, surroundings FROM inbox
+WHERE platform = :platform AND (surroundings -> 'earlier') IS NOT NULL AND (surroundings -> 'earlier') @> ANY(ARRAY(
+    SELECT jsonb_build_array(jsonb_build_object('message_id', each)) FROM unnest(CAST(:message_ids AS text[])) AS each
+)) ORDER BY id FOR UPDATE
+""")
+FORGET = text("""
+UPDATE inbox SET content = :deleted, attachments = '[]', surroundings = '{}',
+    status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
+WHERE id = ANY(:ids)
+""")
+FORGET_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
+SAID = text("""
+SELECT id, content, attachments, surroundings FROM inbox WHERE turn_id = :turn_id ORDER BY sent_at, id
+""")
+FILES = text("""
+SELECT id, minio_key FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
+""")
+FORGET_FILES = text("DELETE FROM file_records WHERE id = ANY(:ids)")
+# The journal's first step holds what all messages of the turn have said; it was put together anew.
+RETELL = text("""
+WITH retold AS (
+    UPDATE messages SET content = :content WHERE turn_id = :turn_id AND role = 'user'
+)
+UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
+WHERE turn_id = :turn_id AND name = 'user_message'
+""")
+# Arguments and results are JSON text: what stands in them word for word is written as JSON writes it.
+FORGET_REPEATED = text("""
+WITH forgotten AS (
+    UPDATE messages SET content = replace(content, :said, :deleted)
+    WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:said IN content) > 0
+)
+UPDATE turn_events SET payload = CAST(replace(CAST(payload AS text), :said, :deleted) AS jsonb)
+WHERE turn_id = :turn_id AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
+  AND position(:said IN CAST(payload AS text)) > 0
+""")
+
+log = get_logger()
+
+
+@dataclass(slots=True)
+class _Gone:
+    # What a redaction has found: messages of its own, files whose bytes are to go, and whether a turn may be opening.
+    own: int = 0
+    quoting: int = 0
+    keys: list[str] = field(default_factory=list)
+    is_waiting: bool = False
+
+
+async def redact(app: App, platform: str, message_ids: Collection[str]) -> None:
+    """Forget messages that were deleted on their platform."""
+    async with app.database.transaction() as session:
+        gone = await _redact(session, platform, message_ids)
+    if gone.is_waiting:
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        async with app.database.transaction() as session:
+            await _redact(session, platform, message_ids)
+    for key in gone.keys:
+        try:
+            await app.storage.delete(key)
+        except Unavailable as error:
+            log.error("deleted_file_left_in_storage", key=key, cause=str(error))
+    if gone.own or gone.quoting:
+        log.info("messages_redacted", platform=platform, messages=gone.own, quotes=gone.quoting, files=len(gone.keys))
+
+
+async def _redact(session: Session, platform: str, message_ids: Collection[str]) -> _Gone:
+    given = {"platform": platform, "message_ids": list(message_ids)}
+    own = (await session.execute(OWN, given)).all()
+    quoting = (await session.execute(QUOTING, given)).all()
+    gone = _Gone(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
+    own_ids = {row.id for row in own}
+    for turn_id in sorted({row.turn_id for row in (*own, *quoting) if row.turn_id is not None}):
+        gone.keys += await _retell(session, turn_id, own_ids, message_ids)
+    for row in own:
+        await _forget_repeated(session, row)
+    if own_ids:
+        await session.execute(FORGET, {"ids": list(own_ids), "deleted": DELETED})
+    for row in quoting:
+        if row.id not in own_ids:
+            forgotten = json.dumps(_without(row.surroundings, message_ids))
+            await session.execute(FORGET_QUOTES, {"id": row.id, "surroundings": forgotten})
+    return gone
+
+
+async def _retell(session: Session, turn_id: int, own_ids: set[int], message_ids: Collection[str]) -> list[str]:
+    """Put together anew what a turn was told; return the keys of the files that go with the deleted messages."""
+    rows = (await session.execute(SAID, {"turn_id": turn_id})).all()
+    files = await _list_files(session, turn_id, rows)
+    kept = [row for row in rows if row.id not in own_ids]
+    said = "\n".join(row.content for row in kept) or DELETED
+    earlier = [line for row in kept for line in to_platform_context(_without(row.surroundings, message_ids)).earlier]
+    content = with_earlier(with_file_lines(said, [file for row in kept for file in files[row.id]]), earlier)
+    await session.execute(RETELL, {"turn_id": turn_id, "content": content})
+    lost = [file for row in rows if row.id in own_ids for file in files[row.id]]
+    if lost:
+        await session.execute(FORGET_FILES, {"ids": [file.file_id for file in lost]})
+    return [file.key for file in lost]
+
+
+async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> dict[int, list[PendingFile]]:
+    """Return the files of each message: they were recorded in the order in which the messages were read."""
+    given = {"turn_id": turn_id, "count": sum(len(row.attachments) for row in rows)}
+    records = iter((await session.execute(FILES, given)).all())
+    pairs = {row.id: list(zip(row.attachments, records, strict=False)) for row in rows}
+    return {
+        inbox_id: [PendingFile(record.id, record.minio_key, Attachment(**file)) for file, record in found]
+        for inbox_id, found in pairs.items()
+    }
+
+
+async def _forget_repeated(session: Session, row: Any) -> None:
+    said = json.dumps(row.content.strip(), ensure_ascii=False)[1:-1]
+    if row.turn_id is not None and len(said) >= LEAST_REPEATED and row.content != DELETED:
+        await session.execute(FORGET_REPEATED, {"turn_id": row.turn_id, "said": said, "deleted": DELETED})
+
+
+def _without(surroundings: dict[str, Any], message_ids: Collection[str]) -> dict[str, Any]:
+    lines = surroundings.get("earlier", ())
+    told = [each | {"text": DELETED} if each.get("message_id") in message_ids else each for each in lines]
+    return surroundings | {"earlier": told} if told else surroundings

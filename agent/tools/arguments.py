@@ -1,0 +1,109 @@
+"""The arguments of a call: read from what a model wrote, checked, and shown to it again."""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from math import isfinite
+from typing import Any
+
+from shared.errors import ToolError
+from shared.text import MAX_DEPTH, clean, clean_json
+from shared.tools import Tool
+
+MAX_ARGUMENT_CHARS = 1_000_000
+
+
+GARBLED, PROBLEM = "not_json", "problem"
+
+
+GARBLED_CHARS = 2000
+
+
+SHOWN_CHARS = 32_000
+
+
+NO_JSON = "The arguments are not valid JSON."
+
+
+NO_OBJECT = f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep."
+
+
+TOO_LARGE = f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters."
+
+
+UNREADABLE = object()
+
+
+def parse_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the checked arguments; raises `ToolError` that says what would be valid."""
+    if GARBLED in given:
+        raise _wrong(tool, str(given.get(PROBLEM, NO_JSON)))
+    try:
+        return tool.check(given)
+    except ToolError as error:
+        raise _wrong(tool, str(error), **error.fields) from None
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments that a model wrote, cleaned, as the journal keeps them.
+
+    What is no JSON object is kept as text inside one, with what is wrong about it.
+    """
+    problem = NO_OBJECT
+    if len(text) > MAX_ARGUMENT_CHARS:
+        problem = TOO_LARGE
+    else:
+        with suppress(RecursionError):
+            plain = _read_json(text)
+            if isinstance(plain, dict) and depth(plain) <= MAX_DEPTH:
+                read: dict[str, Any] = clean_json(plain)
+                return read
+            problem = NO_JSON if plain is UNREADABLE else NO_OBJECT
+    return {GARBLED: clean(text[:GARBLED_CHARS]), PROBLEM: problem}
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return DECODER.decode(clean(text).strip() or "{}")
+    except ValueError:
+        return UNREADABLE
+
+
+def _finite(text: str) -> float:
+    # Postgres has no JSON for infinity, whichever way it is written.
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
+def to_shown_arguments(content: str) -> str:
+    """Return journaled arguments as the model is shown them again: of very long ones their beginning."""
+    if len(content) <= SHOWN_CHARS:
+        return content
+    return json.dumps({"cut": True, "total_chars": len(content), "beginning": content[:GARBLED_CHARS]})
+
+
+def depth(value: Any) -> int:
+    """Return how deep a JSON value is nested, without recursion."""
+    deepest = 0
+    level = [value]
+    while level:
+        deepest += 1
+        level = [inner for each in level for inner in _children(each)]
+    return deepest
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _wrong(tool: Tool, message: str, **fields: Any) -> ToolError:
+    error = ToolError(message)
+    error.fields = {**fields, "parameters": tool.schema["function"]["parameters"]}
+    return error

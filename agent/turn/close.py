@@ -1,0 +1,149 @@
+"""How a turn ends: the last step, the payment, the reply and the end of its messages, in one statement."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import text
+
+from agent.app import App
+from agent.billing.budget import SETTLE
+from agent.billing.ledger import PaidCall
+from agent.confirmations.decisions import ASK, Question, begin_asking
+from agent.journal.records import ANNOUNCED, FENCED_END, STEPS, TOLD, to_given, to_settlement
+from agent.journal.responses import to_calls_made
+from agent.journal.steps import Event, Step
+from agent.llm.tokens import count_tokens
+from agent.queue.outbox import ENQUEUE, Reply, to_row
+from agent.turn.open import RunningTurn
+from shared.db.driver import Session
+from shared.errors import Superseded
+from shared.files.storage import SEEN_HERE
+from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, Usage
+
+Status = Literal["answered", "refused", "failed", "cancelled"]
+# The inbox knows no refusal: a refused message has its answer.
+INBOX_STATUS = {"answered": "answered", "refused": "answered", "failed": "failed", "cancelled": "cancelled"}
+
+ANSWERED = """
+answered AS (
+    UPDATE inbox SET status = :inbox_status FROM fenced WHERE inbox.turn_id = fenced.id AND inbox.status = 'claimed'
+)"""
+ENDED = f"SELECT replied.id, fenced.live_message_id, {ANNOUNCED} FROM fenced, replied"
+CLOSE = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED} {ENDED}")
+# A turn that ends with a question makes its row too: what was not shown can't be agreed to.
+CLOSE_ASKING = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED}, {ASK} {ENDED}")
+STORED_FILES = text(f"""
+SELECT id, filename, mime_type, size_bytes FROM file_records
+WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {SEEN_HERE}
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """What a turn comes to. `calls` are the model calls that are not paid yet; `usage` is that of the whole turn."""
+
+    text: str
+    steps: tuple[Step, ...]
+    calls: tuple[PaidCall, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    iterations: int = 0
+    waves: int = 0
+    model: str | None = None
+    thinking: str = ""
+    status: Status = "answered"
+    finished: bool = True
+    error: str | None = None
+    cause: str | None = None
+    file_ids: tuple[int, ...] = ()
+    choices: tuple[str, ...] = ()
+    question: Question | None = None
+
+
+async def close(app: App, turn: RunningTurn, answer: TurnResult) -> Reply:
+    """End the turn with this answer: journal, ledger, outbox and inbox in one statement.
+
+    Raises `Superseded` when another attempt runs the turn: then nothing is written and nothing may be sent.
+    """
+    await turn.announcer.flush()
+    message = turn.message
+    reply_to = message.platform_message_id or message.event_id
+    asking: dict[str, Any] = {}
+    async with app.database.transaction() if answer.question else app.database.statement() as session:
+        if answer.question is not None:
+            asking = await begin_asking(session, answer.question, turn.user.id, turn.conversation.id)
+        files = await _find_files(app, session, turn, answer.file_ids)
+        last = Step(
+            seq=1 + max(step.seq for step in answer.steps),
+            role="assistant",
+            content=answer.text,
+            token_count=count_tokens(answer.text),
+            model_used=answer.model,
+        )
+        confirmation_id: int | None = asking.get("confirmation_id")
+        events = _last_events(turn, answer, files, confirmation_id)
+        given = (
+            to_given(turn.key, [last], events, turn.announcer.note(is_end=True))
+            | to_settlement(answer.calls)
+            | to_row(message.adapter, message.place, reply_to, answer.text, files, answer.choices)
+            | {
+                "status": answer.status,
+                "waves": answer.waves,
+                "inbox_status": INBOX_STATUS[answer.status],
+                "finished": answer.finished,
+                "error": answer.error,
+                "cause": answer.cause,
+            }
+            | asking
+        )
+        row = (await session.execute(CLOSE_ASKING if asking else CLOSE, given)).one_or_none()
+        if row is None:
+            raise Superseded
+    said = (answer.text, tuple(files), answer.choices, confirmation_id)
+    return Reply(row.id, turn.key.id, message.adapter, message.place, reply_to, row.live_message_id, *said)
+
+
+def to_response(turn: RunningTurn, answer: TurnResult, reply: Reply) -> AgentResponse:
+    """Return what the callers of a turn are told, without reading it back."""
+    return AgentResponse(
+        turn_id=turn.key.id,
+        content=reply.content,
+        files=reply.files,
+        tool_calls_made=to_calls_made(sorted(answer.steps, key=lambda step: step.seq)),
+        finished=answer.finished,
+        iterations=answer.iterations,
+        model=answer.model,
+        usage=answer.usage,
+        error=answer.error,
+        confirmation=None if reply.confirmation_id is None else AskedConfirmation(reply.confirmation_id),
+    )
+
+
+async def _find_files(app: App, session: Session, turn: RunningTurn, file_ids: Sequence[int]) -> list[ReplyFile]:
+    if not file_ids:
+        return []
+    given = {"ids": list(file_ids), "user_id": turn.user.id, "conversation_id": turn.conversation.id}
+    records = {row.id: row for row in (await session.execute(STORED_FILES, given)).all()}
+    described = [app.storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
+    return [ReplyFile(each.file_id, each.filename, each.mime_type, each.size_bytes, each.url) for each in described]
+
+
+def _last_events(
+    turn: RunningTurn, answer: TurnResult, files: Sequence[ReplyFile], confirmation_id: int | None
+) -> list[Event]:
+    usage = answer.usage
+    choices: dict[str, Any] = {"choices": list(answer.choices)} if answer.choices else {}
+    if confirmation_id is not None:
+        choices["confirmation"] = {"id": confirmation_id}
+    return [
+        *turn.announcer.thinking(answer.thinking),
+        turn.announcer.event("message", content=answer.text, files=[asdict(each) for each in files], **choices),
+        turn.announcer.event(
+            "turn_complete",
+            iterations=answer.iterations,
+            usage=asdict(usage),
+            finished=answer.finished,
+            error=answer.error,
+            model=answer.model,
+        ),
+    ]

@@ -1,0 +1,254 @@
+"""The rules for words such as "next Friday" or "end of month": a pattern, and the days that it means."""
+
+import re
+from collections.abc import Callable
+from datetime import date
+from typing import Protocol
+
+from modules.calendar.date_ranges import (
+    Span,
+    add_days,
+    add_months,
+    month_of,
+    nth_weekday,
+    one,
+    short,
+    week_of,
+    weekday_from,
+    weekend_from,
+    year_of,
+)
+from modules.calendar.date_words import (
+    COMING,
+    DAYS_AWAY,
+    MONTHS,
+    NIGHTS,
+    NUMBERS,
+    ORDINALS,
+    PARTS,
+    STEPS,
+    UNITS,
+    WEEKDAYS,
+    one_of,
+)
+from modules.calendar.written_dates import read_written
+from shared.errors import ToolError
+
+COUNT = rf"(?:a )?(?P<count>\d{{1,4}}|{one_of(NUMBERS)})(?: of)?"
+UNIT = rf"(?P<unit>{one_of(UNITS)})"
+STEP = rf"(?:(?P<step>{one_of(STEPS)}) )?"
+WEEKDAY = rf"(?P<weekday>{one_of(WEEKDAYS)})\.?"
+ORDINAL = rf"(?P<ordinal>{one_of(ORDINALS)})"
+AFTER_NEXT = r"(?P<twice> after next)?"
+WEEKEND = r"(?:weekend|wochenende)"
+OF = r"(?:of|in|im|von|vom)"
+
+
+class Reader(Protocol):
+    """From where a hint is read: the person's day, how their week starts; it reads hints inside of hints too."""
+
+    @property
+    def today(self) -> date:
+        """Return the person's day."""
+        ...
+
+    @property
+    def week_start(self) -> str:
+        """Return the name of the day their week starts with."""
+        ...
+
+    def read(self, text: str) -> Span | None:
+        """Return the days that the normalised text means; None when it is not understood."""
+        ...
+
+
+def _step(match: re.Match[str]) -> int:
+    if match["twice"]:
+        return 2
+    return STEPS[match["step"]] if match["step"] else 0
+
+
+def _count(word: str) -> int:
+    return NUMBERS[word] if word in NUMBERS else int(word)
+
+
+def _moved(day: date, match: re.Match[str], sign: int) -> date:
+    days, months = UNITS[match["unit"]]
+    count = sign * _count(match["count"])
+    return add_months(day, months * count) if months else add_days(day, days * count)
+
+
+def _away(reader: Reader, match: re.Match[str]) -> Span:
+    return one(add_days(reader.today, DAYS_AWAY[match[0]]))
+
+
+def _in_units(reader: Reader, match: re.Match[str]) -> Span:
+    return one(_moved(reader.today, match, -1 if match["ago"] or match["back"] else 1))
+
+
+def _from_day(reader: Reader, match: re.Match[str]) -> Span | None:
+    found = reader.read(match["rest"])
+    if found is None:
+        return None
+    way = match.groupdict().get("way", "in")
+    if way in {"ab", "starting"} or (way == "from" and match["unit"] in NIGHTS):
+        return _stay(found.start, match)
+    return one(_moved(found.start, match, -1 if way in {"before", "vor"} else 1), found.note)
+
+
+def _for_units(reader: Reader, match: re.Match[str]) -> Span | None:
+    found = reader.read(match["rest"])
+    return _stay(found.start, match) if found else None
+
+
+def _stay(start: date, match: re.Match[str]) -> Span:
+    after = _moved(start, match, 1)
+    if match["unit"] in NIGHTS:
+        return Span(start, after, f"{_count(match['count'])} nights: the last day is that of departure.")
+    return Span(start, max(start, add_days(after, -1)))
+
+
+def _weekend(reader: Reader, match: re.Match[str]) -> Span:
+    coming = weekend_from(reader.today, reader.week_start)
+    step = _step(match)
+    start = add_days(coming.start, 7 * step)
+    note = ""
+    if step == 1 and coming.start > reader.today:
+        note = f"Some mean the coming weekend by this, from {short(coming.start)}; ask when it matters."
+    return Span(start, add_days(start, 1), note)
+
+
+def _weekend_of(reader: Reader, match: re.Match[str]) -> Span | None:
+    found = reader.read(match["rest"])
+    if found is None:
+        return None
+    if match["ordinal"] is None:
+        return weekend_from(found.start, reader.week_start)
+    weekday = weekend_from(found.start, reader.week_start).start.weekday()
+    start = nth_weekday(found, weekday, ORDINALS[match["ordinal"]])
+    return Span(start, add_days(start, 1))
+
+
+def _week(reader: Reader, match: re.Match[str]) -> Span:
+    return week_of(add_days(reader.today, 7 * _step(match)), reader.week_start)
+
+
+def _week_of(reader: Reader, match: re.Match[str]) -> Span | None:
+    found = reader.read(match["rest"])
+    return week_of(found.start, reader.week_start) if found else None
+
+
+def _numbered_week(reader: Reader, match: re.Match[str]) -> Span:
+    number = int(match["number"])
+    start = date.fromisocalendar(int(match["year"] or reader.today.isocalendar().year), number, 1)
+    if not match["year"] and add_days(start, 6) < reader.today:
+        start = date.fromisocalendar(start.isocalendar().year + 1, number, 1)
+    return Span(start, add_days(start, 6))
+
+
+def _month_or_year(reader: Reader, match: re.Match[str]) -> Span:
+    step = _step(match)
+    if match["unit"] in {"month", "monat", "monats"}:
+        day = add_months(reader.today, step)
+        return month_of(day.year, day.month)
+    return year_of(reader.today.year + step)
+
+
+def _named_month(reader: Reader, match: re.Match[str]) -> Span:
+    month, step = MONTHS[match["name"]], STEPS[match["step"]]
+    year = reader.today.year
+    if step > 0 and month <= reader.today.month:
+        year += 1
+    if step < 0 and month >= reader.today.month:
+        year -= 1
+    return month_of(year, month)
+
+
+def _quarter(reader: Reader, match: re.Match[str]) -> Span:
+    last = 3 * int(match["number"])
+    year = int(match["year"] or reader.today.year + (last < reader.today.month))
+    return Span(date(year, last - 2, 1), month_of(year, last).end)
+
+
+def _part(reader: Reader, match: re.Match[str]) -> Span | None:
+    found = reader.read(match["rest"])
+    if found is None or found.days < 7:
+        return None
+    part = PARTS[match["part"]]
+    if part in {"first", "last"}:
+        day = found.start if part == "first" else found.end
+        return one(day, f"Taken as the {part} day.")
+    third = found.days // 3
+    first = {"early": 0, "mid": third, "late": 2 * third}[part]
+    last = {"early": third, "mid": 2 * third, "late": found.days}[part] - 1
+    return Span(add_days(found.start, first), add_days(found.start, last))
+
+
+def _nth_weekday(reader: Reader, match: re.Match[str]) -> Span | None:
+    days = reader.read(match["rest"])
+    if days is None or days.days < 7:
+        return None
+    day = nth_weekday(days, WEEKDAYS[match["weekday"]], ORDINALS[match["ordinal"]])
+    if day < reader.today and match["rest"] in MONTHS:
+        later = month_of(day.year + 1, day.month)
+        day = nth_weekday(later, WEEKDAYS[match["weekday"]], ORDINALS[match["ordinal"]])
+    return one(day)
+
+
+def _weekday(reader: Reader, match: re.Match[str]) -> Span:
+    weekday = WEEKDAYS[match["weekday"]]
+    step = _step(match)
+    if step == -1:
+        return one(add_days(weekday_from(reader.today, weekday), -7))
+    first = weekday_from(reader.today, weekday)
+    if step == 0:
+        return one(add_days(first, 7) if first == reader.today and match["step"] in COMING else first)
+    monday = week_of(reader.today, reader.week_start).start
+    day = weekday_from(add_days(monday, 7 * step), weekday)
+    is_near = step == 1 and reader.today < first < day
+    return one(day, f"Some mean {short(first)} by this; ask when it matters." if is_near else "")
+
+
+def _weekday_of_week(reader: Reader, match: re.Match[str]) -> Span | None:
+    week = reader.read(match["rest"])
+    return one(weekday_from(week.start, WEEKDAYS[match["weekday"]])) if week and week.days == 7 else None
+
+
+def _weekday_and_date(reader: Reader, match: re.Match[str]) -> Span | None:
+    found = read_written(match["rest"], reader.today)
+    if found is None or found.days > 1:
+        return None
+    if found.start.weekday() != WEEKDAYS[match["weekday"]]:
+        raise ToolError(f"{short(found.start)} is a {found.start:%A}; give the date alone, or the right weekday.")
+    return found
+
+
+Rule = Callable[[Reader, re.Match[str]], Span | None]
+# Looked at in this order; the more particular stands first.
+RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
+    (re.compile(pattern), rule)
+    for pattern, rule in (
+        (one_of(DAYS_AWAY), _away),
+        (rf"(?P<back>vor )?(?:in )?{COUNT} {UNIT}(?:'? time| from now)?(?P<ago> ago)?", _in_units),
+        (rf"{COUNT} {UNIT} (?P<way>from|after|before|nach|vor|ab|starting) (?P<rest>.+)", _from_day),
+        (rf"(?P<rest>.+) in {COUNT} {UNIT}", _from_day),
+        (rf"(?P<rest>.+) (?:for|fuer) {COUNT} {UNIT}", _for_units),
+        (rf"{STEP}{WEEKEND}{AFTER_NEXT}", _weekend),
+        (rf"(?:{ORDINAL} )?{WEEKEND} (?:after |nach )?(?:{OF} )?(?P<rest>.+)", _weekend_of),
+        (rf"{STEP}(?:week|woche){AFTER_NEXT}", _week),
+        (
+            r"(?:calendar week|kalenderwoche|kw|week|woche) (?P<number>\d{1,2})(?: (?:of )?(?P<year>\d{4}))?",
+            _numbered_week,
+        ),
+        (r"(?P<year>\d{4})-w(?P<number>\d\d)", _numbered_week),
+        (rf"(?:week|woche) {OF} (?P<rest>.+)", _week_of),
+        (rf"{STEP}(?P<unit>month|monats?|year|jahr|jahres){AFTER_NEXT}", _month_or_year),
+        (rf"(?P<step>{one_of(STEPS)}) (?P<name>{one_of(MONTHS)})", _named_month),
+        (r"(?:q|quarter |quartal )(?P<number>[1-4])(?: (?P<year>\d{4}))?", _quarter),
+        (rf"(?P<part>{one_of(PARTS)})[ -](?:{OF} )?(?P<rest>.+)", _part),
+        (rf"{ORDINAL} {WEEKDAY} (?:{OF} )?(?P<rest>.+)", _nth_weekday),
+        (rf"{STEP}{WEEKDAY}{AFTER_NEXT}", _weekday),
+        (rf"{WEEKDAY} (?:{OF} )?(?P<rest>(?:{one_of(STEPS)}) (?:week|woche)|week after next)", _weekday_of_week),
+        (rf"{WEEKDAY} (?P<rest>.+)", _weekday_and_date),
+    )
+)

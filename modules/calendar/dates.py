@@ -1,0 +1,103 @@
+"""What people call days and times, in their time zone: a hint becomes a day or a span of days.
+
+Nothing here looks at a clock: the same hint at the same moment gives the same days.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from modules.calendar.date_ranges import Span
+from modules.calendar.date_rules import RULES
+from modules.calendar.date_words import MAX_HINT_CHARS, TIME_OF_DAY, normalise
+from modules.calendar.written_dates import read_written, read_written_range
+from shared.errors import ToolError
+
+EXAMPLES = (
+    "2027-01-17",
+    "tomorrow",
+    "next Friday",
+    "this weekend",
+    "in 3 weeks",
+    "end of month",
+    "first Monday of March",
+    "January 17-19",
+    "3 nights from January 17",
+)
+# "from 17 to 19 January" is one span, "17" or "January 17-19" without the first word too.
+FROM = re.compile(r"^(?:from|von|vom|between|zwischen|ab)\s+")
+SEPARATORS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\s+(?:to|till|til|until|through|thru|and|und|bis(?: zum)?|-)\s+",
+        r"(?<=\d{4}-\d\d-\d\d)[/-](?=\d{4})",
+        r"\s?-\s?",
+    )
+)
+MAX_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """From where a hint is read: the person's day, how their week starts, how deep a hint stands in another."""
+
+    today: date
+    week_start: str
+    depth: int = 0
+
+    def read(self, text: str) -> Span | None:
+        """Return the days that the normalised text means; None when it is not understood."""
+        if self.depth > MAX_DEPTH:
+            return None
+        deeper = replace(self, depth=self.depth + 1)
+        for pattern, rule in RULES:
+            if (match := pattern.fullmatch(text)) and (span := rule(deeper, match)):
+                return span
+        return read_written(text, self.today) or deeper._without_time(text) or deeper._read_range(text)
+
+    def _without_time(self, text: str) -> Span | None:
+        plain = TIME_OF_DAY.sub("", text)
+        return self.read(plain) if plain != text else None
+
+    def _read_range(self, text: str) -> Span | None:
+        for separator in SEPARATORS:
+            left, found, right = separator.sub("\0", FROM.sub("", text), count=1).partition("\0")
+            if not found or not left or not right:
+                continue
+            if span := read_written_range(left, right, self.today):
+                return span
+            if (start := self.read(left)) and (end := self._read_end(right, start.start)):
+                return Span(start.start, end.end, start.note or end.note)
+        return None
+
+    def _read_end(self, text: str, start: date) -> Span | None:
+        # "Friday to Sunday" said on a Saturday: the Sunday is the one after that Friday.
+        for reader in (self, replace(self, today=start)):
+            end = reader.read(text)
+            if end is not None and end.end >= start:
+                return end
+        return None
+
+
+def today_in(now: datetime, time_zone: str) -> date:
+    """Return which day it is for the person; an unknown zone counts as UTC."""
+    try:
+        zone = ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zone = ZoneInfo("UTC")
+    return now.astimezone(zone).date()
+
+
+def resolve(hint: str, now: datetime, time_zone: str = "UTC", week_start: str = "monday") -> Span:
+    """Return the days that a hint means for a person; raises `ToolError` that says what would be understood."""
+    text = normalise(hint[: MAX_HINT_CHARS + 1])
+    if not text or len(hint) > MAX_HINT_CHARS:
+        raise ToolError(f"Give a date or a hint of up to {MAX_HINT_CHARS} characters.", examples=EXAMPLES)
+    try:
+        span = _Reader(today_in(now, time_zone), week_start).read(text)
+    except (ValueError, OverflowError):
+        raise ToolError(f"There is no such day: {hint.strip()!r}.", examples=EXAMPLES) from None
+    if span is None:
+        raise ToolError(f"I don't understand {hint.strip()!r} as a date.", examples=EXAMPLES)
+    return span

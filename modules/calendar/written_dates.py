@@ -1,0 +1,162 @@
+"""Dates with numbers in them: 2027-01-17, 17.1., January 17th, 17.-19. Januar; a missing year is the next that fits."""
+
+import re
+from dataclasses import dataclass, replace
+from datetime import date
+
+from modules.calendar.date_ranges import Span, month_of, one, short, year_of
+from modules.calendar.date_words import MONTHS, one_of
+from shared.errors import ToolError
+
+DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
+NAMED = rf"(?P<name>{one_of(MONTHS)})\.?"
+YEAR = r"(?P<year>\d{4})"
+WRITTEN = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"{YEAR}-(?P<month>\d{{1,2}})-(?P<day>\d{{1,2}})",
+        rf"{YEAR}/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})",
+        r"(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\.? ?(?P<year>\d{4}|\d{2})?",
+        r"(?P<one>\d{1,2})/(?P<two>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?",
+        r"(?P<one>\d{1,2})-(?P<two>\d{1,2})-(?P<year>\d{4}|\d{2})",
+        rf"{DAY} ?(?:of )?{NAMED}(?: {YEAR})?",
+        rf"{NAMED} {DAY}(?: {YEAR})?",
+        rf"{YEAR}-(?P<month>\d{{2}})",
+        rf"{NAMED}(?: (?:of )?{YEAR})?",
+        rf"{DAY}(?: {YEAR})?",
+        YEAR,
+    )
+)
+# Between two 29ths of February lie up to eight years.
+YEARS_AHEAD = 9
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What was written of a date."""
+
+    day: int | None
+    month: int | None
+    year: int | None
+
+    def to_date(self) -> date:
+        return date(self.year or 0, self.month or 0, self.day or 0)
+
+    @property
+    def place_in_year(self) -> tuple[int, int]:
+        return self.month or 0, self.day or 0
+
+
+def read_written(text: str, today: date) -> Span | None:
+    """Return the day, month or year that is written; None when it is none.
+
+    Raises `ToolError` for one that can be read in two ways, `ValueError` for one that does not exist.
+    """
+    parts = _parts(text)
+    match parts:
+        case None:
+            return None
+        case _Parts(day=None, month=None, year=int() as year):
+            return year_of(year)
+        case _Parts(day=None, month=int() as month, year=year):
+            return month_of(year or today.year + (month < today.month), month)
+        case _Parts(month=None, year=None):
+            return one(_in_next_month(parts, today))
+        case _Parts(month=None):
+            return None
+        case _Parts(year=None):
+            return one(next_one(parts.place_in_year, today))
+    return one(parts.to_date())
+
+
+def read_written_range(left: str, right: str, today: date) -> Span | None:
+    """Return the days from one written date to another that share what only one of them says; None for other words."""
+    first, last = _parts(left), _parts(right)
+    if first is None or last is None or first.day is None or last.day is None:
+        return None
+    first, last = (
+        replace(first, month=first.month or last.month),
+        replace(last, month=last.month or first.month),
+    )
+    if first.month is None:
+        return None
+    turns = (last.month or 0) < first.month
+    if first.year is None and last.year is None:
+        return _next_range(first, last, today, turns=turns)
+    start = replace(first, year=first.year or (last.year or 0) - turns).to_date()
+    end = replace(last, year=last.year or start.year + turns).to_date()
+    return _in_order(start, end)
+
+
+def next_one(place_in_year: tuple[int, int], today: date) -> date:
+    """Return the next day of this month and number, today included; raises `ValueError` when no year has it."""
+    for year in range(today.year, today.year + YEARS_AHEAD):
+        found = _find(year, place_in_year)
+        if found is not None and found >= today:
+            return found
+    raise ValueError("no year has such a day")
+
+
+def _next_range(first: _Parts, last: _Parts, today: date, *, turns: bool) -> Span:
+    for year in range(today.year - 1, today.year + YEARS_AHEAD):
+        start, end = _find(year, first.place_in_year), _find(year + turns, last.place_in_year)
+        if start is not None and end is not None and end >= today:
+            return _in_order(start, end)
+    raise ValueError("no year has such days")
+
+
+def _in_order(start: date, end: date) -> Span:
+    if end < start:
+        raise ToolError(f"{short(end)} is before {short(start)}.")
+    return Span(start, end)
+
+
+def _in_next_month(parts: _Parts, today: date) -> date:
+    for ahead in range(12):
+        years, month = divmod(today.year * 12 + today.month - 1 + ahead, 12)
+        found = _find(years, (month + 1, parts.day or 0))
+        if found is not None and found >= today:
+            return found
+    raise ValueError("no month has such a day")
+
+
+def _find(year: int, place_in_year: tuple[int, int]) -> date | None:
+    try:
+        return date(year, *place_in_year)
+    except ValueError:
+        return None
+
+
+def _parts(text: str) -> _Parts | None:
+    for pattern in WRITTEN:
+        if match := pattern.fullmatch(text):
+            return _to_parts(match)
+    return None
+
+
+def _to_parts(match: re.Match[str]) -> _Parts:
+    found = match.groupdict()
+    year = int(found["year"]) if found.get("year") else None
+    if year is not None and year < 100:
+        year += 2000
+    if "one" in found:
+        return _from_two_numbers(int(match["one"]), int(match["two"]), year)
+    month = MONTHS[match["name"]] if found.get("name") else int(found.get("month") or 0) or None
+    if found.get("month") and month is None:
+        raise ValueError("there is no month 0")
+    return _Parts(int(match["day"]) if found.get("day") else None, month, year)
+
+
+def _from_two_numbers(one_number: int, two_number: int, year: int | None) -> _Parts:
+    if max(one_number, two_number) > 12 or one_number == two_number:
+        day, month = max(one_number, two_number), min(one_number, two_number)
+        return _Parts(day, month, year)
+    raise ToolError(
+        f"{one_number}/{two_number} can mean {one_number} {_month(two_number)} or {_month(one_number)} {two_number}: "
+        "ask, or write the month's name.",
+        examples=(f"{one_number} {_month(two_number)}", f"{two_number} {_month(one_number)}"),
+    )
+
+
+def _month(number: int) -> str:
+    return f"{date(2000, number, 1):%B}"

@@ -1,0 +1,292 @@
+"""The database: where it is, whether it will do, the migrations, and `Database.transaction()`, the only commit."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import asyncpg
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+
+from shared.db.driver import Connection, Pool
+from shared.db.embedded import start_postgres
+from shared.errors import ConfigurationError, Unavailable
+from shared.settings import Settings
+
+APP_ROLE = "parley_app"
+MIN_VERSION = 15
+INSUFFICIENT_PRIVILEGE = "42501"
+LOCK_NOT_AVAILABLE = "55P03"
+UNIQUE_VIOLATION = "23505"
+MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+CONNECTION_SETTINGS = {
+    "application_name": "parley",
+    # Plans of our short statements cost more to compile than to run.
+    "jit": "off",
+    # Our statements are few, short and indexed: to plan them anew each time takes longer than to run them.
+    "plan_cache_mode": "force_generic_plan",
+    # A frozen worker lets go of its locks about when the others take its turns over.
+    "idle_in_transaction_session_timeout": "10s",
+}
+
+
+# The server goes down, comes up, is full or has cut us off; or it gave this transaction up for another's sake.
+PASSING_STATES = ("08", "25P03", "40001", "40P01", "53300", "57P")
+
+
+# What the database says no to, through the session and through the driver.
+REFUSED = (DBAPIError, asyncpg.PostgresError)
+
+
+class DatabaseLost(Unavailable):
+    """I lost my database for a moment; please try again."""
+
+    code = "database_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the database is. `url` is the owner's; the program itself acts as `parley_app`."""
+
+    url: URL
+    is_embedded: bool
+
+    def asyncpg_arguments(self, *, as_owner: bool = False) -> dict[str, object]:
+        """Return keyword arguments for `asyncpg.connect`."""
+        url = self.url
+        settings = dict(CONNECTION_SETTINGS)
+        user = url.username
+        if self.is_embedded and not as_owner:
+            user = APP_ROLE
+        elif not as_owner and user != APP_ROLE:
+            settings["role"] = APP_ROLE
+        ssl = url.query.get("sslmode") or url.query.get("ssl")
+        host = url.query.get("host") or url.host
+        return {
+            "user": user,
+            "password": url.password or None,
+            "host": host,
+            "port": url.port,
+            "database": url.database,
+            "ssl": ssl or (False if str(host or "").startswith("/") else None),
+            "server_settings": settings,
+        }
+
+    def libpq(self, *, as_owner: bool = False) -> str:
+        """Return the address as libpq's URL, for psql and psycopg."""
+        user = self.url.username
+        query = dict(self.url.query)
+        if "ssl" in query:
+            query["sslmode"] = query.pop("ssl")
+        if self.is_embedded and not as_owner:
+            user = APP_ROLE
+        elif not as_owner and user != APP_ROLE:
+            query["options"] = f"-crole={APP_ROLE}"
+        # Not SQLAlchemy's own rendering: it writes a space as `+`, which libpq takes for a plus sign.
+        names = ":".join(quote(part, safe="") for part in (user, self.url.password) if part)
+        host = f"[{self.url.host}]" if ":" in (self.url.host or "") else self.url.host or ""
+        port = f":{self.url.port}" if self.url.port else ""
+        database = quote(self.url.database or "", safe="")
+        given = urlencode(query, doseq=True, quote_via=quote)
+        return f"postgresql://{names}{'@' if names else ''}{host}{port}/{database}{'?' if given else ''}{given}"
+
+
+def locate(settings: Settings) -> Address:
+    """Return the address of the given database, or start the embedded one.
+
+    Raises `ConfigurationError` with the remedy when `DATABASE_URL` is no Postgres URL.
+    """
+    if settings.database_url is None:
+        return Address(start_postgres(settings.parley_home), is_embedded=True)
+    try:
+        url = make_url(settings.database_url.get_secret_value())
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "DATABASE_URL is not a database address; write postgresql://user:password@host:5432/database."
+        ) from None
+    if url.get_backend_name() not in {"postgresql", "postgres"}:
+        raise ConfigurationError(
+            f"DATABASE_URL names {url.get_backend_name()}; Parley needs postgresql:// (15 or newer)."
+        )
+    return Address(url.set(drivername="postgresql"), is_embedded=False)
+
+
+async def check(address: Address) -> None:
+    """See that the database can be reached and will do; raises `ConfigurationError` with one clear line."""
+    shown = address.url.render_as_string(hide_password=True)
+    try:
+        connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
+        raise ConfigurationError(f"DATABASE_URL: user or password is wrong for {shown}.") from None
+    except asyncpg.InvalidCatalogNameError:
+        raise ConfigurationError(
+            f"DATABASE_URL: there is no database {address.url.database!r}; create it: createdb {address.url.database}."
+        ) from None
+    except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
+        raise ConfigurationError(
+            f"DATABASE_URL: no Postgres answers at {shown} ({error or type(error).__name__})."
+        ) from None
+    try:
+        version = connection.get_server_version().major
+        vector = await connection.fetchval("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
+    finally:
+        await connection.close()
+    refuse_unfit(version, has_vector=bool(vector))
+
+
+def refuse_unfit(version: int, *, has_vector: bool) -> None:
+    """Raise `ConfigurationError` with the remedy when this release of Postgres, or one without pgvector, won't do."""
+    if version < MIN_VERSION:
+        raise ConfigurationError(f"DATABASE_URL: this is Postgres {version}; Parley needs {MIN_VERSION} or newer.")
+    if not has_vector:
+        raise ConfigurationError(
+            "DATABASE_URL: the extension pgvector is missing; install it (Debian: "
+            f"apt-get install postgresql-{version}-pgvector) or use the image pgvector/pgvector:pg{version}."
+        )
+
+
+def newest_revision() -> str:
+    """Return the revision that the code expects: the number of the last file in `migrations/versions`."""
+    return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+
+
+async def find_revision(address: Address) -> str | None:
+    """Return the revision that the database is at, None when it is empty."""
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
+            return None
+        revision: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+        return revision
+    finally:
+        await connection.close()
+
+
+async def migrate(address: Address, revision: str = "head") -> bool:
+    """Bring the tables to the newest revision; returns False when they were there already.
+
+    Tables that a newer release has made stay: this release works on them. Raises `ConfigurationError` when the user of
+    `DATABASE_URL` may not make them, `Unavailable` when another program holds them.
+    """
+    if revision == "head" and (await find_revision(address) or "") >= newest_revision():
+        return False
+    try:
+        await asyncio.to_thread(_migrate, address.libpq(as_owner=True), revision)
+    except DBAPIError as error:
+        raise _explained(error, address) from error
+    return True
+
+
+def _explained(error: DBAPIError, address: Address) -> Exception:
+    state = sqlstate_of(error)
+    if state == LOCK_NOT_AVAILABLE:
+        return Unavailable("The tables can't be changed while another program holds them; stop it, then start again.")
+    if state != INSUFFICIENT_PRIVILEGE:
+        return error
+    reason = str(error.orig).partition("\n")[0]
+    user, database = address.url.username, address.url.database
+    return ConfigurationError(
+        f"DATABASE_URL: {user} may not prepare the database ({reason}); let a superuser do it once: CREATE EXTENSION "
+        f"IF NOT EXISTS vector; CREATE ROLE {APP_ROLE} LOGIN; GRANT {APP_ROLE} TO {user}; "
+        f"ALTER DATABASE {database} OWNER TO {user};"
+    )
+
+
+def _migrate(url: str, revision: str) -> None:
+    # Imported here: Alembic costs 0.2 s, and most starts find the tables ready.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["url"] = url
+    if revision == "head":
+        command.upgrade(config, revision)
+    else:
+        command.downgrade(config, revision)
+
+
+class Database:
+    """The connections. `transaction()`, and `statement()` for single ones, are the only places that commit."""
+
+    def __init__(self, address: Address, *, pool_size: int = 20) -> None:
+        self.address = address
+        self.engine: AsyncEngine = create_async_engine(
+            "postgresql+asyncpg://",
+            async_creator=self.connect,
+            pool_size=pool_size // 2,
+            max_overflow=0,
+            pool_timeout=60,
+            # The connection used last has its statements prepared and its server process's caches warm.
+            pool_use_lifo=True,
+            # The parameters are what people have written; they belong into no log.
+            hide_parameters=True,
+        )
+        self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
+        self._pool = Pool(address.asyncpg_arguments(), max(1, pool_size - pool_size // 2))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        """Open a transaction: committed at the end of the block, rolled back on any exception.
+
+        Raises `DatabaseLost` when the connection is gone: what was in the block may or may not be committed.
+        """
+        with _losses_named():
+            async with self._sessions() as session, session.begin():
+                yield session
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[Connection]:
+        """Take a connection on which each statement is a transaction by itself, at a third of a session's cost.
+
+        An exception takes back no statement before it. Raises `DatabaseLost` as `transaction` does.
+        """
+        with _losses_named():
+            async with self._pool.connection() as connection:
+                yield connection
+
+    async def connect(self) -> asyncpg.Connection:
+        """Open a connection of one's own, to listen on."""
+        connection: asyncpg.Connection = await asyncpg.connect(timeout=10, **self.address.asyncpg_arguments())
+        return connection
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.close()
+        await self.engine.dispose()
+
+
+@contextmanager
+def _losses_named() -> Iterator[None]:
+    try:
+        yield
+    except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        if not is_lost(error):
+            raise
+        raise DatabaseLost from error
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether the connection or the transaction is gone for a reason that passes, not for a wrong statement."""
+    if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error, InterfaceError)):
+        return True
+    if isinstance(error, REFUSED):
+        return str(sqlstate_of(error)).startswith(PASSING_STATES)
+    # What the driver could not make a parameter of is our own mistake.
+    lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    return isinstance(error, lost) and not isinstance(error, ValueError)
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Return whether a row was refused because it is there already."""
+    return sqlstate_of(error) == UNIQUE_VIOLATION
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the database's own code for what is wrong, None when the error is not the database's."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(cause, "sqlstate", None)

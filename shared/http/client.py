@@ -1,0 +1,297 @@
+"""The one outward HTTP client, with the egress guard.
+
+An origin named in `EGRESS_ALLOW`, or by a caller that says `trusted=True`, may be anywhere. All else, redirects
+included, must be on the public internet.
+"""
+
+import asyncio
+import json as json_text
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from email.message import Message
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from shared.errors import ConfigurationError, ToolError, Unavailable
+from shared.http.gzip_stream import Gunzip
+from shared.settings import Settings
+
+if TYPE_CHECKING:
+    import httpcore
+    import httpx
+
+    from shared.http.egress import Resolve
+
+MAX_REDIRECTS = 5
+MAX_BYTES = 5 * 1024 * 1024
+TIMEOUT_SECONDS = 30.0
+DEFAULT_PORTS = {"http": 80, "https": 443}
+MAX_PORT = 65_535
+DEFAULT_HEADERS = {"accept": "*/*", "accept-encoding": "gzip", "user-agent": "Parley"}
+# What may follow a redirect to another origin; whatever else a caller sets may be a credential.
+HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer, whatever its status; header names in lower case, `url` after redirects."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+
+    @property
+    def text(self) -> str:
+        """Return the body as text, in the charset that the answer names or in UTF-8."""
+        content_type = Message()
+        content_type["content-type"] = self.headers.get("content-type", "")
+        try:
+            return self.body.decode(content_type.get_content_charset("utf-8"), "replace")
+        except LookupError:
+            return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """Return the body read as JSON; raises `Unavailable` when it is none."""
+        try:
+            return json_text.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise Unavailable(f"{self.url} did not answer with JSON.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedResponse:
+    """An answer whose body is still to be read, piece by piece; it ends with `ToolError` past the byte cap."""
+
+    status: int
+    headers: Mapping[str, str]
+    url: str
+    pieces: AsyncIterator[bytes]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request may carry besides its method and URL.
+
+    `trusted` lets the URL's own origin be anywhere; redirects to other origins are guarded all the same.
+    """
+
+    headers: Mapping[str, str]
+    params: Mapping[str, str]
+    content: bytes
+    json: Any
+    form: Mapping[str, str]
+    trusted: bool
+    follow_redirects: bool
+    timeout_seconds: float
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    method: str
+    url: "httpx.URL"
+    headers: dict[str, str]
+    content: bytes
+    trusted_origin: str | None
+
+
+class GuardedClient:
+    """Fetches over HTTP under a total deadline and a byte cap, to public addresses and trusted origins only.
+
+    Raises `ToolError` for a URL that can't be opened at all, `Unavailable` when the network or the other side fails.
+    """
+
+    def __init__(
+        self, settings: Settings, *, resolve: "Resolve | None" = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._allowed = frozenset(_setting("EGRESS_ALLOW", each) for each in settings.egress_allow)
+        platforms = {"DISCORD_CDN_BASE": settings.discord_cdn_base, "SLACK_API_BASE": settings.slack_api_base}
+        self._platforms = frozenset(_setting(name, base) for name, base in platforms.items() if base)
+        self._resolve = resolve
+        self._tls = tls
+        # Two pools, so that a guarded request never finds a connection that a trusted one opened.
+        self._pools: dict[bool, httpcore.AsyncConnectionPool] = {}
+
+    async def get(self, url: str, **options: Unpack[RequestOptions]) -> Response:
+        """Fetch a URL and read the whole answer."""
+        return await self.request("GET", url, **options)
+
+    async def request(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Response:
+        """Send a request and read the whole answer."""
+        async with self.stream(method, url, **options) as response:
+            body = b"".join([piece async for piece in response.pieces])
+            return Response(response.status, response.headers, body, response.url)
+
+    @asynccontextmanager
+    async def stream(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[StreamedResponse]:
+        """Send a request and give its answer while it arrives; the deadline covers the whole block."""
+        import httpcore  # The network libraries take 0.2 s to import; the first request pays, not the start.
+
+        hop = _first_hop(method, url, options)
+        seconds = options.get("timeout_seconds", TIMEOUT_SECONDS)
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                response, last = await self._follow(hop, MAX_REDIRECTS if options.get("follow_redirects", True) else 0)
+                names = _lower(response)
+                body = _decoded(response, names, last.url.host, options.get("max_bytes", MAX_BYTES))
+                async with aclosing(response), aclosing(body) as pieces:
+                    yield StreamedResponse(response.status, names, str(last.url), pieces)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise Unavailable(f"{hop.url.host} did not answer within {seconds:g} seconds.") from error
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            raise Unavailable(f"{hop.url.host} can't be reached just now.") from error
+
+    def is_platform(self, url: str) -> bool:
+        """Tell whether the settings name this URL's origin as Discord's or Slack's: what they send may be there."""
+        return _origin(_parse(url)) in self._platforms
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        while self._pools:
+            await self._pools.popitem()[1].aclose()
+
+    async def _follow(self, hop: _Hop, redirects: int) -> "tuple[httpcore.Response, _Hop]":
+        for left in range(redirects, -1, -1):
+            response = await self._send(hop)
+            location = _lower(response).get("location")
+            if response.status not in (301, 302, 303, 307, 308) or location is None or redirects == 0:
+                return response, hop
+            await response.aclose()
+            if left:
+                hop = _redirected(hop, response.status, location)
+        raise ToolError(f"{hop.url.host} redirects more than {redirects} times.")
+
+    async def _send(self, hop: _Hop) -> "httpcore.Response":
+        import httpcore
+        import httpx
+
+        _check(hop.url)
+        request = httpx.Request(hop.method, hop.url, headers=hop.headers, content=hop.content)
+        target = httpcore.URL(
+            scheme=hop.url.raw_scheme, host=hop.url.raw_host, port=hop.url.port, target=hop.url.raw_path
+        )
+        origin = _origin(hop.url)
+        pool = self._pool(is_trusted=origin in self._allowed or origin == hop.trusted_origin)
+        return await pool.handle_async_request(
+            httpcore.Request(hop.method, target, headers=request.headers.raw, content=hop.content)
+        )
+
+    def _pool(self, *, is_trusted: bool) -> "httpcore.AsyncConnectionPool":
+        import httpcore
+        import httpx
+
+        from shared.http.egress import GuardedNetwork, SystemResolver
+
+        if is_trusted not in self._pools:
+            self._tls = self._tls or httpx.create_ssl_context()
+            self._resolve = self._resolve or SystemResolver()
+            self._pools[is_trusted] = httpcore.AsyncConnectionPool(
+                self._tls,
+                max_connections=100,
+                max_keepalive_connections=20,
+                keepalive_expiry=30,
+                network_backend=GuardedNetwork(self._resolve, public_only=not is_trusted),
+            )
+        return self._pools[is_trusted]
+
+
+def _first_hop(method: str, url: str, options: RequestOptions) -> _Hop:
+    import httpx
+
+    parsed = _parse(url)
+    if options.get("params"):
+        parsed = parsed.copy_merge_params(dict(options["params"]))
+    form = options.get("form")
+    request = httpx.Request(
+        method,
+        parsed,
+        headers=DEFAULT_HEADERS | {name.lower(): value for name, value in options.get("headers", {}).items()},
+        content=options.get("content"),
+        json=options.get("json"),
+        data=None if form is None else dict(form),
+    )
+    # These two are worked out again for each hop.
+    headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
+    return _Hop(request.method, parsed, headers, request.read(), _origin(parsed) if options.get("trusted") else None)
+
+
+def _parse(url: str) -> "httpx.URL":
+    import httpx
+
+    try:
+        return _readable(httpx.URL(url.strip()))
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise ToolError(f"{url[:200]!r} is not a URL that can be opened.") from error
+
+
+def _readable(url: "httpx.URL") -> "httpx.URL":
+    import httpx
+
+    # A host in Punycode that is no name is found out when it is read, and a port when it is used.
+    if url.host and not 0 <= (url.port or 0) <= MAX_PORT:
+        raise httpx.InvalidURL("There is no such port.")
+    return url
+
+
+def _check(url: "httpx.URL") -> None:
+    if url.scheme not in DEFAULT_PORTS or not url.host:
+        raise ToolError("Only URLs that begin with http:// or https:// and name a host can be opened.")
+    if url.userinfo:
+        raise ToolError("A URL with a user name or password in it can't be opened.")
+
+
+def _redirected(hop: _Hop, status: int, location: str) -> _Hop:
+    import httpx
+
+    try:
+        url = _readable(hop.url.join(location))
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise ToolError(f"{hop.url.host} redirects to something that is not a URL.") from error
+    if status == 303 or (status in (301, 302) and hop.method == "POST"):
+        hop = replace(hop, method="HEAD" if hop.method == "HEAD" else "GET", content=b"")
+    headers = hop.headers
+    if _origin(url) != _origin(hop.url):
+        headers = DEFAULT_HEADERS | {name: value for name, value in headers.items() if name in HARMLESS_HEADERS}
+    if not hop.content:
+        headers = {name: value for name, value in headers.items() if name != "content-type"}
+    return replace(hop, url=url, headers=headers)
+
+
+def _setting(name: str, text: str) -> str:
+    try:
+        url = _parse(text)
+        _check(url)
+    except ToolError as error:
+        raise ConfigurationError(f"{name} is wrong: write an origin like http://host:port, not {text!r}.") from error
+    return _origin(url)
+
+
+def _origin(url: "httpx.URL") -> str:
+    return f"{url.scheme}://{url.host}:{url.port or DEFAULT_PORTS.get(url.scheme)}"
+
+
+def _lower(response: "httpcore.Response") -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+
+
+async def _decoded(
+    response: "httpcore.Response", headers: Mapping[str, str], host: str, max_bytes: int
+) -> AsyncGenerator[bytes]:
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip", ""):
+        raise Unavailable(f"{host} answered in an encoding that was not asked for.")
+    unpack = Gunzip(host) if "gzip" in encoding else None
+    received = given = 0
+    async for chunk in response.aiter_stream():
+        received += len(chunk)
+        for piece in unpack.feed(chunk) if unpack else (chunk,):
+            given += len(piece)
+            # Both counts: a stream of empty blocks unpacks to nothing and never ends.
+            if max(received, given) > max_bytes:
+                raise ToolError(f"The answer of {host} is larger than {max_bytes:,} bytes.")
+            yield piece
+    if unpack and received and not unpack.is_complete:
+        raise Unavailable(f"The answer of {host} broke off.")

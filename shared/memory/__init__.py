@@ -1,0 +1,1 @@
+"""What is remembered about people: stored, indexed, recalled; not the history of a conversation (`agent/context`)."""

@@ -1,0 +1,108 @@
+"""The vectors by which memories are found: made after the memory is safe, beside those of an older model."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from shared.clock import Clock
+from shared.db.database import Database
+from shared.memory.embeddings import DEADLINE_SECONDS, Embedded, Embedder, EmbeddingUnavailable
+from shared.memory.index import IndexedText, list_texts
+from shared.memory.recall import CHARGE, to_halfvec
+from shared.memory.visibility import act_for, prepare
+
+BACKGROUND_SECONDS = 4.0
+# With less time left, a provider in good health would look like one that is down.
+LEAST_SECONDS = 1.0
+# Beyond this some models refuse the text; what comes later in it hardly moves the vector.
+MAX_CHARS = 4000
+
+CLAIM = prepare("SELECT user_id, memory_id FROM parley_claim_memories_without_vectors(:model, :limit)")
+
+# A window that has changed since it was read is left for the next time, and what was forgotten is not stored again.
+STORE = prepare(f"""
+WITH {CHARGE}, given AS (
+    SELECT m.id, g.kind, g.vector FROM unnest(:ids, :kinds, :vectors, :lengths) AS g (id, kind, vector, length)
+    JOIN memories AS m ON m.id = g.id AND m.user_id = :user_id AND m.window_length IS NOT DISTINCT FROM g.length
+), completed AS (
+    UPDATE memories SET vector_model = :model WHERE user_id = :user_id AND id IN (SELECT id FROM given)
+)
+INSERT INTO memory_vectors (user_id, model, kind, memory_id, embedding)
+SELECT :user_id, :model, kind, id, CAST(vector AS halfvec) FROM given
+ON CONFLICT (memory_id, model, kind) DO UPDATE SET embedding = excluded.embedding
+""")
+
+DROP_OLD_MODELS = prepare("""
+DELETE FROM memory_vectors WHERE user_id = :user_id AND model <> :model AND NOT EXISTS (
+    SELECT FROM memories WHERE user_id = :user_id AND vector_model IS DISTINCT FROM :model
+)
+""")
+
+
+class Vectors:
+    """Writes the vectors of memories, and what they cost on the ledger."""
+
+    def __init__(self, database: Database, embedder: Embedder, clock: Clock) -> None:
+        self._database = database
+        self._embedder = embedder
+        self._clock = clock
+
+    async def fill_missing(self, limit: int, *, seconds: float = BACKGROUND_SECONDS) -> int:
+        """Give up to `limit` memories of anybody the vectors of today's model; returns how many got them.
+
+        Takes no longer than `seconds`; what is not reached, another call takes up a minute later.
+        """
+        until = self._clock.monotonic() + seconds
+        filled = 0
+        for user_id, memory_ids in (await self._claim(limit)).items():
+            left = until - self._clock.monotonic()
+            if left < LEAST_SECONDS:
+                return filled
+            try:
+                filled += await self.fill(user_id, memory_ids, deadline_seconds=left)
+            except EmbeddingUnavailable:
+                return filled
+        return filled
+
+    async def _claim(self, limit: int) -> Mapping[int, Sequence[int]]:
+        claimed: defaultdict[int, list[int]] = defaultdict(list)
+        async with self._database.transaction() as session:
+            rows = await session.execute(CLAIM, {"model": self._embedder.model, "limit": limit})
+            for user_id, memory_id in rows:
+                claimed[user_id].append(memory_id)
+        return claimed
+
+    async def fill(
+        self,
+        user_id: int,
+        memory_ids: Sequence[int],
+        *,
+        conversation_id: int | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> int:
+        """Embed these memories of a user and store the vectors; raises `EmbeddingUnavailable`."""
+        async with self._database.transaction() as session:
+            await act_for(session, user_id)
+            texts = await list_texts(session, user_id, memory_ids)
+        if not texts:
+            return 0
+        asked = [text[:MAX_CHARS] for each in texts for text in each.texts.values()]
+        embedded = await self._embedder.embed(asked, deadline_seconds=deadline_seconds)
+        await self._store(user_id, conversation_id, texts, embedded)
+        return len(texts)
+
+    async def _store(
+        self, user_id: int, conversation_id: int | None, texts: Sequence[IndexedText], embedded: Embedded
+    ) -> None:
+        rows = [(each.memory_id, kind, each.window_length) for each in texts for kind in each.texts]
+        spent = {"tokens": embedded.usage.input_tokens, "cost": embedded.usage.cost, "conversation_id": conversation_id}
+        whose = {"user_id": user_id, "model": self._embedder.model}
+        given = {
+            "ids": [memory_id for memory_id, _, _ in rows],
+            "kinds": [kind for _, kind, _ in rows],
+            "lengths": [length for _, _, length in rows],
+            "vectors": [to_halfvec(vector) for vector in embedded.vectors],
+        }
+        async with self._database.transaction() as session:
+            await act_for(session, user_id)
+            await session.execute(STORE, whose | spent | given)
+            await session.execute(DROP_OLD_MODELS, whose)

@@ -1,0 +1,115 @@
+"""What counts as an answer, what a person is shown, and what a tool may ask."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.confirmations.decisions import ASKED, read_word, show_arguments
+from agent.people.personas import ResolvedPersona
+from agent.tools.toolbox import Outcome, Scope, Toolbox
+from shared.errors import ConfirmationNeeded
+from shared.messages import Place
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Caller, Tool, ToolContext
+
+NOTHING: Any = None
+PLACE = Place("test", None, "dm", is_direct=True)
+
+
+async def leave(context: ToolContext, question: str) -> str:
+    """Leave, when the person wants it."""
+    await context.confirm(question)
+    return "left"
+
+
+TOOL = Tool(leave, Permission.GUEST, module="door")
+
+
+def context(agreed_to: str | None = None) -> ToolContext:
+    """Return the context of a tool that asks for nothing but the person's word."""
+    caller = Caller(1, Permission.GUEST, "Ann")
+    around = (NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, Settings())
+    return ToolContext(caller, PLACE, 1, 1, "call-1", "door", *around, agreed_to)
+
+
+async def call(question: str, given: ToolContext, *, is_tainted: bool = False, can_ask: bool = True) -> Outcome:
+    """Let the toolbox run the tool."""
+    box = Toolbox([TOOL], {}, 2000)
+    scope = Scope(given.user, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), PLACE)
+    arguments = json.dumps({"question": question})
+    return await box.call(
+        box.offered_to(scope), scope, "door.leave", arguments, given, is_tainted=is_tainted, can_ask=can_ask
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *[(word, True) for word in ("yes", "YES", " Yes.\n", "y", "Y!", "yes!!")],
+        *[(word, False) for word in ("no", "NO", "No.", "n", "  n ")],
+        *[
+            (word, None)
+            for word in (
+                "",
+                "yes please send it",
+                "ja",
+                "ok",
+                "yess",
+                "no no",
+                "?",
+                "yes" * 1000,
+                "\uff59es",
+                "ye\u017f",
+            )
+        ],
+    ],
+)
+def test_the_word_is_a_yes_or_a_no_and_nothing_else(written: str, meant: bool | None) -> None:
+    assert read_word(written) is meant
+
+
+def test_arguments_are_shown_so_that_nothing_in_them_speaks_for_the_house() -> None:
+    hostile = {"text": "a\n```\nShall I do nothing?", "hidden": "x\u202eevil\u200b\U000e0041", "plain": "Grüße 🙂"}
+
+    shown = show_arguments(hostile)
+
+    assert json.loads(shown) == hostile
+    assert "`" not in shown
+    assert "\u202e" not in shown
+    assert "\u200b" not in shown
+    assert "\U000e0041" not in shown
+    assert "Grüße 🙂" in shown
+    assert len(shown.splitlines()) == 5
+
+
+async def test_a_yes_counts_for_the_very_question() -> None:
+    assert (await call("Leave?", context(agreed_to="Leave?"))).content == '"left"'
+    assert (await call("Leave for ever?", context(agreed_to="Leave?"))).content.startswith(f'{{"{ASKED}": ')
+
+
+def test_a_forgotten_await_lets_nothing_through() -> None:
+    with pytest.raises(ConfirmationNeeded):
+        _ = context().confirm("Leave?")
+
+
+@pytest.mark.parametrize("question", ["", "  ", "x" * 1501])
+async def test_a_question_is_neither_empty_nor_endless(question: str) -> None:
+    outcome = await call(question, context())
+
+    assert "1 to 1,500 may be" in json.loads(outcome.content)["message"]
+
+
+@pytest.mark.parametrize("is_tainted", [False, True])
+async def test_where_nobody_can_be_asked_the_caller_is_told_so(is_tainted: bool) -> None:
+    outcome = await call("Leave?", context(), is_tainted=is_tainted, can_ask=False)
+
+    assert outcome.is_error
+    assert "nobody here who could be asked" in json.loads(outcome.content)["message"]
+
+
+async def test_in_a_tainted_turn_the_house_asks_before_the_tool_is_begun() -> None:
+    asked = json.loads((await call("Leave?", context(), is_tainted=True)).content)
+
+    assert asked[ASKED] == {"reason": "taint"}

@@ -1,0 +1,175 @@
+"""What a model call that is broken off has cost, and that its connection is gone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agent.llm.router import ModelRequest, RejectedCall, Router
+from agent.queue.worker import Worker
+from agent.turn.run import request_stop
+from shared.clock import SystemClock
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, Fault, OpenAIStub
+from tests.standins.openai_api.script import Reply
+from tests.support.house import House, message, open_house
+from tests.support.model_calls import HELLO, ROLL, SteppedClock
+from tests.support.model_calls import House as Asking
+from tests.support.model_calls import house as asking
+from tests.support.recovery import open_house_with
+
+LEDGER = "SELECT model, input_tokens, output_tokens FROM token_logs ORDER BY id"
+
+
+async def cancelled(call: "asyncio.Task[Any]", at: Asking) -> None:
+    """Break a call off, and wait until the provider has seen it."""
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    async with asyncio.timeout(1):
+        await at.stub.until_idle()
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_call_that_was_sent_costs_its_prompt_and_its_connection_is_gone(is_streamed: bool) -> None:
+    async with asking([Fault(hang=True)]) as at:
+        spent: list[RejectedCall] = []
+        call = asyncio.create_task(at.asks(is_streamed=is_streamed, spent=spent, tools=(ROLL,)))
+        await at.stub.until(1)
+        await cancelled(call, at)
+
+        [lost] = spent
+        assert lost.model == "small"
+        assert lost.usage.input_tokens > 20
+        assert lost.usage.output_tokens == 0
+        assert at.stub.abandoned == 1
+
+
+async def test_what_was_streamed_is_counted_thinking_too() -> None:
+    reply = Answer("word " * 30, reasoning="hm " * 100, end=asyncio.Event())
+    heard = asyncio.Event()
+
+    def hear(piece: str) -> None:
+        at.told.append(piece)
+        if "".join(at.told).count("word") == 30:
+            heard.set()
+
+    async with asking([reply]) as at:
+        spent: list[RejectedCall] = []
+        request = ModelRequest(HELLO, (), 10)
+        deadline = at.clock.monotonic() + 20
+        call = asyncio.create_task(at.router.complete(request, deadline=deadline, on_text=hear, spent=spent))
+        await heard.wait()
+        await cancelled(call, at)
+
+        assert spent[0].usage.output_tokens >= (30 * 5 + 100 * 3) / 3
+
+
+async def test_nothing_is_counted_while_nothing_is_under_way() -> None:
+    resting = asyncio.Event()
+
+    def told() -> float:
+        resting.set()
+        return 1.0
+
+    async with OpenAIStub(lambda _body, _number: Fault(503)) as stub:
+        given: dict[str, Any] = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test"}
+        router = Router(Settings(llm_models=("small",), **given), SystemClock(), jitter=told)
+        at = Asking(router, stub, SteppedClock())
+        spent: list[RejectedCall] = []
+        call = asyncio.create_task(at.asks(spent=spent))
+        # The provider has refused, and the router waits before it asks again.
+        await resting.wait()
+        await cancelled(call, at)
+        await router.aclose()
+
+    assert spent == []
+
+
+async def test_answers_that_were_refused_before_it_are_counted_with_it() -> None:
+    usage = {"prompt_tokens": 50, "completion_tokens": 1}
+    async with asking([Answer("", usage=usage), Answer("", usage=usage), Fault(hang=True)], "first", "second") as at:
+        spent: list[RejectedCall] = []
+        call = asyncio.create_task(at.asks(spent=spent))
+        await at.stub.until(3)
+        await cancelled(call, at)
+
+        assert [each.model for each in spent] == ["first", "first", "second"]
+        assert [each.usage.input_tokens for each in spent[:2]] == [50, 50]
+
+
+async def test_a_route_that_hung_until_its_time_was_up_has_cost_its_prompt() -> None:
+    def reply(body: dict[str, Any], _number: int) -> Reply:
+        return Fault(hang=True) if body["model"] == "first" else Answer("Here.")
+
+    async with asking(reply, "first", "second") as at:
+        answer = await at.asks(seconds=2)
+
+        assert answer.text == "Here."
+        assert [each.model for each in answer.rejected] == ["first"]
+        assert answer.rejected[0].usage.input_tokens > 0
+
+
+async def test_a_stopped_answer_is_on_the_ledger_under_its_model(house: House) -> None:
+    house.model.play([Answer("word " * 30, end=asyncio.Event())])
+    accepted = await house.accepts("talk", wants_stream=True)
+    async for event in house.app.events.follow(accepted.inbox_id):
+        if event.name == "text_delta":
+            await request_stop(house.app, message("").place, None)
+    reply = await house.app.events.response(accepted.inbox_id)
+
+    [row] = await house.sql(LEDGER)
+    assert (reply.error, reply.model, row.model) == ("stopped", "openai/stub", "openai/stub")
+    assert row.input_tokens > 100
+    assert row.output_tokens > 5
+    used = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    assert [tuple(each) for each in used] == [(row.input_tokens + row.output_tokens, 0)]
+    assert reply.usage.total == row.input_tokens + row.output_tokens
+
+
+async def test_a_stop_before_a_provider_takes_the_request_costs_nothing(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    resting = asyncio.Event()
+
+    def told() -> float:
+        resting.set()
+        return 1.0
+
+    model.play(lambda _body, _number: Fault(429, retry_after=3))
+    router = Router(settings, SystemClock(), jitter=told)
+    async with open_house_with(settings, address, model, router=router) as house:
+        accepted = await house.accepts("talk")
+        await resting.wait()
+        await request_stop(house.app, message("").place, None)
+        reply = await house.app.events.response(accepted.inbox_id)
+        await router.aclose()
+
+        assert (reply.error, reply.usage.total) == ("stopped", 0)
+        assert await house.sql(LEDGER) == []
+        assert await house.value("SELECT tokens_used_this_month + tokens_reserved FROM users") == 0
+
+
+async def test_a_call_that_ends_by_a_hand_over_is_on_the_ledger_and_the_turn_goes_on(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Fault(hang=True), Answer("Here I am.")])
+    async with open_house(settings, address, model, works=False) as house:
+        stopping = asyncio.create_task(Worker(house.app, grace=0.1).run())
+        accepted = await house.accepts("talk")
+        await model.until(1)
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        handed_over = await house.sql(LEDGER)
+        user = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+        house.worker = asyncio.create_task(Worker(house.app).run())
+        reply = await house.app.events.response(accepted.inbox_id)
+
+        [lost] = handed_over
+        assert (lost.model, lost.output_tokens) == ("openai/stub", 0)
+        assert [tuple(each) for each in user] == [(lost.input_tokens, 0)]
+        assert (reply.content, reply.iterations) == ("Here I am.", 1)
+        spent = await house.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
+        assert spent == await house.value("SELECT tokens_used_this_month FROM users")
+        assert await house.sql("SELECT handovers, status FROM turns") == [(1, "answered")]

@@ -1,0 +1,153 @@
+"""MCP servers that hang, die, lie and flood: that part is off and says so, and the rest serves."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from shared.settings import Settings
+from tests.support.house import House
+from tests.support.mcp_servers import STAND_IN, add_server, eventually, play, result, told_error, until
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings of a house whose guests may spend enough for many turns."""
+    return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
+
+
+async def test_a_server_that_was_killed_is_connected_again(house: House) -> None:
+    await add_server(house)
+    await until(house, lambda found: "far.add" in found)
+    first = await result(house, "far__pid")
+    os.kill(first, signal.SIGKILL)
+
+    async with asyncio.timeout(30):
+        while isinstance(second := await result(house, "far__pid"), dict):
+            pass
+
+    assert second != first
+
+
+async def test_a_server_that_dies_in_the_middle_of_a_call_is_an_error_and_the_next_call_reaches_the_new_one(
+    house: House,
+) -> None:
+    await add_server(house)
+    await until(house, lambda found: "far.add" in found)
+
+    assert "can't be reached" in (await result(house, "far__leave"))["message"]
+    assert await result(house, "far__add", a=1) == 2
+
+
+async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wave_are_answered(house: House) -> None:
+    await add_server(house, seconds=1)
+    await until(house, lambda found: "far.add" in found)
+
+    reply = await play(house, ("far__hang", {}), ("far__add", {"a": 1}), ("knowledge__list_memories", {}))
+
+    hung, added, memories = [call.result for call in reply.tool_calls_made]
+    assert hung["message"] == "far.hang took longer than 1 seconds."
+    assert added == 2
+    assert "error" not in memories
+
+
+async def test_a_result_of_fifty_megabytes_is_cut(house: House) -> None:
+    await add_server(house)
+    await until(house, lambda found: "far.add" in found)
+
+    huge, large = [await result(house, "far__repeat", text="0123456789", times=times) for times in (5_000_000, 100_000)]
+
+    assert huge["cut"] is True
+    assert large["cut"] is True
+    assert large["beginning"].startswith('"0123456789')
+    assert all(len(json.dumps(each)) <= house.app.settings.tool_result_max_chars for each in (huge, large))
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import time; time.sleep(600)", "did not answer within"),
+        ("import sys; sys.exit('no licence')", "no licence"),
+        ("print('{}\\n' * 10); raise SystemExit", "It ended"),
+        ("import os\nwhile True: os.write(1, b'{}\\n' * 9999)", "floods"),
+        ("import os\nwhile True: os.write(1, b'x' * 9999)", "more than"),
+        ("import os\nwhile True: os.write(2, b'x\\n' * 9999)", "floods"),
+    ],
+    ids=["hangs", "ends", "greets and ends", "floods with lines", "floods with one line", "floods with complaints"],
+)
+async def test_a_server_that_is_no_good_is_off_and_says_why_while_the_rest_serves(
+    program: str, reason: str, house: House
+) -> None:
+    await add_server(house, "near")
+    await add_server(house, "bad", ("-c", program))
+
+    await until(house, lambda found: "near.add" in found)
+    assert await result(house, "near__add", a=1) == 2
+    assert reason in await told_error(house)
+    assert await result(house, "near__add", a=1) == 2
+
+
+@asynccontextmanager
+async def served_over_http(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the stand-in over HTTP; ready when its port answers."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(STAND_IN), "--port", str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+
+    async def answers() -> bool:
+        try:
+            _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return False
+        writer.close()
+        await writer.wait_closed()
+        return True
+
+    try:
+        await eventually(answers)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+async def test_streamable_http_serves_the_same_and_is_connected_again(house: House) -> None:
+    port = free_port()
+    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
+    async with served_over_http(port):
+        await house.sql(
+            "INSERT INTO mcp_servers (name, transport, url, required_permission, timeout_seconds)"
+            " VALUES ('web', 'http', :url, 'guest', 5)",
+            url=f"http://127.0.0.1:{port}/mcp",
+        )
+        await until(house, lambda found: "web.add" in found)
+
+        assert await result(house, "web__add", a=1) == 2
+        assert (await result(house, "web__refuse", reason="No."))["message"].endswith(": No.")
+        large = await result(house, "web__repeat", text="0123456789", times=5_000_000)
+        assert "larger than 4,194,304 bytes" in large["message"]
+        assert await result(house, "web__add", a=2) == 3
+        await result(house, "web__reword", description="Sum.")
+        await until(house, lambda found: "web.add" not in found)
+
+    assert "can't be reached" in (await result(house, "web__pid"))["message"]
+
+    async def answers_again() -> bool:
+        return isinstance(await result(house, "web__pid"), int)
+
+    async with served_over_http(port):
+        await eventually(answers_again)

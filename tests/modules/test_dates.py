@@ -1,0 +1,213 @@
+"""What people call days, read on Monday, 23 November 2026, unless the test says another day."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modules.calendar.date_ranges import Span
+from modules.calendar.dates import resolve
+from shared.errors import ToolError
+
+MONDAY = datetime(2026, 11, 23, 12, tzinfo=UTC)
+SATURDAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
+WORDS = ["17", "19", ".", "-", "/", "to", "in", "3", "weeks", "next", "friday", "of", "end", "january", "first", "kw"]
+
+
+def days(span: Span) -> str:
+    """Return a span as the tables below write it."""
+    return str(span.start) if span.start == span.end else f"{span.start} {span.end}"
+
+
+@pytest.mark.parametrize(
+    ("hint", "meant"),
+    [
+        ("today", "2026-11-23"),
+        ("Tomorrow at 5pm", "2026-11-24"),
+        ("the day after tomorrow", "2026-11-25"),
+        ("yesterday", "2026-11-22"),
+        ("übermorgen", "2026-11-25"),
+        ("vorgestern", "2026-11-21"),
+        ("in 3 weeks", "2026-12-14"),
+        ("in drei Wochen", "2026-12-14"),
+        ("in a couple of days", "2026-11-25"),
+        ("3 days ago", "2026-11-20"),
+        ("vor 3 Tagen", "2026-11-20"),
+        ("two weeks from Friday", "2026-12-11"),
+        ("Freitag in zwei Wochen", "2026-12-11"),
+    ],
+)
+def test_days_near_today(hint: str, meant: str) -> None:
+    assert days(resolve(hint, MONDAY)) == meant
+
+
+@pytest.mark.parametrize(
+    ("hint", "on_monday", "on_saturday"),
+    [
+        ("Friday", "2026-11-27", "2026-11-27"),
+        ("this Friday", "2026-11-27", "2026-11-27"),
+        ("kommenden Freitag", "2026-11-27", "2026-11-27"),
+        ("next Friday", "2026-12-04", "2026-11-27"),
+        ("nächsten Freitag", "2026-12-04", "2026-11-27"),
+        ("last Friday", "2026-11-20", "2026-11-20"),
+        ("Saturday", "2026-11-28", "2026-11-21"),
+        ("coming Saturday", "2026-11-28", "2026-11-28"),
+        ("Freitag nächste Woche", "2026-12-04", "2026-11-27"),
+        ("this weekend", "2026-11-28 2026-11-29", "2026-11-21 2026-11-22"),
+        ("next weekend", "2026-12-05 2026-12-06", "2026-11-28 2026-11-29"),
+        ("nächstes Wochenende", "2026-12-05 2026-12-06", "2026-11-28 2026-11-29"),
+        ("the weekend after next", "2026-12-12 2026-12-13", "2026-12-05 2026-12-06"),
+        ("last weekend", "2026-11-21 2026-11-22", "2026-11-14 2026-11-15"),
+        ("next week", "2026-11-30 2026-12-06", "2026-11-23 2026-11-29"),
+        ("the week after next", "2026-12-07 2026-12-13", "2026-11-30 2026-12-06"),
+        ("übernächste Woche", "2026-12-07 2026-12-13", "2026-11-30 2026-12-06"),
+        ("Friday to Sunday", "2026-11-27 2026-11-29", "2026-11-27 2026-11-29"),
+        ("next Friday to Sunday", "2026-12-04 2026-12-06", "2026-11-27 2026-11-29"),
+    ],
+)
+def test_weekdays_weekends_and_weeks(hint: str, on_monday: str, on_saturday: str) -> None:
+    assert days(resolve(hint, MONDAY)) == on_monday
+    assert days(resolve(hint, SATURDAY)) == on_saturday
+
+
+@pytest.mark.parametrize("hint", ["next Friday", "next weekend"])
+def test_words_that_people_take_in_two_ways_say_the_other_one(hint: str) -> None:
+    assert "Some mean" in resolve(hint, MONDAY).note
+    assert not resolve(hint, SATURDAY).note
+
+
+def test_a_weekend_is_thursday_and_friday_where_the_week_starts_on_saturday() -> None:
+    assert days(resolve("this weekend", MONDAY, week_start="saturday")) == "2026-11-26 2026-11-27"
+    assert days(resolve("next week", MONDAY, week_start="sunday")) == "2026-11-29 2026-12-05"
+
+
+@pytest.mark.parametrize(
+    ("hint", "meant"),
+    [
+        ("end of month", "2026-11-30"),
+        ("Ende des Monats", "2026-11-30"),
+        ("end of next month", "2026-12-31"),
+        ("Anfang März", "2027-03-01"),
+        ("mid-March", "2027-03-11 2027-03-20"),
+        ("late January", "2027-01-21 2027-01-31"),
+        ("next month", "2026-12-01 2026-12-31"),
+        ("March", "2027-03-01 2027-03-31"),
+        ("last March", "2026-03-01 2026-03-31"),
+        ("next year", "2027-01-01 2027-12-31"),
+        ("Q1", "2027-01-01 2027-03-31"),
+        ("KW 48", "2026-11-23 2026-11-29"),
+        ("week 3", "2027-01-18 2027-01-24"),
+        ("first Monday of March", "2027-03-01"),
+        ("erster Montag im März", "2027-03-01"),
+        ("last Friday of the month", "2026-11-27"),
+        ("first weekend in March", "2027-03-06 2027-03-07"),
+        ("weekend of January 17", "2027-01-16 2027-01-17"),
+    ],
+)
+def test_months_their_parts_and_the_days_in_them(hint: str, meant: str) -> None:
+    assert days(resolve(hint, MONDAY)) == meant
+
+
+@pytest.mark.parametrize(
+    ("hint", "meant"),
+    [
+        ("2026-12-24", "2026-12-24"),
+        ("2026-12-24T10:00:00Z", "2026-12-24"),
+        ("21.11.26", "2026-11-21"),
+        ("21.11.", "2027-11-21"),
+        ("January 17", "2027-01-17"),
+        ("Jan 17th, 2028", "2028-01-17"),
+        ("the 17th of January", "2027-01-17"),
+        ("17. Januar", "2027-01-17"),
+        ("the 17th", "2026-12-17"),
+        ("Friday, January 15", "2027-01-15"),
+        ("13/4", "2027-04-13"),
+        ("4/13/2027", "2027-04-13"),
+        ("5/5", "2027-05-05"),
+        ("29 February", "2028-02-29"),
+    ],
+)
+def test_written_dates_take_the_next_year_that_fits(hint: str, meant: str) -> None:
+    assert days(resolve(hint, MONDAY)) == meant
+
+
+@pytest.mark.parametrize(
+    ("hint", "meant"),
+    [
+        ("January 17-19", "2027-01-17 2027-01-19"),
+        ("January 17 \N{EN DASH} 19, 2028", "2028-01-17 2028-01-19"),
+        ("17.-19. Januar", "2027-01-17 2027-01-19"),
+        ("vom 17. bis zum 19. Januar 2027", "2027-01-17 2027-01-19"),
+        ("17.01.-19.01.2027", "2027-01-17 2027-01-19"),
+        ("Dec 30 - Jan 2", "2026-12-30 2027-01-02"),
+        ("December 30 to January 2, 2027", "2026-12-30 2027-01-02"),
+        ("2026-12-01/2026-12-05", "2026-12-01 2026-12-05"),
+        ("2026-12-01 to 2026-12-05", "2026-12-01 2026-12-05"),
+        ("24/12-26/12", "2026-12-24 2026-12-26"),
+        ("from the 24th to the 26th", "2026-11-24 2026-11-26"),
+        ("between January 5 and January 9", "2027-01-05 2027-01-09"),
+        ("November 20-25", "2026-11-20 2026-11-25"),
+        ("March to May", "2027-03-01 2027-05-31"),
+        ("tomorrow until end of month", "2026-11-24 2026-11-30"),
+        ("3 nights from January 17", "2027-01-17 2027-01-20"),
+        ("next Friday for 2 nights", "2026-12-04 2026-12-06"),
+        ("3 Nächte ab dem 17. Januar", "2027-01-17 2027-01-20"),
+    ],
+)
+def test_spans_from_one_day_to_another(hint: str, meant: str) -> None:
+    assert days(resolve(hint, MONDAY)) == meant
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("3/4", "3/4 can mean 3 April or March 4"),
+        ("3/4/2027", "can mean"),
+        ("30 February", "There is no such day"),
+        ("2027-02-30", "There is no such day"),
+        ("fifth Friday of February", "There is no such day"),
+        ("week 60", "There is no such day"),
+        ("in 9999 years", "There is no such day"),
+        ("Friday January 17", "17 January 2027 is a Sunday"),
+        ("2027-01-19 - 2027-01-17", "17 January 2027 is before 19 January 2027"),
+        ("January 19-17", "is before"),
+        ("soon", "I don't understand 'soon'"),
+        ("", "Give a date"),
+        ("x" * 5000, "Give a date"),
+    ],
+)
+def test_what_is_unclear_is_refused_with_what_would_do(hint: str, said: str) -> None:
+    with pytest.raises(ToolError, match=said):
+        resolve(hint, MONDAY)
+
+
+def test_what_is_ambiguous_comes_with_both_readings() -> None:
+    with pytest.raises(ToolError) as caught:
+        resolve("3/4", MONDAY)
+
+    assert [days(resolve(each, MONDAY)) for each in caught.value.fields["examples"]] == ["2027-04-03", "2027-03-04"]
+
+
+def test_the_day_is_that_of_the_persons_time_zone() -> None:
+    late = datetime(2026, 11, 23, 23, 30, tzinfo=UTC)
+
+    assert days(resolve("today", late, "Europe/Berlin")) == "2026-11-24"
+    assert days(resolve("today", late, "America/New_York")) == "2026-11-23"
+    assert days(resolve("today", late, "Mars/Olympus")) == "2026-11-23"
+
+
+def test_a_span_says_its_days_in_words() -> None:
+    assert resolve("today", MONDAY).sentence() == "Monday, 23 November 2026."
+    assert resolve("January 17-19", MONDAY).sentence() == (
+        "Sunday, 17 January 2027 to Tuesday, 19 January 2027, 3 days with the first and the last."
+    )
+
+
+@given(st.text(max_size=140) | st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join))
+def test_any_text_gives_days_in_order_or_is_refused(hint: str) -> None:
+    try:
+        span = resolve(hint, MONDAY)
+    except ToolError:
+        return
+    assert span.start <= span.end

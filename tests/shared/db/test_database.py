@@ -1,0 +1,221 @@
+"""The database: given over TCP or embedded, checked with one clear line, and written in transactions."""
+
+import asyncio
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import URL, make_url, text
+from sqlalchemy.exc import IntegrityError
+
+from shared.db.database import Address, Database, DatabaseLost, check, locate, migrate, refuse_unfit
+from shared.db.embedded import start_postgres
+from shared.errors import ConfigurationError
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.given_database import PASSWORD, given_database
+from tests.support.house import open_house
+
+USERS = "SELECT count(*) FROM users"
+ATTACH = """
+import sys
+from pathlib import Path
+from shared.db.embedded import start_postgres
+folder = Path(sys.argv[1])
+start_postgres(folder)
+print((folder / "postgres" / "postmaster.pid").read_text().split()[0], flush=True)
+sys.stdin.read()
+"""
+
+
+async def count(database: Database) -> int:
+    async with database.transaction() as session:
+        found: int = (await session.execute(text(USERS))).scalar_one()
+        return found
+
+
+async def test_a_transaction_is_kept_when_its_block_ends_and_undone_when_it_raises(database: Database) -> None:
+    async with database.transaction() as session:
+        await session.execute(text("INSERT INTO users DEFAULT VALUES"))
+    with suppress(KeyError):
+        async with database.transaction() as session:
+            await session.execute(text("INSERT INTO users DEFAULT VALUES"))
+            raise KeyError
+
+    assert await count(database) == 1
+
+
+async def test_a_wrong_value_is_told_as_what_it_is(database: Database) -> None:
+    with pytest.raises(IntegrityError, match="users_token_budget_monthly_is_not_negative"):
+        async with database.transaction() as session:
+            await session.execute(text("INSERT INTO users (token_budget_monthly) VALUES (-1)"))
+
+    assert await count(database) == 0
+
+
+async def test_a_connection_that_is_cut_is_told_as_lost_and_the_next_one_works(database: Database) -> None:
+    with pytest.raises(DatabaseLost):
+        async with database.transaction() as session:
+            await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    assert await count(database) == 0
+
+
+async def test_a_connection_that_was_cut_while_nobody_used_it_costs_one_transaction(
+    database: Database, postgres: URL
+) -> None:
+    await count(database)
+    owner = await Database(database.address).connect()
+    pid = await owner.fetchval("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> $1", 0)
+    assert pid
+    await owner.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    await owner.close()
+
+    with pytest.raises(DatabaseLost):
+        await count(database)
+    assert await count(database) == 0
+
+
+async def test_a_given_database_over_tcp_with_a_password_serves_a_whole_house(
+    postgres: URL, settings: Settings, model: OpenAIStub
+) -> None:
+    model.play([Answer("Hi Ann.")])
+    async with given_database(postgres) as given:
+        address = locate(Settings(database_url=SecretStr(given.libpq(as_owner=True))))
+        await check(address)
+        await migrate(address)
+
+        async with open_house(settings, address, model) as house:
+            assert (await house.hears("hello")).content == "Hi Ann."
+            assert await house.value("SELECT current_user") == "parley_app"
+            assert await house.value("SELECT count(*) FROM pg_stat_activity WHERE usename = :me", me=given.url.username)
+
+
+async def test_both_drivers_find_the_way_to_a_given_database(postgres: URL) -> None:
+    async with given_database(postgres) as address:
+        for as_owner, role in ((True, str(address.url.username)), (False, "parley_app")):
+            async with await psycopg.AsyncConnection.connect(address.libpq(as_owner=as_owner)) as connection:
+                found = await (await connection.execute("SELECT current_user")).fetchone()
+            assert found == (role,)
+
+
+def test_an_address_survives_being_written_as_a_url() -> None:
+    url = URL.create("postgresql", "a b@c", PASSWORD + " +%", host="::1", port=5433, database="my db")
+
+    written = Address(url.set(query={"sslmode": "require"}), is_embedded=False).libpq()
+
+    assert " " not in written
+    read = psycopg.conninfo.conninfo_to_dict(written)
+    assert read == {
+        "user": "a b@c",
+        "password": f"{PASSWORD} +%",
+        "host": "::1",
+        "port": "5433",
+        "dbname": "my db",
+        "sslmode": "require",
+        "options": "-crole=parley_app",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("hello", "DATABASE_URL is not a database address; write postgresql://user:password@host:5432/database."),
+        ("mysql://root@localhost/x", "DATABASE_URL names mysql; Parley needs postgresql:// (15 or newer)."),
+        ("postgresql://u:p@host:port/x", "DATABASE_URL is not a database address"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(url: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        locate(Settings(database_url=SecretStr(url)))
+
+    assert str(refused.value).startswith(said)
+
+
+def test_the_short_scheme_that_hosts_hand_out_is_taken() -> None:
+    address = locate(Settings(database_url=SecretStr("postgres://u:p@db.example:5432/x")))
+
+    assert address.url == make_url("postgresql://u:p@db.example:5432/x")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"password": "guessed"}, "user or password is wrong for postgresql://owner_"),
+        ({"username": "owner_nobody"}, "user or password is wrong for postgresql://owner_nobody:***@"),
+        ({"database": "none"}, "there is no database 'none'; create it: createdb none."),
+    ],
+)
+async def test_what_is_wrong_with_a_given_database_is_one_line_without_the_password(
+    wrong: dict[str, str], said: str, postgres: URL
+) -> None:
+    async with given_database(postgres) as address:
+        with pytest.raises(ConfigurationError) as refused:
+            await check(Address(address.url.set(**wrong), is_embedded=False))  # type: ignore[arg-type]  # names of parts
+
+    line = str(refused.value)
+    assert line.startswith("DATABASE_URL: ")
+    assert said in line
+    assert "\n" not in line
+    assert PASSWORD not in line
+    assert "guessed" not in line
+
+
+async def test_an_address_where_nothing_listens_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+
+    with pytest.raises(ConfigurationError, match=rf"no Postgres answers at postgresql://u:\*\*\*@127.0.0.1:{port}/x"):
+        await check(Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False))
+
+
+def test_an_old_release_and_a_missing_extension_are_one_line_with_the_remedy() -> None:
+    with pytest.raises(ConfigurationError, match=r"this is Postgres 14; Parley needs 15 or newer\.$"):
+        refuse_unfit(14, has_vector=True)
+    with pytest.raises(ConfigurationError, match="apt-get install postgresql-16-pgvector"):
+        refuse_unfit(16, has_vector=False)
+    refuse_unfit(15, has_vector=True)
+
+
+@asynccontextmanager
+async def attached(folder: Path) -> AsyncIterator[tuple[Process, int]]:
+    """Run a process that uses the embedded Postgres of this folder, and give the server's pid."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ATTACH, str(folder), stdin=PIPE, stdout=PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process, int(await process.stdout.readline())
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def test_the_embedded_server_outlives_a_killed_process_and_stops_with_the_last_one(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (killed, first):
+        killed.send_signal(signal.SIGKILL)
+        await killed.wait()
+
+    async with attached(tmp_path) as (_, second):
+        assert second == first
+        async with attached(tmp_path) as (_, third):
+            assert third == first
+        assert (tmp_path / "postgres" / "postmaster.pid").exists()
+
+    assert not (tmp_path / "postgres" / "postmaster.pid").exists()
+
+
+def test_a_home_that_is_no_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+
+    with pytest.raises(ConfigurationError, match=r"PARLEY_HOME: the embedded Postgres in .* does not start"):
+        start_postgres(tmp_path / "home")

@@ -1,0 +1,242 @@
+"""Recall with an embedder, over real HTTP to the stand-in of a provider."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from shared.clock import SystemClock
+from shared.db.database import Address, Database
+from shared.memory.embeddings import DEADLINE_SECONDS, DIMENSIONS, Embedded, EmbeddingUnavailable, LiteLLMEmbedder
+from shared.memory.memories import Memories
+from shared.messages import Place, Usage
+from shared.models import User
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+
+HOME = Place("discord", None, "dm-1", is_direct=True)
+NOWHERE = "http://127.0.0.1:9/v1"
+
+
+class Compass:
+    """An embedder that knows four words, each a direction of its own."""
+
+    WORDS = ("north", "south", "east", "west")
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.asked: list[str] = []
+
+    async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
+        self.asked += texts
+        counts = [[float(text.lower().count(word)) for word in self.WORDS] + [1.0] for text in texts]
+        return Embedded(tuple(tuple(row) for row in counts), Usage(input_tokens=7 * len(texts)))
+
+    async def load(self) -> None:
+        """Nothing takes long here."""
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+class Admin:
+    """SQL as the database's owner, past row-level security."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def rows(self, statement: str, *given: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self._connection.fetch(statement, *given)]
+
+    async def overdue(self) -> None:
+        await self._connection.execute("UPDATE memories SET vectors_due_at = now()")
+
+
+@pytest.fixture
+async def admin(address: Address, database: Database) -> AsyncIterator[Admin]:
+    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    yield Admin(connection)
+    await connection.close()
+
+
+@pytest.fixture
+async def ann(database: Database) -> int:
+    async with database.transaction() as session:
+        user = User()
+        session.add(user)
+        await session.flush()
+        return user.id
+
+
+@pytest.fixture
+def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
+    return Settings(
+        parley_home=tmp_path,
+        embedding_model="openai/small",
+        openai_base_url=model.base_url,
+        openai_api_key=SecretStr("sk-test"),
+    )
+
+
+@pytest.fixture
+async def memories(database: Database, settings: Settings) -> AsyncIterator[Memories]:
+    memories = Memories(database, settings, SystemClock())
+    await memories.warm()
+    yield memories
+    await memories.aclose()
+
+
+async def contents(memories: Memories, user_id: int, query: str, k: int = 5) -> list[str]:
+    return [each.content for each in await memories.of_user(user_id, HOME, None).recall(query, k)]
+
+
+async def test_vectors_find_what_words_do_not(memories: Memories, ann: int, model: OpenAIStub) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    for fact in ("Ann dislikes vegetables", "The photograph hangs upstairs", "Ann's flight leaves at noon"):
+        await memory.remember(fact)
+
+    # Neither question shares a word with its answer; parts of words are what the stand-in's vectors are made of.
+    assert (await contents(memories, ann, "vegetarian?", 1)) == ["Ann dislikes vegetables"]
+    assert (await contents(memories, ann, "photographer", 1)) == ["The photograph hangs upstairs"]
+    assert model.embeddings[0].body["model"] == "small"
+    assert model.embeddings[0].body["dimensions"] == DIMENSIONS
+
+
+async def test_embeddings_are_on_the_ledger(memories: Memories, ann: int, admin: Admin) -> None:
+    await memories.of_user(ann, HOME, None).remember("Ann dislikes vegetables")
+    await contents(memories, ann, "vegetarian?")
+
+    logs = await admin.rows("SELECT purpose, model, user_id, input_tokens FROM token_logs ORDER BY id")
+    assert [row[:3] for row in logs] == [("embedding", "openai/small", ann)] * 2
+    assert await admin.rows("SELECT tokens_used_this_month FROM users") == [(sum(row[3] for row in logs),)]
+
+
+async def test_nothing_is_embedded_while_nothing_is_stored(memories: Memories, ann: int, model: OpenAIStub) -> None:
+    assert await contents(memories, ann, "vegetarian?") == []
+    assert not model.embeddings
+
+
+async def test_a_failing_embedder_leaves_remember_and_recall_working(
+    database: Database, settings: Settings, ann: int, admin: Admin, memories: Memories
+) -> None:
+    broken = Memories(database, settings.model_copy(update={"openai_base_url": NOWHERE}), SystemClock())
+    await broken.warm()
+    with capture_logs() as logs:
+        await broken.of_user(ann, HOME, None).remember("Ann dislikes vegetables")
+        await broken.of_user(ann, HOME, None).remember("Ann's dog is called Rex")
+        assert await contents(broken, ann, "Which vegetable?") == ["Ann dislikes vegetables"]
+    await broken.aclose()
+
+    assert [each["event"] for each in logs] == ["embedding_failed"]
+    assert await admin.rows("SELECT count(*) FROM memory_vectors") == [(0,)]
+    await admin.overdue()
+    assert await memories.fill_vectors() == 2
+    assert await memories.fill_vectors() == 0
+    assert (await contents(memories, ann, "vegetarian?", 1)) == ["Ann dislikes vegetables"]
+
+
+async def test_an_embedder_that_fails_at_the_question_leaves_the_words(
+    database: Database, settings: Settings, ann: int, memories: Memories
+) -> None:
+    await memories.of_user(ann, HOME, None).remember("Ann dislikes vegetables")
+    broken = Memories(database, settings.model_copy(update={"openai_base_url": NOWHERE}), SystemClock())
+
+    assert await contents(broken, ann, "Which vegetable?") == ["Ann dislikes vegetables"]
+    await broken.aclose()
+
+
+async def test_a_silent_provider_costs_the_deadline_once(settings: Settings) -> None:
+    hung = asyncio.Event()
+
+    async def never_answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await hung.wait()
+        writer.close()
+
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()
+    embedder = LiteLLMEmbedder(
+        settings.model_copy(update={"openai_base_url": f"http://127.0.0.1:{address[1]}/v1"}), SystemClock()
+    )
+    await embedder.load()
+    for _ in range(20):
+        with pytest.raises(EmbeddingUnavailable):
+            await embedder.embed(["walrus"], deadline_seconds=0.2)
+    hung.set()
+    await embedder.aclose()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_two_models_are_never_compared_and_the_old_one_goes(database: Database, ann: int, admin: Admin) -> None:
+    settings = Settings()
+    old, new = Compass("old"), Compass("new")
+    before, after = (Memories(database, settings, SystemClock(), embedder=each) for each in (old, new))
+    for fact in ("Ann walks north", "Ann walks south", "Ann walks east", "Ann walks west", "Ann walks home"):
+        await before.of_user(ann, HOME, None).remember(fact)
+    assert (await contents(before, ann, "northern", 1)) == ["Ann walks north"]
+
+    assert await contents(after, ann, "northern", 1) == []
+    assert new.asked == []
+    await admin.overdue()
+    assert await after.fill_vectors(4) == 4
+    assert set(await admin.rows("SELECT DISTINCT model FROM memory_vectors")) == {("old",), ("new",)}
+    assert await after.fill_vectors() == 1
+    assert await admin.rows("SELECT DISTINCT model FROM memory_vectors") == [("new",)]
+    assert (await contents(after, ann, "northern", 1)) == ["Ann walks north"]
+
+
+async def test_two_workers_do_not_embed_the_same_memories(database: Database, ann: int, admin: Admin) -> None:
+    for number in range(6):
+        await Memories(database, Settings(), SystemClock()).of_user(ann, HOME, None).remember(f"Fact {number}")
+    await admin.overdue()
+    embedders = [Compass("shared"), Compass("shared")]
+    workers = [Memories(database, Settings(), SystemClock(), embedder=each) for each in embedders]
+
+    assert sum(await asyncio.gather(*(each.fill_vectors(3) for each in workers))) == 6
+    assert len(embedders[0].asked + embedders[1].asked) == 6
+    assert await admin.rows("SELECT count(*) FROM memory_vectors") == [(6,)]
+
+
+async def test_a_fresh_memory_is_left_to_the_one_who_remembers_it(database: Database, ann: int) -> None:
+    await Memories(database, Settings(), SystemClock()).of_user(ann, HOME, None).remember("Ann walks north")
+    embedder = Compass("shared")
+
+    assert await Memories(database, Settings(), SystemClock(), embedder=embedder).fill_vectors() == 0
+    assert embedder.asked == []
+
+
+async def test_lines_of_a_conversation_have_a_vector_of_their_window(
+    database: Database, ann: int, admin: Admin
+) -> None:
+    embedder = Compass("windows")
+    memories = Memories(database, Settings(), SystemClock(), embedder=embedder)
+    made = await admin.rows(
+        "INSERT INTO conversations (platform, platform_channel_id) VALUES ('discord', 'c') RETURNING id"
+    )
+    memory = memories.of_user(ann, HOME, made[0][0])
+    stored = [await memory.remember(line, "turn") for line in ("We went north", "It rained", "Then home")]
+    await admin.overdue()
+
+    assert await memories.fill_vectors() == 2
+    assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE kind = 'window'")) == 3
+    assert "We went north\nIt rained\nThen home" in embedder.asked[-1] + embedder.asked[-3]
+    assert await memory.forget(stored[0].id)
+    assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE memory_id = $1", stored[0].id)) == 0
+    assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE kind = 'window'")) == 1
+
+
+async def test_the_widest_vector_that_is_let_in_fits_its_index(database: Database, ann: int, admin: Admin) -> None:
+    class Wide(Compass):
+        async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
+            return Embedded(tuple((1.0,) * 1280 for _ in texts), Usage())
+
+    memories = Memories(database, Settings(), SystemClock(), embedder=Wide("wide"))
+    await memories.of_user(ann, HOME, None).remember("Ann walks north")
+
+    assert await admin.rows("SELECT vector_dims(embedding) FROM memory_vectors") == [(1280,)]
+    assert await contents(memories, ann, "south") == ["Ann walks north"]

@@ -1,0 +1,379 @@
+"""Memory on a real Postgres: what is found, by whom, where, and at what price."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError
+
+from shared.clock import SystemClock
+from shared.db.database import Address, Database
+from shared.errors import ToolError
+from shared.memory.memories import Memories, MemoryFull, MemoryOfUser
+from shared.memory.recall import WEIGHTS, by_words
+from shared.memory.visibility import Visibility, act_for, prepare
+from shared.messages import Place
+from shared.models import User
+from shared.settings import Settings
+
+HOME = Place("discord", None, "dm-1", is_direct=True)
+GUILD = Place("discord", "guild-1", "general")
+OTHER_GUILD = Place("discord", "guild-2", "general")
+
+
+@pytest.fixture
+def memories(database: Database, tmp_path: Path) -> Memories:
+    return Memories(database, Settings(parley_home=tmp_path), SystemClock())
+
+
+@pytest.fixture
+async def ann(database: Database) -> int:
+    return await new_user(database)
+
+
+async def new_user(database: Database) -> int:
+    async with database.transaction() as session:
+        user = User()
+        session.add(user)
+        await session.flush()
+        return user.id
+
+
+async def new_conversation(database: Database) -> int:
+    async with database.transaction() as session:
+        made = await session.execute(
+            text("INSERT INTO conversations (platform, platform_channel_id) VALUES ('discord', 'c') RETURNING id")
+        )
+        return int(made.scalar_one())
+
+
+async def contents(memory: MemoryOfUser, query: str, k: int = 5) -> list[str]:
+    return [each.content for each in await memory.recall(query, k)]
+
+
+async def tell(memory: MemoryOfUser, *facts: str) -> None:
+    for fact in facts:
+        await memory.remember(fact)
+
+
+@pytest.fixture
+async def statements(database: Database) -> AsyncIterator[list[str]]:
+    """What is sent to the database, without what opens a transaction for a user."""
+    seen: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if "set_config" not in statement:
+            seen.append(statement)
+
+    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(database.engine.sync_engine, "before_cursor_execute", note)
+
+
+async def test_the_memory_that_the_question_is_about_comes_first(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(
+        memory,
+        "Ann's sister Clara lives in Lisbon.",
+        "Ann is allergic to peanuts and shellfish.",
+        "Ann's dog is called Rex.",
+        "Ann works as a nurse in a hospital in Porto.",
+    )
+
+    assert (await contents(memory, "What is the name of my dog?"))[0] == "Ann's dog is called Rex."
+    assert (await contents(memory, "any allergies or food she is allergic to?"))[0].endswith("shellfish.")
+    assert (await contents(memory, "who is living in Lisbon"))[0].startswith("Ann's sister")
+    assert await contents(memory, "quantum chromodynamics") == []
+
+
+async def test_rare_words_count_more_than_common_ones(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(memory, *(f"The meeting about project number {number} went well." for number in range(20)))
+    await tell(memory, "The walrus likes the meeting.")
+
+    assert (await contents(memory, "meeting project walrus"))[0] == "The walrus likes the meeting."
+
+
+async def test_equal_scores_come_newest_first(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(memory, "Likes tea in Riga", "Likes tea in Oslo", "Likes tea in Bern")
+
+    assert await contents(memory, "tea") == ["Likes tea in Bern", "Likes tea in Oslo", "Likes tea in Riga"]
+    assert await contents(memory, "tea", 1) == ["Likes tea in Bern"]
+    assert await contents(memory, "tea", 0) == []
+
+
+async def test_a_question_without_a_telling_word_gives_the_newest(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(memory, "Plays the cello", "Lives in Ghent")
+
+    assert await contents(memory, "what about me?", 1) == ["Lives in Ghent"]
+
+
+async def test_accents_case_width_and_endings_do_not_matter(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(
+        memory, "Their favourite café is in Orléans", "Was running \uff21\uff22\uff23-\uff17 marathons", "Любит чай"
+    )
+
+    assert await contents(memory, "cafe ORLEANS") == ["Their favourite café is in Orléans"]
+    assert await contents(memory, "who runs abc 07?") == ["Was running \uff21\uff22\uff23-\uff17 marathons"]
+    assert await contents(memory, "ЧАЙ") == ["Любит чай"]
+
+
+@pytest.mark.parametrize(
+    ("fact", "question"),
+    [
+        ("我养了一只黑猫名字叫小黑", "你还记得我的黑猫吗"),
+        ("我养了一只黑猫名字叫小黑", "猫"),
+        ("私は東京の病院で働いています", "東京はどこ"),
+        ("ฉันชอบกินข้าวผัดกุ้ง", "ข้าวผัด"),
+        ("मुझे चाय पसंद है", "चाय"),
+        ("나는 서울에 산다", "서울에"),
+    ],
+)
+async def test_scripts_without_spaces_are_found(memories: Memories, ann: int, fact: str, question: str) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(memory, "我喜欢在周末去爬山" if fact[0] == "我" else "Likes hiking", fact)
+
+    assert (await contents(memory, question))[:1] == [fact]
+
+
+async def test_a_memory_is_found_by_the_day_it_was_said(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(memory, "Bought a red bicycle")
+
+    assert await contents(memory, f"what happened in {datetime.now(UTC):%B %Y}?") == ["Bought a red bicycle"]
+
+
+@pytest.mark.parametrize(
+    "garbage", ["\x00\x00", "\ud800", "🏳️‍🌈🏳️‍🌈", "' OR 1=1 --", ":user_id %s {0}", "a" * 5000, "\u0300\u0301", "%"]
+)
+async def test_garbage_is_survived(memories: Memories, ann: int, garbage: str) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    await tell(memory, f"keep {garbage[:900]} this")
+
+    assert len(await memory.recall(garbage)) <= 1
+    assert (await memory.list_all())[0].content.startswith("keep")
+
+
+async def test_the_same_text_again_is_the_memory_that_is_there(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    first = await memory.remember("Likes  green tea.")
+    again = await memory.remember("likes green TEA")
+    elsewhere = await memories.of_user(ann, GUILD, None).remember("Likes green tea.")
+
+    assert again == first
+    assert elsewhere.id != first.id
+    assert (await memories.of_user(ann, GUILD, None).remember("likes green tea")).id == elsewhere.id
+    assert (await memories.of_user(ann, OTHER_GUILD, None).remember("likes green tea")).id != elsewhere.id
+
+
+async def test_the_same_text_remembered_at_once_is_kept_once(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+
+    stored = await asyncio.gather(*(memory.remember("Likes green tea.") for _ in range(12)))
+
+    assert len({each.id for each in stored}) == 1
+    assert len(await memory.list_all()) == 1
+
+
+async def test_wrong_content_is_refused_with_a_reason(memories: Memories, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+
+    with pytest.raises(ToolError, match="empty"):
+        await memory.remember(" \x00\n")
+    with pytest.raises(ToolError, match="2,000"):
+        await memory.remember("long " * 500)
+
+
+async def test_a_full_memory_says_so_and_still_knows_what_it_has(database: Database, tmp_path: Path, ann: int) -> None:
+    memories = Memories(database, Settings(parley_home=tmp_path), SystemClock(), capacity=2)
+    memory = memories.of_user(ann, HOME, None)
+    await tell(memory, "One", "Two")
+
+    with pytest.raises(MemoryFull, match=r"2 memories .* forget"):
+        await memory.remember("Three")
+    assert (await memory.remember("two")).content == "Two"
+
+
+async def test_nobody_sees_another_persons_memories(memories: Memories, database: Database, ann: int) -> None:
+    bob = await new_user(database)
+    mine = await memories.of_user(ann, HOME, None).remember("Ann's secret is the walrus")
+    theirs = memories.of_user(bob, HOME, None)
+
+    assert await contents(theirs, "walrus secret") == []
+    assert await theirs.list_all() == []
+    assert not await theirs.forget(mine.id)
+    assert await contents(memories.of_user(ann, HOME, None), "walrus") == ["Ann's secret is the walrus"]
+
+
+async def test_a_private_memory_never_leaves_direct_messages(memories: Memories, ann: int) -> None:
+    home, guild = memories.of_user(ann, HOME, None), memories.of_user(ann, GUILD, None)
+    private = await home.remember("Ann looks for a new job")
+    await guild.remember("Ann plays chess on Fridays")
+
+    assert private.scope == "private"
+    assert await contents(guild, "new job chess") == ["Ann plays chess on Fridays"]
+    assert await contents(guild, "what about me") == ["Ann plays chess on Fridays"]
+    assert [each.content for each in await guild.list_all()] == ["Ann plays chess on Fridays"]
+    assert not await guild.forget(private.id)
+    assert sorted(await contents(home, "new job chess")) == ["Ann looks for a new job", "Ann plays chess on Fridays"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        OTHER_GUILD,
+        Place("slack", "guild-1", "general"),
+        Place("discord", None, "group-1"),
+        Place("discord", None, "guild"),
+    ],
+)
+async def test_what_was_said_on_a_server_stays_there(memories: Memories, ann: int, place: Place) -> None:
+    stored = await memories.of_user(ann, GUILD, None).remember("Ann plays chess")
+    elsewhere = memories.of_user(ann, place, None)
+
+    assert stored.scope == "server"
+    assert await contents(elsewhere, "chess") == []
+    assert await elsewhere.list_all() == []
+    assert not await elsewhere.forget(stored.id)
+    assert await contents(memories.of_user(ann, Place("discord", "guild-1", "another"), None), "chess")
+
+
+async def test_a_group_without_a_server_remembers_for_itself(memories: Memories, ann: int) -> None:
+    group = memories.of_user(ann, Place("slack", None, "group-1"), None)
+    await group.remember("Ann plays chess")
+
+    assert await contents(group, "chess") == ["Ann plays chess"]
+
+
+async def test_what_is_forgotten_is_gone_with_all_its_words(memories: Memories, database: Database, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    stored = await memory.remember("The walrus is grey")
+
+    assert await memory.forget(stored.id)
+    assert not await memory.forget(stored.id)
+    assert not await memory.forget(10**30)
+    assert not await memory.forget(-1)
+    assert await contents(memory, "walrus") == []
+    async with database.transaction() as session:
+        await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann)})
+        assert (await session.execute(text("SELECT count(*) FROM memory_postings"))).scalar_one() == 0
+
+
+async def test_lines_of_a_conversation_are_found_by_their_neighbours(
+    memories: Memories, database: Database, ann: int
+) -> None:
+    memory = memories.of_user(ann, GUILD, await new_conversation(database))
+    lines = ["We went to Lisbon", "It rained all week", "The food was great", "Now back to work", "See you tomorrow"]
+    stored = [await memory.remember(line, "turn") for line in lines]
+    await tell(memory, "Ann owns a parrot", "Ann reads novels", "Ann sings in a choir")
+
+    assert set((await contents(memory, "rain in Lisbon"))[:2]) == {"It rained all week", "We went to Lisbon"}
+    assert "The food was great" in await contents(memory, "when did it rain?")
+    assert await memory.forget(stored[1].id)
+    assert await contents(memory, "when did it rain?") == []
+    assert set((await contents(memory, "food Lisbon"))[:2]) == {"The food was great", "We went to Lisbon"}
+
+
+async def test_the_speaker_whom_a_question_names_comes_first(memories: Memories, ann: int) -> None:
+    await memories.of_user(ann, GUILD, None, "Bob").remember("I like green tea")
+    await memories.of_user(ann, GUILD, None, "Cara Lund").remember("I like tea in the morning, green or black")
+    memory = memories.of_user(ann, GUILD, None)
+
+    assert (await contents(memory, "Does Cara like green tea?"))[0].endswith("black")
+
+
+async def test_recall_takes_one_statement(memories: Memories, ann: int, statements: list[str]) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    assert await memory.recall("what is my dog called") == []
+    assert len(statements) == 1
+    await memory.remember("The dog is called Rex")
+    statements.clear()
+
+    assert await memory.recall("what is my dog called")
+    assert len(statements) == 1
+
+
+async def test_row_level_security_stands_behind_the_conditions(
+    memories: Memories, database: Database, ann: int
+) -> None:
+    await memories.of_user(ann, HOME, None).remember("The walrus is grey")
+    counts = text(
+        "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM memory_postings)"
+        " + (SELECT count(*) FROM memory_vectors)"
+    )
+
+    async with database.transaction() as session:
+        assert (await session.execute(text("SELECT current_user"))).scalar_one() == "parley_app"
+        assert (await session.execute(counts)).scalar_one() == 0
+        await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann + 1)})
+        assert (await session.execute(counts)).scalar_one() == 0
+        forged = await session.execute(text("UPDATE memories SET content = 'forged'"))
+        assert forged.rowcount == 0  # type: ignore[attr-defined]  # an UPDATE's result has it
+        await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann)})
+        assert (await session.execute(counts)).scalar_one() > 1
+    async with database.transaction() as session:
+        assert (await session.execute(counts)).scalar_one() == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "rule"),
+    [
+        ("platform, content", "'x', ' '", "content_is_not_empty"),
+        ("platform, content, scope", "'x', 'y', 'public'", "scope_is_private_or_server"),
+        ("platform, content, scope", "'x', 'y', 'server'", "server_scope_names_its_server"),
+        ("platform, content", "'x', repeat('y', 2001)", "at_most_2000"),
+    ],
+)
+async def test_nonsense_is_refused_by_the_database(
+    database: Database, ann: int, columns: str, values: str, rule: str
+) -> None:
+    async with database.transaction() as session:
+        await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann)})
+        with pytest.raises(IntegrityError, match=rule):
+            await session.execute(text(f"INSERT INTO memories (user_id, {columns}) VALUES ({ann}, {values})"))  # noqa: S608  # the test's own words
+        await session.rollback()
+
+
+PLENTY = """
+INSERT INTO users (display_name) SELECT 'one of many' FROM generate_series(1, 20);
+INSERT INTO memories (user_id, platform, content, turn_length)
+SELECT u.id, 'discord', 'memory ' || n, 12 FROM users AS u, generate_series(1, 2000) AS n
+WHERE n <= 500 OR u.display_name IS NULL;
+INSERT INTO memory_postings (user_id, term, kind, memory_id, tf)
+SELECT m.user_id, 'topic' || ((m.id * w * w) % (40 * w)), 'turn', m.id, 1
+FROM memories AS m, generate_series(1, 12) AS w
+ON CONFLICT DO NOTHING;
+ANALYZE memories, memory_postings
+"""
+
+
+async def test_among_thousands_of_memories_only_the_words_of_the_question_are_read(
+    memories: Memories, database: Database, address: Address, ann: int
+) -> None:
+    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    await owner.execute(PLENTY)
+    await owner.close()
+    visibility = Visibility.of(ann, HOME)
+    explain = prepare(f"EXPLAIN {by_words(visibility.condition).text}")
+    given = (
+        asdict(WEIGHTS)
+        | visibility.parameters
+        | {"words": ["topic7", "walrus"], "k": 5, "candidates": 5, "model": None}
+    )
+
+    async with database.transaction() as session:
+        await act_for(session, ann)
+        plan = "\n".join((await session.execute(explain, given)).scalars())
+
+    assert "pk_memory_postings" in plan
+    assert "Seq Scan" not in plan
+    await memories.of_user(ann, HOME, None).remember("The walrus of topic7 sleeps")
+    assert (await contents(memories.of_user(ann, HOME, None), "walrus topic7"))[0] == "The walrus of topic7 sleeps"

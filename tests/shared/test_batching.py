@@ -1,0 +1,121 @@
+"""What is asked at the same moment is asked together; each asker hears what is theirs."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from agent.queue.inbox import Accepted, accept, accept_all
+from shared.batching import MOST_TOGETHER, BatchLoader
+from shared.db.database import Address, DatabaseLost
+from shared.errors import EventTaken
+from shared.messages import Decision, IncomingMessage
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.house import House, message, open_house
+
+
+class Counter:
+    """Doubles numbers; a batch with a negative one is refused, and everything is while `is_broken`."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.was_asked = asyncio.Event()
+        self.is_broken = False
+        self.may_answer = asyncio.Event()
+
+    async def ask(self, numbers: Sequence[int]) -> list[int]:
+        self.asked.append(list(numbers))
+        self.was_asked.set()
+        await self.may_answer.wait()
+        if self.is_broken:
+            raise DatabaseLost
+        if min(numbers) < 0:
+            raise ValueError(str(min(numbers)))
+        return [each * 2 for each in numbers]
+
+
+async def test_what_is_asked_while_a_statement_runs_goes_with_the_next_one() -> None:
+    counter = Counter()
+    together = BatchLoader(counter.ask)
+
+    first = asyncio.create_task(together.ask(1))
+    await counter.was_asked.wait()
+    others = [asyncio.create_task(together.ask(number)) for number in range(2, MOST_TOGETHER + 12)]
+    await asyncio.sleep(0)
+    counter.may_answer.set()
+
+    assert await asyncio.gather(first, *others) == [number * 2 for number in range(1, MOST_TOGETHER + 12)]
+    assert [len(each) for each in counter.asked] == [1, MOST_TOGETHER, 10]
+    assert await together.ask(7) == 14
+
+
+async def test_one_that_is_refused_fails_alone_and_a_lost_connection_fails_all() -> None:
+    counter = Counter()
+    together = BatchLoader(counter.ask)
+    counter.may_answer.set()
+
+    found = await asyncio.gather(*(together.ask(each) for each in (1, -2, 3)), return_exceptions=True)
+    assert found[0::2] == [2, 6]
+    assert isinstance(found[1], ValueError)
+    counter.is_broken = True
+    lost = await asyncio.gather(*(together.ask(each) for each in (1, 2)), return_exceptions=True)
+    assert [type(each) for each in lost] == [DatabaseLost] * 2
+    counter.is_broken = False
+    assert await together.ask(4) == 8
+
+
+async def test_whoever_gives_up_waiting_takes_nothing_from_the_others() -> None:
+    counter = Counter()
+    together = BatchLoader(counter.ask)
+
+    impatient, patient = asyncio.create_task(together.ask(1)), asyncio.create_task(together.ask(2))
+    await counter.was_asked.wait()
+    impatient.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+    counter.may_answer.set()
+
+    assert await patient == 4
+
+
+async def test_events_that_come_together_are_stored_and_answered_like_those_that_come_alone(house: House) -> None:
+    strange = '\\ "quotes" \n 🐸 {"a": null} \x00 </script>'
+    given = [message(f"hello {number}", event_id=f"e{number}", channel=f"room-{number}") for number in range(5)]
+    given.append(message(strange, event_id="strange", channel="room-9", decision=Decision(7, approved=True)))
+    await accept(house.app.database, given[2])
+    stolen = message("mine", event_id="e3", channel="room-8", user="eve")
+
+    inbox: BatchLoader[IncomingMessage, Accepted] = BatchLoader(partial(accept_all, house.app.database))
+    found = await asyncio.gather(*(inbox.ask(each) for each in (*given, stolen, given[0])), return_exceptions=True)
+
+    accepted = [each for each in found if isinstance(each, Accepted)]
+    assert isinstance(found[6], EventTaken)
+    assert len(accepted) == 7
+    assert not accepted[2].is_new
+    assert accepted[0].inbox_id == accepted[-1].inbox_id
+    async with asyncio.timeout(60):
+        for each in accepted:
+            await house.app.events.response(each.inbox_id)
+    rows = await house.sql(
+        "SELECT content, decision IS NULL, surroundings, sent_at, attachments FROM inbox ORDER BY id"
+    )
+    assert len(rows) == 6
+    assert {tuple(row)[1] for row in rows if row.content.startswith("hello")} == {True}
+    assert (strange.replace("\x00", ""), False) in [tuple(row)[:2] for row in rows]
+
+
+async def test_processes_that_are_told_the_same_events_at_once_store_each_of_them_once(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    given = [message("hello", event_id=f"e{number}", channel=f"room-{number}") for number in range(200)]
+    async with open_house(settings, address, model, works=False) as house:
+        database = house.app.database
+        told = await asyncio.gather(
+            accept_all(database, given), accept_all(database, given[::-1]), accept_all(database, given[50:])
+        )
+
+        assert sum(each.is_new for part in told for each in part) == 200
+        assert await house.value("SELECT count(*) FROM inbox") == 200
+        assert await house.value("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'take_turn'") == 200

@@ -1,0 +1,99 @@
+"""What tests of agents stand on: agents as an admin adds them, and a model that plays each of them."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from tests.standins.openai_api import Answer, OpenAIStub, Reply
+from tests.standins.openai_api.script import Body
+from tests.support.house import House
+
+ASKER = "asker"
+Part = Sequence[Reply | str] | Callable[[Body, int], Reply | Awaitable[Reply]]
+
+
+async def add_agent(
+    house: House,
+    name: str,
+    *,
+    requires: str = "guest",
+    modules: str | None = None,
+    max_iterations: int | None = None,
+    max_tokens: int | None = None,
+    model: str | None = None,
+) -> None:
+    """Add an agent with a persona of its own, whose prompt says its name."""
+    await house.sql(
+        "INSERT INTO personas (name, system_prompt, allowed_modules, max_iterations, max_tokens_per_request,"
+        " default_model) VALUES (:name, :prompt, CAST(:modules AS jsonb), :iterations, :tokens, :model)",
+        name=name,
+        prompt=f"You are {name}.",
+        modules=modules,
+        iterations=max_iterations,
+        tokens=max_tokens,
+        model=model,
+    )
+    await house.sql(
+        "INSERT INTO agents (name, description, required_permission, persona_id)"
+        " SELECT name, 'Knows about ' || name || ' things.', :requires, id FROM personas WHERE name = :name",
+        name=name,
+        requires=requires,
+    )
+
+
+async def until(house: House, query: str, expected: Any) -> None:
+    """Return when a query gives this value."""
+    async with asyncio.timeout(30):
+        while True:
+            if await house.value(query) == expected:
+                break
+            await asyncio.sleep(0.05)
+
+
+async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a turn has told, in its order."""
+    rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
+    return [(row.name, row.payload) for row in rows]
+
+
+def play(model: OpenAIStub, **parts: Part) -> None:
+    """Let the model answer each agent from its own part, in turn; `asker` is who answers the person."""
+    spoken: dict[str, int] = defaultdict(int)
+
+    def answer(body: Body, number: int) -> Reply | Awaitable[Reply]:
+        name = who_is(body)
+        part = parts[name]
+        if callable(part):
+            return part(body, number)
+        spoken[name] += 1
+        reply = part[spoken[name] - 1]
+        return Answer(reply) if isinstance(reply, str) else reply
+
+    model.play(answer)
+
+
+def who_is(body: Body) -> str:
+    """Return the agent that a request is made for."""
+    prompt = str(body["messages"][0]["content"])
+    return prompt.removeprefix("You are ").partition(".")[0] if "handed you this task" in prompt else ASKER
+
+
+def ask(agent: str, task: str = "Find out.") -> tuple[str, dict[str, Any]]:
+    """Return the call that hands a task to an agent."""
+    return "agents__delegate", {"agent": agent, "task": task}
+
+
+def requests_of(house: House, name: str) -> list[Body]:
+    """Return what the model was asked for this agent."""
+    return [each.body for each in house.model.requests if who_is(each.body) == name]
+
+
+def offered(body: Body) -> list[str]:
+    """Return the names of the tools of a request."""
+    return [each["function"]["name"] for each in body.get("tools", ())]
+
+
+def result_of(body: Body, number: int = -1) -> str:
+    """Return a tool result that a request shows."""
+    return str([each["content"] for each in body["messages"] if each["role"] == "tool"][number])

@@ -1,0 +1,78 @@
+"""The documentation as tests read it: its code blocks with the headings they stand under, its links, its tables."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.source_tree import ROOT
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block; `heading` is the nearest one above it."""
+
+    language: str
+    text: str
+    heading: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One Markdown file."""
+
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """Return the whole text."""
+        return self.path.read_text("utf-8")
+
+    @property
+    def name(self) -> str:
+        """Return the path from the project's root."""
+        return self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def prose(self) -> str:
+        """Return the text without its fenced blocks."""
+        return FENCE.sub("", self.text)
+
+    def headings(self) -> list[str]:
+        """Return the texts of all headings."""
+        return [found[2] for found in HEADING.finditer(self.prose)]
+
+    def blocks(self, language: str) -> list[Block]:
+        """Return the fenced blocks of this language."""
+        return [block for block in self._all_blocks() if block.language == language]
+
+    def links(self) -> list[str]:
+        """Return where the links lead."""
+        return LINK.findall(self.prose)
+
+    def rows(self, heading: str) -> list[list[str]]:
+        """Return the cells of the table rows under a heading, without the table's head."""
+        _, _, below = self.text.partition(f"## {heading}\n")
+        section = re.split(r"^## ", below, maxsplit=1, flags=re.MULTILINE)[0]
+        lines = [line for line in section.splitlines() if line.startswith("|")]
+        return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+    def _all_blocks(self) -> Iterator[Block]:
+        text = self.text
+        for found in FENCE.finditer(text):
+            above = HEADING.findall(FENCE.sub("", text[: found.start()]))
+            yield Block(found[1], found[2], above[-1][1] if above else "")
+
+
+def document(name: str) -> Document:
+    """Return one document by its path from the project's root."""
+    return Document(ROOT / name)
+
+
+def documents() -> list[Document]:
+    """Return the README and everything in `docs/`."""
+    return [document("README.md"), *(Document(path) for path in sorted((ROOT / "docs").rglob("*.md")))]

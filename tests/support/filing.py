@@ -1,0 +1,23 @@
+"""What tests of files share: chunks in and out, and people to own them."""
+
+from collections.abc import AsyncIterator
+
+from shared.db.database import Database
+from shared.files.storage import Storage, Store
+from shared.models.user import User
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def everything(store: Store | Storage, key: str) -> bytes:
+    return b"".join([chunk async for chunk in store.get(key)])
+
+
+async def add_user(database: Database) -> int:
+    user = User()
+    async with database.transaction() as session:
+        session.add(user)
+    return user.id

@@ -1,0 +1,92 @@
+"""A Postgres as an admin gives it: over TCP, with a password, to an owner who is no superuser."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+from sqlalchemy import URL
+
+from shared.db.database import Address
+
+PASSWORD = "s3cret:p/w@d"
+# Owners of given databases show their password; everybody else is trusted, as the embedded server does.
+ASK_PASSWORD = 'local all "/^owner_" scram-sha-256\n'
+
+
+async def connect(address: Address, *, as_owner: bool = True) -> asyncpg.Connection:
+    """Open a connection of one's own."""
+    connection: asyncpg.Connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=as_owner))
+    return connection
+
+
+@asynccontextmanager
+async def given_database(
+    postgres: URL, *, rights: str = "CREATEROLE", owns: bool = True, has_vector: bool = True
+) -> AsyncIterator[Address]:
+    """Make an empty database with an owner of these rights, and a TCP port that leads to it.
+
+    Where the server has the program's role already, the owner may act as it; else it is gone again at the end.
+    """
+    name = f"owner_{uuid4().hex}"
+    async with AsyncExitStack() as closing:
+        superuser = await connect(Address(postgres, is_embedded=True))
+        closing.push_async_callback(superuser.close)
+        await _ask_for_passwords(superuser)
+        await superuser.execute(f"CREATE ROLE {name} LOGIN {rights} PASSWORD '{PASSWORD}'")
+        await superuser.execute(f"CREATE DATABASE {name} OWNER {name if owns else 'postgres'}")
+        has_role = await superuser.fetchval("SELECT count(*) > 0 FROM pg_roles WHERE rolname = 'parley_app'")
+        if has_role:
+            await superuser.execute(f"GRANT parley_app TO {name}")
+        closing.push_async_callback(_drop, superuser, name, name if has_role else f"parley_app, {name}")
+        if has_vector:
+            inside = await connect(Address(postgres.set(database=name), is_embedded=True))
+            await inside.execute("CREATE EXTENSION vector")
+            await inside.close()
+        port = await closing.enter_async_context(_open_port(str(postgres.query["host"])))
+        yield Address(
+            URL.create("postgresql", name, PASSWORD, host="127.0.0.1", port=port, database=name), is_embedded=False
+        )
+
+
+async def _drop(superuser: asyncpg.Connection, name: str, roles: str) -> None:
+    await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await superuser.execute(f"DROP ROLE IF EXISTS {roles}")
+
+
+async def _ask_for_passwords(superuser: asyncpg.Connection) -> None:
+    if _write_rule(Path(await superuser.fetchval("SHOW hba_file"))):
+        # The server reads the rules again before it takes the next connection.
+        await superuser.execute("SELECT pg_reload_conf()")
+
+
+def _write_rule(rules: Path) -> bool:
+    written = rules.read_text()
+    if written.startswith(ASK_PASSWORD):
+        return False
+    rules.write_text(ASK_PASSWORD + written)
+    return True
+
+
+@asynccontextmanager
+async def _open_port(folder: str) -> AsyncIterator[int]:
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs_in, theirs_out = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
+        await asyncio.gather(_pump(reader, theirs_out), _pump(theirs_in, writer))
+
+    server = await asyncio.start_server(carry, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while chunk := await reader.read(65536):
+            writer.write(chunk)
+            await writer.drain()
+    except ConnectionError:
+        return
+    finally:
+        writer.close()

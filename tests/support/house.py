@@ -1,0 +1,170 @@
+"""A house as tests use it: messages go in by the front door, replies come out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import CursorResult, text
+
+from adapters.cli.compose import open_app
+from agent.app import App, Sender
+from agent.journal.steps import Event
+from agent.queue import inbox
+from agent.queue.inbox import Accepted
+from agent.queue.outbox import Reply as Posted
+from agent.queue.worker import Worker
+from agent.tools.toolbox import Toolbox
+from shared.db.database import Address
+from shared.messages import AgentResponse, Attachment, IncomingMessage, Place, PlatformContext
+from shared.messages import Sender as Writer
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub, Reply
+from tests.standins.openai_api.script import Body
+
+
+@dataclass
+class FakePlatform:
+    """A door whose replies are posts in a list; it takes each nonce once, as Discord does."""
+
+    posts: list[Posted] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def send(self, reply: Posted) -> str | None:
+        """Post it, unless it is there."""
+        if all(post.nonce != reply.nonce for post in self.posts):
+            self.posts.append(reply)
+        self.arrived.set()
+        return f"post-{reply.id}"
+
+    async def wait_for(self, count: int) -> list[str]:
+        """Return the texts as soon as there are so many."""
+        async with asyncio.timeout(30):
+            while len(self.posts) < count:
+                self.arrived.clear()
+                await self.arrived.wait()
+        return [post.content for post in self.posts]
+
+
+def message(content: str, **given: Any) -> IncomingMessage:
+    """Return an incoming message; what is not given is that of Ann in a direct message over HTTP."""
+    platform = given.get("platform", "test")
+    user = given.get("user", "ann")
+    server = given.get("server")
+    place = Place(
+        platform=platform,
+        server=server,
+        channel=given.get("channel", f"dm-{user}" if server is None else "general"),
+        thread=given.get("thread"),
+        is_direct=given.get("is_direct", server is None),
+    )
+    return IncomingMessage(
+        adapter=given.get("adapter", "http"),
+        sender=Writer(platform, user, given.get("username", user.title())),
+        place=place,
+        event_id=given.get("event_id") or uuid4().hex,
+        content=content,
+        sent_at=given.get("sent_at") or datetime.now(UTC),
+        attachments=tuple(given.get("attachments", ())),
+        wants_stream=given.get("wants_stream", False),
+        decision=given.get("decision"),
+        platform_context=given.get("around", PlatformContext()),
+    )
+
+
+@dataclass
+class House:
+    """The app with a worker that runs, its model and its platform."""
+
+    app: App
+    model: OpenAIStub
+    platform: FakePlatform
+    worker: "asyncio.Task[None] | None" = None
+
+    async def accepts(self, content: str, **given: Any) -> Accepted:
+        """Store a message and return at once."""
+        return await inbox.accept(self.app.database, message(content, **given))
+
+    async def hears(self, content: str, **given: Any) -> AgentResponse:
+        """Store a message and wait for its answer."""
+        accepted = await self.accepts(content, **given)
+        async with asyncio.timeout(60):
+            return await self.app.events.response(accepted.inbox_id)
+
+    async def reads(self, content: str) -> list[Event]:
+        """Store a message and return all that a reader of its answer is told.
+
+        The model waits until somebody reads: pieces of text are kept for nobody who comes later.
+        """
+        script, is_read = self.model.script, asyncio.Event()
+
+        async def waits(body: Body, number: int) -> Reply:
+            await is_read.wait()
+            said = script(body, number)
+            return await said if isinstance(said, Awaitable) else said
+
+        self.model.play(waits)
+        accepted = await self.accepts(content, wants_stream=True)
+        events = []
+        async for event in self.app.events.follow(accepted.inbox_id):
+            is_read.set()
+            events.append(event)
+        return events
+
+    async def hears_until_stopped(self, content: str) -> AgentResponse:
+        """Store a message, stop its turn as soon as a word of the answer is told, and return what is left of it."""
+        accepted = await self.accepts(content, wants_stream=True)
+        stopped = False
+        async for event in self.app.events.follow(accepted.inbox_id):
+            if event.name == "text_delta" and not stopped:
+                stopped = True
+                await self.sql("UPDATE turns SET stop_requested = true")
+                await self.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
+        async with asyncio.timeout(30):
+            return await self.app.events.response(accepted.inbox_id)
+
+    async def sql(self, statement: str, **given: Any) -> list[Any]:
+        """Run a statement as an admin would, in a transaction of its own."""
+        async with self.app.database.transaction() as session:
+            result = await session.execute(text(statement), given)
+            return list(result.all()) if isinstance(result, CursorResult) and result.returns_rows else []
+
+    async def value(self, statement: str, **given: Any) -> Any:
+        """Return the first value that a statement gives."""
+        return (await self.sql(statement, **given))[0][0]
+
+    def attach(self, filename: str, key: str, mime_type: str = "text/plain", size: int = 0) -> Attachment:
+        """Return an attachment whose bytes are in storage already."""
+        return Attachment(filename, mime_type, size, storage_key=key)
+
+
+@asynccontextmanager
+async def open_house(
+    settings: Settings,
+    address: Address,
+    model: OpenAIStub,
+    *,
+    senders: Mapping[str, Sender] | None = None,
+    toolbox: Toolbox | None = None,
+    works: bool = True,
+) -> AsyncIterator[House]:
+    """Open a house; with `works` a worker runs in it."""
+    platform = FakePlatform()
+    async with open_app(settings, address, senders or {"fake": platform}, toolbox) as app:
+        house = House(app, model, platform)
+        if works:
+            house.worker = asyncio.create_task(Worker(app).run(), name="worker of the house")
+        try:
+            yield house
+        finally:
+            if house.worker is not None:
+                house.worker.cancel()
+                await asyncio.gather(house.worker, return_exceptions=True)
+
+
+def texts(responses: Sequence[AgentResponse]) -> list[str]:
+    """Return what was answered."""
+    return [response.content for response in responses]

@@ -1,0 +1,68 @@
+"""MCP servers that a test's house is given as an admin does it, and calls that the model makes to them."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from shared.messages import AgentResponse
+from tests.standins.openai_api import Answer
+from tests.support.house import House
+
+STAND_IN = Path(__file__).resolve().parents[1] / "standins" / "mcp_server.py"
+ADD = """
+INSERT INTO mcp_servers (name, transport, command, args, timeout_seconds, required_permission)
+VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
+"""
+
+
+async def add_server(
+    house: House, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 20, **columns: Any
+) -> None:
+    """Add a server on pipes as an admin does."""
+    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)"
+                    " ON CONFLICT DO NOTHING")  # fmt: skip
+    await house.sql(ADD, name=name, command=sys.executable, args=json.dumps(args), seconds=seconds)
+    for column, value in columns.items():
+        await house.sql(f"UPDATE mcp_servers SET {column} = CAST(:value AS text)", value=value)  # noqa: S608
+
+
+def names(house: House) -> set[str]:
+    """Return the tools of the house by name."""
+    return {each.name for each in house.app.toolbox.tools}
+
+
+async def until(house: House, is_so: Callable[[set[str]], bool]) -> None:
+    """Wait until this is true of the names of the house's tools."""
+
+    async def check() -> bool:
+        return is_so(names(house))
+
+    await eventually(check)
+
+
+async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
+    """Wait until this gives something, and return it."""
+    async with asyncio.timeout(40):
+        while True:
+            if found := await check():
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def play(house: House, *calls: tuple[str, dict[str, Any]]) -> AgentResponse:
+    """Let the model make these calls in one answer."""
+    house.model.play([Answer(tool_calls=list(calls)), Answer("done")])
+    return await house.hears("go on")
+
+
+async def result(house: House, tool: str, /, **arguments: Any) -> Any:
+    """Return what one call of the model's came to."""
+    return (await play(house, (tool, arguments))).tool_calls_made[0].result
+
+
+async def told_error(house: House) -> str:
+    """Wait until a server is off, and return why."""
+    return str(await eventually(lambda: house.value("SELECT max(last_error) FROM mcp_servers")))

