@@ -1,12 +1,16 @@
 """The texts for people and models: every key is known, and a file that lacks one stops the start."""
 
+import ast
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
+from string import Formatter
 
 import pytest
 
 from agent.prompts import FOLDER, load_prompts, prompts
 from shared.errors import ConfigurationError
+from tests.support.source_tree import line_of, sources_in
 
 
 def test_every_text_is_there() -> None:
@@ -22,10 +26,44 @@ def test_every_text_is_there() -> None:
         (lambda text: text.replace('no_text: "(no text)"', "no_text: ''"), "turn.no_text"),
     ],
 )
-def test_a_wrong_key_stops_the_start_and_is_named(tmp_path: Path, change, named: str) -> None:  # type: ignore[no-untyped-def]  # pytest gives what stands above
+def test_a_wrong_key_stops_the_start_and_is_named(tmp_path: Path, change: Callable[[str], str], named: str) -> None:
     folder = copytree(FOLDER, tmp_path / "prompts")
     turn = folder / "turn.yaml"
     turn.write_text(change(turn.read_text("utf-8")), "utf-8")
 
     with pytest.raises(ConfigurationError, match=named):
         load_prompts(folder)
+
+
+def test_a_text_is_given_what_it_has_places_for() -> None:
+    wrong = [
+        f"{source.path}:{line_of(node)}: {section}.{key} has places for {sorted(places)}, and is given {sorted(given)}"
+        for source in sources_in("adapters", "agent")
+        for node in source.nodes()
+        if (named := named_text(node)) is not None
+        for section, key, given in [named]
+        if (places := places_of(getattr(getattr(prompts(), section), key))) != given
+    ]
+
+    assert wrong == []
+
+
+def named_text(node: ast.AST) -> tuple[str, str, set[str]] | None:
+    """Return section, key and keywords of `prompts().section.key.format(…)`."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(
+                attr="format",
+                value=ast.Attribute(
+                    attr=key,
+                    value=ast.Attribute(attr=section, value=ast.Call(func=ast.Name(id="prompts"))),
+                ),
+            ),
+            keywords=keywords,
+        ):
+            return section, key, {str(each.arg) for each in keywords}
+    return None
+
+
+def places_of(text: str) -> set[str]:
+    return {name.partition("[")[0] for _, name, _, _ in Formatter().parse(text) if name}

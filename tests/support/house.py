@@ -71,7 +71,7 @@ def message(content: str, **given: Any) -> IncomingMessage:
         attachments=tuple(given.get("attachments", ())),
         wants_stream=given.get("wants_stream", False),
         decision=given.get("decision"),
-        platform_context=given.get("around", PlatformContext()),
+        platform_context=given.get("platform_context", PlatformContext()),
     )
 
 

@@ -63,8 +63,10 @@ def to_json(message: discord.Message) -> dict[str, Any]:
     """Return the message in our shape, without what nobody has told, and whether it calls the agent."""
     incoming = to_incoming(message, int(BOT))
     told = {key: value for key, value in asdict(incoming).items() if value != OPTIONAL.get(key)}
-    around = told["around"].items()
-    told["around"] = {key: value for key, value in around if value is not None and (value or key == "role_ids")}
+    around = told["platform_context"].items()
+    told["platform_context"] = {
+        key: value for key, value in around if value is not None and (value or key == "role_ids")
+    }
     plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
     return plain | {"calls": calls(message, int(BOT))}
 

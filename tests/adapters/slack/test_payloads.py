@@ -24,9 +24,9 @@ def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
     if not is_written_by_a_person(event, TOKEN):
         return None
     told = {key: value for key, value in asdict(to_incoming(event, TOKEN, NAMES)).items() if value != OPTIONAL.get(key)}
-    told["around"] = {key: value for key, value in told["around"].items() if value}
-    if not told["around"]:
-        del told["around"]
+    told["platform_context"] = {key: value for key, value in told["platform_context"].items() if value}
+    if not told["platform_context"]:
+        del told["platform_context"]
     plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
     return plain | {"calls": calls(event, TOKEN)}
 

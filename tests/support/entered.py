@@ -1,0 +1,41 @@
+"""Which files of ours a piece of work enters: those whose functions it calls."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from tests.support.source_tree import ROOT
+
+FOLLOWED = tuple(f"{ROOT}/{package}/" for package in ("adapters", "agent"))
+# These run when a class or a module is made, or within another function: nobody goes there to follow a message.
+NOT_ENTERED = frozenset({"<module>", "<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"})
+
+
+@contextmanager
+def files_entered() -> Iterator[dict[str, set[str]]]:
+    """Collect the files of `adapters/` and `agent/` that the block enters, each with the functions that it calls."""
+    entered: dict[str, set[str]] = {}
+
+    def profile(frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name not in NOT_ENTERED and code.co_filename.startswith(FOLLOWED):
+            entered.setdefault(code.co_filename.removeprefix(f"{ROOT}/"), set()).add(code.co_qualname)
+
+    sys.setprofile(profile)
+    try:
+        yield entered
+    finally:
+        sys.setprofile(None)
+
+
+def in_each(rounds: list[dict[str, set[str]]]) -> dict[str, set[str]]:
+    """Return what every round entered: what runs beside it now and then is left out."""
+    first, *others = rounds
+    return {path: names for path, names in first.items() if all(path in each for each in others)}
+
+
+def listed(entered: dict[str, set[str]]) -> str:
+    """Return a line for each file, with its functions."""
+    lines = [f"{path}: {', '.join(sorted(names))}" for path, names in sorted(entered.items())]
+    return "\n".join([f"{len(lines)} files in {len({line.rpartition('/')[0] for line in lines})} packages", *lines])
