@@ -1,6 +1,5 @@
 """The assembled collaborators, passed in, never global."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -18,24 +17,16 @@ if TYPE_CHECKING:
     from agent.events.listener import Listener
     from agent.llm.router import Router
     from agent.mcp.servers import RemoteTools
-    from agent.queue.outbox import Reply
+    from agent.queue.outbox import Senders
     from agent.tools.toolbox import Toolbox
-
-
-class Sender(Protocol):
-    """What delivers the replies of one door."""
-
-    async def send(self, reply: "Reply") -> str | None:
-        """Say it on the platform and return the platform's message id; raises `Unavailable` to be tried again."""
-        ...
 
 
 @runtime_checkable
 class NeedsApp(Protocol):
-    """A sender that uses the house's collaborators: it is given them when they are assembled."""
+    """A sender that uses the app: it gets it when all parts are assembled."""
 
     async def open(self, app: "App") -> None:
-        """Take the collaborators."""
+        """Open the sender with these collaborators."""
         ...
 
     async def aclose(self) -> None:
@@ -61,4 +52,4 @@ class App:
     events: "Listener"
     delegate: "Delegate"
     peers: Peers = field(default_factory=NoPeers)
-    senders: Mapping[str, Sender] = field(default_factory=dict)
+    senders: "Senders" = field(default_factory=dict)

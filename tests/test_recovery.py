@@ -18,11 +18,11 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
 from structlog.testing import capture_logs
 
+from adapters.cli.worker import build_worker
 from agent.llm.completions import Completion, ModelRequest, RejectedCall
 from agent.llm.router import Router
 from agent.queue import inbox, outbox
 from agent.queue.outbox import Reply
-from agent.queue.worker import Worker
 from agent.tools.toolbox import Offer, Scope, Toolbox
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, _migrate
@@ -327,7 +327,7 @@ class FaultyPlatform:
 async def sweep_past_bugs(house: House) -> None:
     """Deliver what was left over, as the worker does: it notes a bug and goes on."""
     with suppress(RuntimeError):
-        await outbox.sweep(house.app)
+        await outbox.sweep(house.app.database, house.app.senders)
 
 
 async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other(
@@ -383,7 +383,7 @@ async def test_a_worker_that_is_stopped_while_it_starts_leaves_nothing_behind(
 ) -> None:
     async with open_house(settings, address, model, works=False) as house:
         for turns_of_the_loop in (0, 1, 2, 3, 5, 8, 13, 21):
-            working = asyncio.create_task(Worker(house.app).run())
+            working = asyncio.create_task(build_worker(house.app).run())
             for _ in range(turns_of_the_loop):
                 await asyncio.sleep(0)
             working.cancel()

@@ -124,7 +124,7 @@ class Door(RequestHandler):
             row = await self._row(params.id)
             if not row.is_open:
                 raise TaskNotCancelableError
-            if await cancel(self._app, row.inbox_id) == "stopped":
+            if await cancel(self._app.database, row.inbox_id) == "stopped":
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._app.events.response(row.inbox_id), CANCEL_SECONDS)
             return await self._task(params.id)

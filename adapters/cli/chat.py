@@ -86,9 +86,9 @@ class LocalWorker:
         is_ours_alive = self._work is not None and not self._work.done()
         if is_ours_alive or await self._is_one_alive():
             return
-        from agent.queue.worker import Worker
+        from adapters.cli.worker import build_worker
 
-        self._work = asyncio.create_task(Worker(self._house).run(), name="worker")
+        self._work = asyncio.create_task(build_worker(self._house).run(), name="worker")
 
     async def close(self) -> None:
         """Stop our worker; what it runs is finished or handed over."""

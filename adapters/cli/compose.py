@@ -1,14 +1,15 @@
 """The composition root: it alone assembles the collaborators, hands the worker its senders, and closes them again."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from agent.a2a.client import RemoteAgents
-from agent.app import App, NeedsApp, Sender
+from agent.app import App, NeedsApp
 from agent.delegation.delegate import delegate
 from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.mcp.servers import RemoteTools
+from agent.queue.outbox import Senders
 from agent.tools.modules import discover
 from agent.tools.toolbox import Toolbox
 from shared.clock import SystemClock
@@ -33,7 +34,7 @@ async def prepare_database(settings: Settings) -> Address:
 async def open_app(
     settings: Settings,
     address: Address | None = None,
-    senders: Mapping[str, Sender] | None = None,
+    senders: Senders | None = None,
     toolbox: Toolbox | None = None,
 ) -> AsyncIterator[App]:
     """Assemble the house on a database whose tables are up to date; everything is closed at the end of the block.

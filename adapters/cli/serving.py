@@ -14,8 +14,9 @@ import uvloop
 from adapters.cli.compose import open_app
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, prepare
+from adapters.cli.worker import build_worker
 from agent.app import App
-from agent.queue.worker import GRACE_SECONDS, Worker
+from agent.queue.worker import GRACE_SECONDS
 from shared.errors import ConfigurationError
 from shared.log import get_logger
 from shared.settings import Settings
@@ -72,7 +73,7 @@ async def _warm(app: App, *, answers: bool) -> None:
 async def _start(app: App, parts: Parts) -> list[asyncio.Task[None]]:
     tasks = [asyncio.create_task(each.listen(app), name=each.platform) for each in parts.listeners]
     if parts.worker:
-        tasks.append(asyncio.create_task(Worker(app).run(), name="worker"))
+        tasks.append(asyncio.create_task(build_worker(app).run(), name="worker"))
     if parts.web:
         # Imported here: a worker serves no HTTP.
         from adapters.web import serve as serve_web

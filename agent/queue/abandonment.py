@@ -1,7 +1,7 @@
-"""Callers that leave: when nobody waits for an answer any more, its turn is stopped.
+"""Abandoned turns: when no caller waits for an answer any more, its turn is stopped.
 
-Who merely lost the connection and asks again at once, with the same event id, finds the turn running; later, its
-cancelled answer.
+A caller who only lost the connection and asks again at once, with the same event id, finds the turn still running; one
+who asks later gets its cancelled answer.
 """
 
 import asyncio
@@ -10,21 +10,21 @@ from contextlib import suppress
 
 from sqlalchemy import text
 
-from agent.app import App
+from agent.events.listener import Listener
 from agent.events.notifications import STOPS, TURNS, to_note
-from shared.db.database import DatabaseLost
+from shared.db.database import Database, DatabaseLost
 
-# Together they stay well below a second, in which a closed request has to have ended its turn.
+# A closed request has to end its turn within a second; the two together stay well below that.
 RETURN_SECONDS = 0.3
 ASK_SECONDS = 0.2
 
-# What is coalesced with it is answered in one turn.
-TOGETHER = text("""
+# The messages that one turn answers together with this one.
+ANSWERED_TOGETHER = text("""
 SELECT other.id FROM inbox JOIN inbox AS other ON other.id = inbox.id OR other.turn_id = inbox.turn_id
 WHERE inbox.id = :inbox_id
 """)
-# A message that no turn has taken yet is taken back; one that has been taken has its turn stopped.
-LEAVE = text(f"""
+# A message that no turn has taken yet is withdrawn; otherwise the turn that took it is stopped.
+CANCEL = text(f"""
 WITH withdrawn AS (
     UPDATE inbox SET status = 'cancelled' WHERE id = :inbox_id AND status = 'waiting' RETURNING id
 ), stopped AS (
@@ -37,32 +37,32 @@ UNION ALL SELECT 'stopped', pg_notify('{STOPS}', CAST(id AS text)) FROM stopped
 """)
 
 
-async def cancel_if_abandoned(app: App, inbox_id: int) -> bool:
-    """Stop what works on this message, unless somebody else waits for its answer or comes back for it.
+async def cancel_if_abandoned(database: Database, listener: Listener, inbox_id: int) -> bool:
+    """Stop the turn of this message, unless another caller waits for its answer or the same one comes back.
 
-    Returns whether it was taken back before any turn began: then its files are nobody's.
+    Returns whether the message was withdrawn before any turn began: then its files belong to no turn.
     """
     await asyncio.sleep(RETURN_SECONDS)
     with suppress(DatabaseLost):
-        if await app.events.is_awaited(await _together(app, inbox_id), ASK_SECONDS):
+        if await listener.is_awaited(await _list_together(database, inbox_id), ASK_SECONDS):
             return False
-        return await cancel(app, inbox_id) == "withdrawn"
+        return await cancel(database, inbox_id) == "withdrawn"
     return False
 
 
-async def cancel(app: App, inbox_id: int) -> str | None:
-    """Take a message back, or stop the turn that has it, whoever waits; return which: `withdrawn` or `stopped`."""
-    # Whoever waits for a turn to be begun sees the message as it was before: it has to look again.
-    return await _leave(app, inbox_id) or await _leave(app, inbox_id)
+async def cancel(database: Database, inbox_id: int) -> str | None:
+    """Withdraw a message, or stop the turn that has it, even if callers wait; return `withdrawn` or `stopped`."""
+    # While a turn begins, the statement waits for it and then sees the message as it was before: it has to run again.
+    return await _try_cancel(database, inbox_id) or await _try_cancel(database, inbox_id)
 
 
-async def _together(app: App, inbox_id: int) -> Sequence[int]:
-    async with app.database.statement() as session:
-        return [row.id for row in (await session.execute(TOGETHER, {"inbox_id": inbox_id})).all()]
+async def _list_together(database: Database, inbox_id: int) -> Sequence[int]:
+    async with database.statement() as session:
+        return [row.id for row in (await session.execute(ANSWERED_TOGETHER, {"inbox_id": inbox_id})).all()]
 
 
-async def _leave(app: App, inbox_id: int) -> str | None:
+async def _try_cancel(database: Database, inbox_id: int) -> str | None:
     given = {"inbox_id": inbox_id, "note": to_note(0, [inbox_id], is_end=True)}
-    async with app.database.statement() as session:
-        row = (await session.execute(LEAVE, given)).one_or_none()
+    async with database.statement() as session:
+        row = (await session.execute(CANCEL, given)).one_or_none()
     return None if row is None else str(row.outcome)

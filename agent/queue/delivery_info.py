@@ -1,4 +1,4 @@
-"""What has to be known of a turn to send its reply: who asked, and what its persona allows."""
+"""What a sender has to know about a turn to send its reply: who asked, and what its persona allows."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from shared.db.database import Database
 
-FACTS = text("""
+FIND = text("""
 SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status, last.platform_user_id AS asker,
        last.edited_at IS NOT NULL AND position(last.content IN (
            SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
@@ -21,7 +21,7 @@ WHERE turns.id = :turn_id
 
 @dataclass(frozen=True, slots=True)
 class DeliveryInfo:
-    """Who asked, and whether the question was changed after its answer was begun."""
+    """Who asked, what is allowed, and whether the question was edited after its turn had begun."""
 
     allows_mentions: bool = False
     status: str = "answered"
@@ -30,7 +30,7 @@ class DeliveryInfo:
 
 
 async def find_delivery_info(database: Database, turn_id: int) -> DeliveryInfo:
-    """Return the facts of a turn."""
+    """Return the delivery info of a turn."""
     async with database.statement() as session:
-        row = (await session.execute(FACTS, {"turn_id": turn_id})).one_or_none()
+        row = (await session.execute(FIND, {"turn_id": turn_id})).one_or_none()
     return DeliveryInfo() if row is None else DeliveryInfo(*row)

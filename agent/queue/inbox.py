@@ -1,4 +1,4 @@
-"""Stored before the ack: one event, one row, one job, in one transaction."""
+"""The inbox: an event is stored, and its job queued, in one transaction before the platform is told that it arrived."""
 
 import json
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, text
 
+from agent.events.notifications import TURNS
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import EventTaken
@@ -16,7 +17,7 @@ from shared.text import clean, clean_json
 
 QUEUE = "turns"
 TAKE_TURN = "take_turn"
-# Doors without a sender: their callers read the answer, and for them its commit is the delivery.
+# Adapters without a sender: their callers read the answer, and for them its commit is the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 CONTEXT_FIELDS, QUOTE_FIELDS = (
     tuple(field.name for field in fields(each)) for each in (PlatformContext, QuotedMessage)
@@ -40,7 +41,7 @@ SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
-# The same for many at once. In one order: two processes that are told the same events don't wait for each other.
+# The same for many at once, in a fixed order: two processes that store the same events can't deadlock.
 ACCEPT_ALL = text(f"""
 WITH stored AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
@@ -62,7 +63,7 @@ SELECT id, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
-# What was said is nobody's any more: it is the fact that it came that is kept.
+# The text is not kept: only the fact that the event arrived.
 ACCEPT_ANSWERED = text("""
 INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                    platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
@@ -80,7 +81,7 @@ KNOWN = text("""
 SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
 """)
 
-# Places whose open messages have no live job: a job can be lost with the connection that was to finish it.
+# Places whose open messages have no live job: a job can be lost together with its connection.
 REQUEUE_LOST = text(f"""
 SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
     '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
@@ -93,10 +94,10 @@ WHERE status IN ('waiting', 'claimed') AND created_at < now() - interval '10 sec
 GROUP BY place_key
 """)
 
-# Without it a worker that was frozen would take the turn back from the one that goes on with it.
+# Without it a worker that was frozen would take the turn back from the one that continued it.
 STILL_OURS = "EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')"
 
-GIVE_UP = text("""
+GIVE_UP = text(f"""
 WITH blocking AS (
     SELECT id, turn_id FROM inbox
     WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
@@ -115,14 +116,14 @@ WITH blocking AS (
     FROM failed WHERE door <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
     ON CONFLICT (turn_id) DO NOTHING
 )
-SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
+SELECT pg_notify('{TURNS}', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
 FROM failed HAVING count(*) > 0
 """)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The inbox row of an event; `is_new` False when the event had come before."""
+    """The inbox row of an event; `is_new` False when the event had arrived before."""
 
     inbox_id: int
     is_new: bool
@@ -130,10 +131,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the queue has given a worker: a place to take a turn in, named by one of its messages.
+    """A queued job: run the next turn of a place, which is named by one of its messages.
 
-    `was_lost`: the attempt before in this process ended with the database's connection, which counts as no failure.
-    `last_error`: why it failed otherwise.
+    `was_lost`: the previous attempt in this process ended with the database connection, which is not a failure.
+    `last_error`: why the previous attempt failed otherwise.
     """
 
     id: int
@@ -144,7 +145,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One stored event."""
+    """An open message of the inbox."""
 
     inbox_id: int
     message: IncomingMessage
@@ -162,14 +163,14 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
         if stored is not None:
             return Accepted(stored.id, is_new=True)
         first = (await session.execute(KNOWN, {"platform": given["platform"], "event_id": given["event_id"]})).one()
-    # Whoever sends an id that is another person's must not be given that person's answer.
+    # A caller who sends an id that is another person's must not get that person's answer.
     if (first.place_key, first.platform_user_id) != (given["place_key"], given["user_id"]):
         raise EventTaken
     return Accepted(first.id, is_new=False)
 
 
 async def accept_all(database: Database, messages: Sequence[IncomingMessage]) -> list[Accepted]:
-    """Store events of one platform as `accept` does, in one transaction; who sends a known id is told so by it."""
+    """Store events of one platform as `accept` does, in one transaction."""
     rows = [_to_row(message) for message in messages]
     async with database.statement() as session:
         given = {"rows": json.dumps([_to_json(row) for row in rows])}
@@ -189,20 +190,20 @@ def _to_json(row: dict[str, Any]) -> dict[str, Any]:
 
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
-    """Store that an event came whose answer needs no turn; return whether it came for the first time."""
+    """Store that an event arrived whose answer needs no turn; return whether it arrived for the first time."""
     given = {key: value for key, value in _to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
     async with database.statement() as session:
         return (await session.execute(ACCEPT_ANSWERED, given)).one_or_none() is not None
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
-    """Return the open messages of the job's place, the oldest first; none when the job has been taken from us."""
+    """Return the open messages of the job's place, oldest first; none when another worker has taken the job over."""
     given = {"job_id": job.id, "inbox_id": job.inbox_id}
     return [_to_waiting(row) for row in (await session.execute(OPEN, given)).all()]
 
 
 def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Return the messages that make one turn: those of a turn that was cut off, else the first person's run."""
+    """Return the messages of the next turn: those of an interrupted turn, else consecutive ones of the first person."""
     cut_off = [each for each in waiting if each.turn_id is not None]
     if cut_off:
         return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
@@ -224,10 +225,10 @@ async def requeue_lost(session: Session) -> int:
 
 
 async def give_up(session: Session, job: Job, sentence: str) -> None:
-    """Set aside what no turn can be begun or gone on with for, and the place with it; who waits for it is told.
+    """Mark the messages as failed for which a turn can neither begin nor continue, and notify who waits for them.
 
-    That is what comes first in the job's place, which need not be the message that the job names. The sweeper brings
-    `sentence` to a platform that does not read answers itself.
+    These are the first messages of the job's place, not necessarily the one that the job names. The sweeper sends
+    `sentence` to platforms that do not read answers themselves.
     """
     given = {"inbox_id": job.inbox_id, "cause": job.last_error, "sentence": sentence}
     await session.execute(GIVE_UP, given | {"read_by_caller": sorted(READ_BY_CALLER)})
@@ -236,7 +237,7 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
 def _to_row(message: IncomingMessage) -> dict[str, Any]:
     sender, place, content = message.sender, _cleaned(message.place), clean(message.content)
     if message.decision is not None and not content.strip():
-        # A click says nothing; whoever reads on is told what it meant.
+        # A click has no text; the history shows what it meant.
         content = message.decision.word
     return {
         "door": message.adapter,
@@ -260,27 +261,27 @@ def _to_row(message: IncomingMessage) -> dict[str, Any]:
 
 
 def _to_attachment_row(attachment: Attachment) -> dict[str, Any]:
-    # The release before knows no credential, and reads the rows of doors that have none.
+    # The previous release knows no credential, and reads the rows of adapters that have none.
     return {name: value for name, value in asdict(attachment).items() if name != "credential" or value is not None}
 
 
 def _to_context_row(platform_context: PlatformContext) -> dict[str, Any]:
-    # What is not known is left out: most doors tell nothing.
-    told = {
+    # Unknown fields are left out: most adapters know none.
+    known = {
         name: value
         for name in CONTEXT_FIELDS
         if (value := getattr(platform_context, name)) or (name == "role_ids" and value == ())
     }
     if platform_context.earlier:
-        told["earlier"] = [
+        known["earlier"] = [
             {name: value for name in QUOTE_FIELDS if (value := getattr(each, name)) is not None}
             for each in platform_context.earlier
         ]
-    return dict(clean_json(told))
+    return dict(clean_json(known))
 
 
 def to_platform_context(row: dict[str, Any]) -> PlatformContext:
-    """Return what a row tells beside its message."""
+    """Return the platform context of a stored row."""
     if not row:
         return PlatformContext()
     earlier = tuple(QuotedMessage(**each) for each in row.get("earlier", ()))
@@ -319,11 +320,11 @@ COLUMNS = (
 )
 ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
 PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
-# Built once: putting it together takes longer than sending it.
+# Built once: building it takes longer than running it.
 OPEN = (
     select(*COLUMNS)
     .where(InboxMessage.place_key == PLACE, text("inbox.status IN ('waiting', 'claimed')"))
-    # A turn that was cut off comes first, also before messages that were sent earlier and arrived later.
+    # An interrupted turn comes first, also before messages that were sent earlier and arrived later.
     .order_by(InboxMessage.turn_id.is_(None), InboxMessage.sent_at, InboxMessage.id)
     .limit(MAX_COALESCED * 2)
 )

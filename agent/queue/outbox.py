@@ -1,18 +1,17 @@
-"""Stored before it is sent: a reply is decided in the transaction that ends its turn, then delivered at once.
+"""The outbox: a reply is stored in the transaction that ends its turn, then delivered at once.
 
-Doors without a sender (web, terminal, HTTP) are read by their callers: for them the commit is the delivery.
+Adapters without a sender (web, terminal, HTTP) are read by their callers: for them the commit is the delivery.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import text
 
-from agent.app import App, Sender
 from agent.queue.inbox import READ_BY_CALLER
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
@@ -20,7 +19,7 @@ from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
 
-# Renewed while a delivery lasts; a reply whose sender died is taken by another after this.
+# Renewed while a delivery lasts; when a sender dies, another process may take its reply after this time.
 LEASE_SECONDS = 12
 RENEW_SECONDS = 4
 MAX_ATTEMPTS = 5
@@ -72,10 +71,10 @@ WHERE id = :id AND status = 'claimed'
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is to be said, and where; `turn_id` 0: no turn could begin. `nonce` is that of every attempt at it.
+    """A reply and its destination; `turn_id` 0: no turn could begin. Every delivery attempt has the same `nonce`.
 
     With a `confirmation_id` it is a question, and a click on one of its `choices` is the `Decision` on that id.
-    `was_tried`: another delivery of it may have come to its end without anybody noting so.
+    `was_tried`: an earlier delivery may have succeeded without being recorded.
     """
 
     id: int
@@ -92,8 +91,19 @@ class Reply:
 
     @property
     def nonce(self) -> str:
-        """Return what tells a platform that it has this reply already."""
+        """Return the key by which a platform recognises a reply that it has already."""
         return f"parley-{self.id}"
+
+
+class ReplySender(Protocol):
+    """Delivers the replies of one adapter."""
+
+    async def send(self, reply: Reply) -> str | None:
+        """Post the reply and return the platform's message id; raises `Unavailable` to be tried again."""
+        ...
+
+
+Senders = Mapping[str, ReplySender]
 
 
 def to_row(
@@ -121,26 +131,26 @@ def to_row(
     }
 
 
-async def deliver(app: App, reply: Reply) -> None:
-    """Send a reply that this process holds the claim of; a failure is noted and tried again by the sweeper."""
-    sender = app.senders.get(reply.adapter)
+async def deliver(database: Database, senders: Senders, reply: Reply) -> None:
+    """Send a reply that this process has claimed; a failure is recorded and retried by the sweeper."""
+    sender = senders.get(reply.adapter)
     if reply.adapter in READ_BY_CALLER:
         return
     if sender is None:
-        await mark_failed(app.database, reply.id, "no sender in this process")
+        await mark_failed(database, reply.id, "no sender in this process")
         return
     try:
-        async with _kept_claim(app.database, reply.id):
+        async with _kept_claim(database, reply.id):
             message_id = await sender.send(reply)
     except Unavailable as error:
         log.warning("delivery_failed", reply=reply.id, adapter=reply.adapter, cause=str(error.__cause__ or error))
-        await mark_failed(app.database, reply.id, str(error))
+        await mark_failed(database, reply.id, str(error))
         return
     except Undeliverable as error:
         log.error("reply_undeliverable", reply=reply.id, adapter=reply.adapter, cause=str(error))
-        await mark_failed(app.database, reply.id, str(error), is_final=True)
+        await mark_failed(database, reply.id, str(error), is_final=True)
         return
-    await mark_delivered(app.database, reply.id, message_id)
+    await mark_delivered(database, reply.id, message_id)
 
 
 @asynccontextmanager
@@ -162,57 +172,54 @@ async def _renew(database: Database, reply_id: int) -> None:
 
 
 async def mark_delivered(database: Database, reply_id: int, message_id: str | None) -> None:
-    """Note that the platform took the reply."""
+    """Record that the platform accepted the reply."""
     async with database.statement() as session:
         await session.execute(DELIVERED, {"id": reply_id, "message_id": message_id})
 
 
 async def mark_failed(database: Database, reply_id: int, error: str, *, is_final: bool = False) -> None:
-    """Note why a delivery failed; after the last attempt the reply stays failed for the operator."""
+    """Record why a delivery failed; after the last attempt the reply stays failed for the operator."""
     given = {"id": reply_id, "error": error, "most": 0 if is_final else MAX_ATTEMPTS, "wait": RETRY_SECONDS}
     async with database.transaction() as session:
         await session.execute(FAILED, given)
 
 
 async def claim(session: Session, adapters: Sequence[str]) -> list[Reply]:
-    """Take replies whose sender died or failed, for the doors that this process can send by.
+    """Claim replies whose sender died or failed, for the adapters that this process can send by.
 
-    One that has brought down or outlived every sender so far is set aside as failed.
+    A reply that has used up its attempts is marked as failed instead.
     """
     given = {"doors": list(adapters), "lease": LEASE_SECONDS, "most": MAX_ATTEMPTS}
     rows = (await session.execute(CLAIM, given)).all()
     return [to_reply(row) for row in rows if row.status == "claimed"]
 
 
-async def sweep(app: App) -> None:
-    """Deliver what others left over."""
-    if not app.senders:
+async def sweep(database: Database, senders: Senders) -> None:
+    """Deliver the replies that other deliveries left open."""
+    if not senders:
         return
-    async with app.database.transaction() as session:
-        replies = await claim(session, list(app.senders))
-    outcomes = await asyncio.gather(*(deliver(app, reply) for reply in replies), return_exceptions=True)
-    for outcome in outcomes:
+    async with database.transaction() as session:
+        replies = await claim(session, list(senders))
+    delivering = (deliver(database, senders, reply) for reply in replies)
+    for outcome in await asyncio.gather(*delivering, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
 
 
 def to_reply(row: Any) -> Reply:
-    """Return the reply of an outbox row that another sender left over."""
+    """Return the reply of an outbox row that an earlier delivery left open."""
     place = Place(row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct)
     files = tuple(ReplyFile(**each) for each in row.files)
-    said = (row.content, files, tuple(row.choices), row.confirmation_id)
-    return Reply(row.id, row.turn_id or 0, row.door, place, row.reply_to, row.live_message_id, *said, was_tried=True)
-
-
-__all__ = [
-    "ENQUEUE",
-    "Reply",
-    "Sender",
-    "claim",
-    "deliver",
-    "mark_delivered",
-    "mark_failed",
-    "sweep",
-    "to_reply",
-    "to_row",
-]
+    return Reply(
+        id=row.id,
+        turn_id=row.turn_id or 0,
+        adapter=row.door,
+        place=place,
+        reply_to=row.reply_to,
+        live_message_id=row.live_message_id,
+        content=row.content,
+        files=files,
+        choices=tuple(row.choices),
+        confirmation_id=row.confirmation_id,
+        was_tried=True,
+    )

@@ -1,7 +1,7 @@
-"""What somebody has deleted on a platform is forgotten here: the message, its files, and where it was quoted.
+"""Redaction: a message that was deleted on its platform is removed here, with its files and its quotes.
 
-What waits is not answered any more. What a turn has made of it (its answer, which others have read, and memories, which
-`/memory` shows and removes) stays.
+A message that still waits is no longer answered. What a turn made of it stays: its answer, which others have read, and
+memories, which `/memory` shows and removes.
 """
 
 import asyncio
@@ -12,17 +12,18 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.app import App
 from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.builder import with_earlier
 from agent.queue.inbox import to_platform_context
+from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import Unavailable
+from shared.files.storage import Storage
 from shared.log import get_logger
 from shared.messages import Attachment
 
 DELETED = "[deleted]"
-# A turn that was just being opened has read what stood there before.
+# A turn that was being opened at that moment has read the text from before.
 LOOK_AGAIN_SECONDS = 2.0
 # Shorter texts may stand in a tool's arguments by chance.
 LEAST_REPEATED = 8
@@ -37,29 +38,29 @@ WHERE platform = :platform AND (surroundings -> 'earlier') IS NOT NULL AND (surr
     SELECT jsonb_build_array(jsonb_build_object('message_id', each)) FROM unnest(CAST(:message_ids AS text[])) AS each
 )) ORDER BY id FOR UPDATE
 """)
-FORGET = text("""
+REMOVE = text("""
 UPDATE inbox SET content = :deleted, attachments = '[]', surroundings = '{}',
     status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
 WHERE id = ANY(:ids)
 """)
-FORGET_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
-SAID = text("""
+REMOVE_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
+MESSAGES = text("""
 SELECT id, content, attachments, surroundings FROM inbox WHERE turn_id = :turn_id ORDER BY sent_at, id
 """)
 FILES = text("""
 SELECT id, minio_key FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
 """)
-FORGET_FILES = text("DELETE FROM file_records WHERE id = ANY(:ids)")
-# The journal's first step holds what all messages of the turn have said; it was put together anew.
-RETELL = text("""
+REMOVE_FILES = text("DELETE FROM file_records WHERE id = ANY(:ids)")
+# The journal's first step holds the text of all messages of the turn, rebuilt without the deleted ones.
+REBUILD = text("""
 WITH retold AS (
     UPDATE messages SET content = :content WHERE turn_id = :turn_id AND role = 'user'
 )
 UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
 WHERE turn_id = :turn_id AND name = 'user_message'
 """)
-# Arguments and results are JSON text: what stands in them word for word is written as JSON writes it.
-FORGET_REPEATED = text("""
+# Arguments and results are JSON text, so the deleted text is looked for as JSON escapes it.
+REMOVE_REPEATED = text("""
 WITH forgotten AS (
     UPDATE messages SET content = replace(content, :said, :deleted)
     WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:said IN content) > 0
@@ -73,62 +74,66 @@ log = get_logger()
 
 
 @dataclass(slots=True)
-class _Gone:
-    # What a redaction has found: messages of its own, files whose bytes are to go, and whether a turn may be opening.
+class _Found:
+    # What a redaction found: deleted messages, messages that quote them, files to delete, and whether a turn may open.
     own: int = 0
     quoting: int = 0
     keys: list[str] = field(default_factory=list)
     is_waiting: bool = False
 
 
-async def redact(app: App, platform: str, message_ids: Collection[str]) -> None:
-    """Forget messages that were deleted on their platform."""
-    async with app.database.transaction() as session:
-        gone = await _redact(session, platform, message_ids)
-    if gone.is_waiting:
+async def redact(database: Database, storage: Storage, *, platform: str, message_ids: Collection[str]) -> None:
+    """Remove messages that were deleted on their platform."""
+    async with database.transaction() as session:
+        found = await _redact(session, platform, message_ids)
+    if found.is_waiting:
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        async with app.database.transaction() as session:
+        async with database.transaction() as session:
             await _redact(session, platform, message_ids)
-    for key in gone.keys:
+    for key in found.keys:
         try:
-            await app.storage.delete(key)
+            await storage.delete(key)
         except Unavailable as error:
             log.error("deleted_file_left_in_storage", key=key, cause=str(error))
-    if gone.own or gone.quoting:
-        log.info("messages_redacted", platform=platform, messages=gone.own, quotes=gone.quoting, files=len(gone.keys))
+    if found.own or found.quoting:
+        log.info(
+            "messages_redacted", platform=platform, messages=found.own, quotes=found.quoting, files=len(found.keys)
+        )
 
 
-async def _redact(session: Session, platform: str, message_ids: Collection[str]) -> _Gone:
+async def _redact(session: Session, platform: str, message_ids: Collection[str]) -> _Found:
     given = {"platform": platform, "message_ids": list(message_ids)}
     own = (await session.execute(OWN, given)).all()
     quoting = (await session.execute(QUOTING, given)).all()
-    gone = _Gone(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
+    found = _Found(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
     own_ids = {row.id for row in own}
     for turn_id in sorted({row.turn_id for row in (*own, *quoting) if row.turn_id is not None}):
-        gone.keys += await _retell(session, turn_id, own_ids, message_ids)
+        found.keys += await _rebuild_message(session, turn_id, own_ids, message_ids)
     for row in own:
-        await _forget_repeated(session, row)
+        await _remove_repeated(session, row)
     if own_ids:
-        await session.execute(FORGET, {"ids": list(own_ids), "deleted": DELETED})
+        await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
     for row in quoting:
         if row.id not in own_ids:
             forgotten = json.dumps(_without(row.surroundings, message_ids))
-            await session.execute(FORGET_QUOTES, {"id": row.id, "surroundings": forgotten})
-    return gone
+            await session.execute(REMOVE_QUOTES, {"id": row.id, "surroundings": forgotten})
+    return found
 
 
-async def _retell(session: Session, turn_id: int, own_ids: set[int], message_ids: Collection[str]) -> list[str]:
-    """Put together anew what a turn was told; return the keys of the files that go with the deleted messages."""
-    rows = (await session.execute(SAID, {"turn_id": turn_id})).all()
+async def _rebuild_message(
+    session: Session, turn_id: int, own_ids: set[int], message_ids: Collection[str]
+) -> list[str]:
+    """Rebuild the message that a turn was given; return the storage keys of the files of the deleted messages."""
+    rows = (await session.execute(MESSAGES, {"turn_id": turn_id})).all()
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
     said = "\n".join(row.content for row in kept) or DELETED
     earlier = [line for row in kept for line in to_platform_context(_without(row.surroundings, message_ids)).earlier]
     content = with_earlier(with_file_lines(said, [file for row in kept for file in files[row.id]]), earlier)
-    await session.execute(RETELL, {"turn_id": turn_id, "content": content})
+    await session.execute(REBUILD, {"turn_id": turn_id, "content": content})
     lost = [file for row in rows if row.id in own_ids for file in files[row.id]]
     if lost:
-        await session.execute(FORGET_FILES, {"ids": [file.file_id for file in lost]})
+        await session.execute(REMOVE_FILES, {"ids": [file.file_id for file in lost]})
     return [file.key for file in lost]
 
 
@@ -143,10 +148,10 @@ async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> di
     }
 
 
-async def _forget_repeated(session: Session, row: Any) -> None:
+async def _remove_repeated(session: Session, row: Any) -> None:
     said = json.dumps(row.content.strip(), ensure_ascii=False)[1:-1]
     if row.turn_id is not None and len(said) >= LEAST_REPEATED and row.content != DELETED:
-        await session.execute(FORGET_REPEATED, {"turn_id": row.turn_id, "said": said, "deleted": DELETED})
+        await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "said": said, "deleted": DELETED})
 
 
 def _without(surroundings: dict[str, Any], message_ids: Collection[str]) -> dict[str, Any]:

@@ -1,44 +1,42 @@
-"""The turn boundary: takes jobs, keeps what fails from spreading, takes over from the dead, sweeps up.
+"""The worker: runs queued jobs, retries what fails, and takes over the jobs of workers that died.
 
-One job takes one turn; its lock is the place, so that a place has one turn at a time. Workers are equal: any of them
-may take any job.
+One job is one turn; its lock is the place, so that a place has one turn at a time. Workers are equal: any of them may
+run any job.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
 
-from agent.app import App
 from agent.billing.budget import release_expired
-from agent.delegation.child_turn import end_orphans
 from agent.prompts import prompts
-from agent.queue import inbox, outbox
+from agent.queue import inbox
 from agent.queue.connector import DATABASE_WAITS, build_queue, opened
 from agent.queue.inbox import QUEUE, TAKE_TURN, Job
-from agent.turn.cancellation import Stops
-from agent.turn.run import run_turn
-from shared.db.database import REFUSED, DatabaseLost, sqlstate_of
+from shared.clock import Clock
+from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
 from shared.errors import Superseded
 from shared.log import get_logger
 
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 10.0
 SWEEP_SECONDS = 2.0
-VECTOR_SECONDS = 5.0
 GRACE_SECONDS = 20.0
 # A notification that arrives during an empty fetch is lost; this is how long such a job waits at the most.
 POLL_SECONDS = 0.05
 CONCURRENCY = 200
 MAX_ERRORS = 4
+# How long one job waits for a database that does not answer.
+RETRY_SECONDS = 180.0
 RESTART_SECONDS = 1.0
 
-# A job whose worker is dead, or which its own worker does not know any more, is ended and queued anew: were the same
-# row given back, a worker that wakes up late would end it while another runs it.
+# A job whose worker is dead, or which its own worker no longer runs, is ended and queued again as a new row: if the
+# same row were given back, a worker that wakes up late would end it while another worker runs it.
 REQUEUE_STALE = text(f"""
 WITH stale AS (
     SELECT jobs.id FROM procrastinate_jobs AS jobs
@@ -66,7 +64,7 @@ SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
 """)
 BEAT = text("UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]))")
-# Finished jobs tell nothing that the turns do not, and many of them make every fetch slower.
+# Finished jobs hold nothing that the turns do not, and many of them make every fetch slower.
 PURGE = text("""
 DELETE FROM procrastinate_jobs WHERE id IN (
     SELECT id FROM procrastinate_jobs WHERE status IN ('succeeded', 'failed', 'cancelled', 'aborted') LIMIT 50000
@@ -75,47 +73,65 @@ DELETE FROM procrastinate_jobs WHERE id IN (
 
 log = get_logger()
 
+# Runs one job to the end of its turn; raises `Superseded` or `DatabaseLost`, or whatever a bug raises.
+RunTurn = Callable[[Job], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Background work of a worker: `run` is called every `seconds`; without a period once, until it is cancelled."""
+
+    name: str
+    run: Callable[[], Awaitable[object]]
+    seconds: float | None = None
+
 
 class Worker:
-    """Takes jobs until it is stopped. `run` once; cancel that task to stop: what runs gets `grace` seconds to end."""
+    """Runs jobs until it is stopped. `run` once; cancel that task to stop: what runs gets `grace` seconds to end."""
 
-    def __init__(self, app: App, *, concurrency: int = CONCURRENCY, grace: float = GRACE_SECONDS) -> None:
-        self._app = app
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        run_turn: RunTurn,
+        *,
+        chores: Sequence[Chore] = (),
+        retry_seconds: float = RETRY_SECONDS,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        """Run jobs with `run_turn`, and `chores` beside them; a lost database is waited for up to `retry_seconds`."""
+        self._database = database
+        self._clock = clock
+        self._run_turn = run_turn
+        # Tasks of their own: a platform or an embedder that is slow must not delay our heartbeat.
+        self._chores = (Chore("sweeper", self._sweep, SWEEP_SECONDS), *chores)
+        self._retry_seconds = retry_seconds
         self._grace = grace
-        self._concurrency = concurrency
-        self._stops = Stops()
         self._jobs: set[int] = set()
         self._unknown: set[int] = set()
         self._ids: set[int] = set()
-        app.events.on_stop(self._stops.ask)
-        self._queue = build_queue(app.database)
+        self._queue = build_queue(database)
         self._queue.task(name=TAKE_TURN, queue=QUEUE, pass_context=True)(self._take)
         purge = self._queue.task(name="purge_jobs", queue=QUEUE, queueing_lock="purge_jobs")(self._purge)
         self._queue.periodic(cron="* * * * *")(purge)
 
     async def run(self) -> None:
-        """Work; ends when its task is cancelled, after what runs is finished or handed over."""
+        """Work until the task is cancelled; then what runs is finished or handed over."""
         async with opened(self._queue):
-            # Apart from each other: a platform or an embedder that is slow must not cost us our heartbeat.
-            chores = [
-                asyncio.create_task(self._every(SWEEP_SECONDS, self._sweep), name="sweeper"),
-                asyncio.create_task(self._every(SWEEP_SECONDS, self._deliver_left_overs), name="outbox sweeper"),
-                asyncio.create_task(self._every(VECTOR_SECONDS, self._app.memory.fill_vectors), name="vectors"),
-                asyncio.create_task(self._app.mcp.run(), name="MCP servers"),
-            ]
+            running = [asyncio.create_task(_keep_up(chore), name=chore.name) for chore in self._chores]
             try:
                 await self._run_on()
             finally:
-                for chore in chores:
+                for chore in running:
                     chore.cancel()
-                await asyncio.gather(*chores, return_exceptions=True)
+                await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_on(self) -> None:
         while True:
             try:
                 await self._queue.run_worker_async(
                     queues=[QUEUE],
-                    concurrency=self._concurrency,
+                    concurrency=CONCURRENCY,
                     fetch_job_polling_interval=POLL_SECONDS,
                     shutdown_graceful_timeout=self._grace,
                     install_signal_handlers=False,
@@ -123,10 +139,10 @@ class Worker:
                     stalled_worker_timeout=STALE_SECONDS,
                 )
             except ConnectorException as error:
-                # Its row was taken off the list of workers while it was frozen; it begins again under a new one.
+                # Others removed its row from the list of workers while it was frozen; it starts again under a new one.
                 log.warning("worker_restarting", cause=str(error.__cause__ or error))
             if (task := asyncio.current_task()) is not None and task.cancelling():
-                # Its own end met the database's: the error came instead of the cancellation.
+                # It was cancelled just as the database was lost: the error came instead of the cancellation.
                 return
             await asyncio.sleep(RESTART_SECONDS)
 
@@ -135,77 +151,77 @@ class Worker:
         self._jobs.add(job_id)
         self._ids |= {worker_id} if worker_id is not None else set()
         try:
-            await self._persist(Job(job_id, inbox_id))
+            await self._run_with_retries(Job(job_id, inbox_id))
         except asyncio.CancelledError:
-            # Stopping: the turn goes on where it is, with another worker.
+            # Stopping: another worker continues the turn from its journal.
             with suppress(DatabaseLost):
                 await asyncio.shield(self._requeue(inbox_id))
             raise
         finally:
             self._jobs.discard(job_id)
 
-    async def _persist(self, job: Job) -> None:
+    async def _run_with_retries(self, job: Job) -> None:
         errors = losses = 0
-        give_up_at = self._app.clock.monotonic() + self._app.settings.turn_deadline_seconds
+        give_up_at = self._clock.monotonic() + self._retry_seconds
         while errors < MAX_ERRORS:
             try:
-                return await run_turn(self._app, job, self._stops)
+                return await self._run_turn(job)
             except Superseded:
                 log.info("turn_superseded", inbox=job.inbox_id)
                 return None
             except DatabaseLost:
-                if self._app.clock.monotonic() > give_up_at:
+                if self._clock.monotonic() > give_up_at:
                     raise
                 await asyncio.sleep(DATABASE_WAITS[min(losses, len(DATABASE_WAITS) - 1)])
                 losses += 1
                 job = replace(job, was_lost=True)
             except Exception as error:
-                # A bug, or a message that brings one out: tried again from the journal, then parked.
+                # A bug, or a message that triggers one: tried again from the journal, then parked.
                 log.exception("turn_failed", inbox=job.inbox_id)
                 job = replace(job, was_lost=False, last_error=describe(error))
                 errors += 1
-        async with self._app.database.transaction() as session:
+        async with self._database.transaction() as session:
             await inbox.give_up(session, job, prompts().turn.parked)
         return None
 
     async def _requeue(self, inbox_id: int) -> None:
-        async with self._app.database.transaction() as session:
+        async with self._database.transaction() as session:
             await session.execute(REQUEUE, {"inbox_id": inbox_id})
 
     async def _purge(self, timestamp: int) -> None:
-        async with self._app.database.transaction() as session:
+        async with self._database.transaction() as session:
             await session.execute(PURGE)
 
-    async def _every(self, seconds: float, chore: Callable[[], Awaitable[object]]) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await chore()
-            except DatabaseLost:
-                log.warning("database_lost")
-            except Exception:
-                # A chore serves everybody: one row that it stumbles over must not end it.
-                log.exception("chore_failed")
-
-    async def _deliver_left_overs(self) -> None:
-        await outbox.sweep(self._app)
-
     async def _sweep(self) -> None:
-        async with self._app.database.transaction() as session:
-            # procrastinate's own heartbeat ends when the stop begins, and what runs would be taken from us.
+        async with self._database.transaction() as session:
+            # procrastinate's own heartbeat stops when shutdown begins, and other workers would take what still runs.
             await session.execute(BEAT, {"workers": list(self._ids)})
             held = {row.id for row in (await session.execute(MINE, {"workers": list(self._ids)})).all()}
-            # A job can be lost between its end and the note of it; twice unknown means that it is.
+            # A job that just ended may not be marked yet; one that is unknown in two sweeps in a row is lost.
             unknown = held - self._jobs
             lost, self._unknown = unknown & self._unknown, unknown
             await session.execute(REQUEUE_STALE, {"stale": STALE_SECONDS, "lost": list(lost)})
             await inbox.requeue_lost(session)
             await release_expired(session)
-            await end_orphans(session)
+
+
+async def _keep_up(chore: Chore) -> None:
+    if chore.seconds is None:
+        await chore.run()
+        return
+    while True:
+        await asyncio.sleep(chore.seconds)
+        try:
+            await chore.run()
+        except DatabaseLost:
+            log.warning("database_lost")
+        except Exception:
+            # A chore serves everybody: one row with which it fails must not end it.
+            log.exception("chore_failed")
 
 
 def describe(error: Exception) -> str:
-    """Return an error for the operator; the database's own text repeats rows, and with them what people have said."""
+    """Return an error for the operator, without the database's own text: it repeats rows, and so people's messages."""
     if isinstance(error, REFUSED):
         return f"{type(getattr(error, 'orig', error)).__name__} ({sqlstate_of(error)})"
     return f"{type(error).__name__}: {error}"[:500]

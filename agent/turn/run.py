@@ -81,7 +81,7 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
         with suppress(DatabaseLost):
             await asyncio.shield(hand_over(app, turn.key, progress.unpaid))
         raise
-    await deliver(app, reply)
+    await deliver(app.database, app.senders, reply)
     with suppress(DatabaseLost):
         await drop_pending(app, turn.key.id, turn.files)
     log.info(

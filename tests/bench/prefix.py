@@ -18,9 +18,9 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from adapters.cli.compose import open_app
+from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue import inbox
-from agent.queue.worker import Worker
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.log import configure_logging
@@ -81,7 +81,7 @@ def share_kept(prompts: Sequence[str]) -> float:
 @asynccontextmanager
 async def working(app: App) -> AsyncIterator[App]:
     """Let a worker run in this block; yields the app."""
-    task = asyncio.create_task(Worker(app).run(), name="worker of the bench")
+    task = asyncio.create_task(build_worker(app).run(), name="worker of the bench")
     try:
         yield app
     finally:

@@ -24,11 +24,12 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
+from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.llm.completions import Completion, ModelRequest, RejectedCall
 from agent.llm.router import Router
 from agent.queue.outbox import Reply
-from agent.queue.worker import GRACE_SECONDS, Worker
+from agent.queue.worker import GRACE_SECONDS
 from agent.tools.toolbox import Toolbox
 from shared.clock import Clock
 from shared.db import driver
@@ -281,7 +282,7 @@ async def work(orders: Orders, pipe: Connection) -> None:
     """Work until SIGTERM."""
     points = Points(orders, pipe)
     async with open_marked_app(orders, points) as app:
-        working = asyncio.create_task(Worker(app, grace=orders.grace).run())
+        working = asyncio.create_task(build_worker(app, grace=orders.grace).run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
         points.tell("ready")
         await asyncio.gather(working, return_exceptions=True)

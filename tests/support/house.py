@@ -1,7 +1,7 @@
 """A house as tests use it: messages go in by the front door, replies come out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,12 +11,13 @@ from uuid import uuid4
 from sqlalchemy import CursorResult, text
 
 from adapters.cli.compose import open_app
-from agent.app import App, Sender
+from adapters.cli.worker import build_worker
+from agent.app import App
 from agent.journal.steps import Event
 from agent.queue import inbox
 from agent.queue.inbox import Accepted
 from agent.queue.outbox import Reply as Posted
-from agent.queue.worker import Worker
+from agent.queue.outbox import Senders
 from agent.tools.toolbox import Toolbox
 from shared.db.database import Address
 from shared.messages import AgentResponse, Attachment, IncomingMessage, Place, PlatformContext
@@ -147,7 +148,7 @@ async def open_house(
     address: Address,
     model: OpenAIStub,
     *,
-    senders: Mapping[str, Sender] | None = None,
+    senders: Senders | None = None,
     toolbox: Toolbox | None = None,
     works: bool = True,
 ) -> AsyncIterator[House]:
@@ -156,7 +157,7 @@ async def open_house(
     async with open_app(settings, address, senders or {"fake": platform}, toolbox) as app:
         house = House(app, model, platform)
         if works:
-            house.worker = asyncio.create_task(Worker(app).run(), name="worker of the house")
+            house.worker = asyncio.create_task(build_worker(app).run(), name="worker of the house")
         try:
             yield house
         finally:

@@ -1,7 +1,7 @@
 """What tests of recovery stand on: houses with a part exchanged, and a Postgres of their own that may be restarted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,8 +12,8 @@ import asyncpg
 from sqlalchemy import URL
 
 from adapters.cli.compose import open_app
-from agent.app import Sender
-from agent.queue.worker import Worker
+from adapters.cli.worker import build_worker
+from agent.queue.outbox import Senders
 from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -28,14 +28,14 @@ async def open_house_with(
     address: Address,
     model: OpenAIStub,
     *,
-    senders: Mapping[str, Sender] | None = None,
+    senders: Senders | None = None,
     **parts: Any,
 ) -> AsyncIterator[House]:
     """Open a house with a worker, some of whose parts (fields of `App`) are exchanged for these."""
     platform = FakePlatform()
     async with open_app(settings, address, senders or {"fake": platform}) as app:
         house = House(replace(app, **parts), model, platform)
-        house.worker = asyncio.create_task(Worker(house.app).run(), name="worker of the house")
+        house.worker = asyncio.create_task(build_worker(house.app).run(), name="worker of the house")
         try:
             yield house
         finally:

@@ -49,4 +49,6 @@ class Changes:
 
     async def delete(self, message_ids: Iterable[int]) -> None:
         """Cancel what waits, and forget what was said."""
-        await redact(self._app, PLATFORM, {str(each) for each in message_ids})
+        await redact(
+            self._app.database, self._app.storage, platform=PLATFORM, message_ids={str(each) for each in message_ids}
+        )

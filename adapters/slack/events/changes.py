@@ -41,7 +41,7 @@ class Changes:
 
     async def delete(self, channel: str, ts: str) -> None:
         """Cancel what waits, and forget what was said."""
-        await redact(self._app, PLATFORM, {to_event_id(channel, ts)})
+        await redact(self._app.database, self._app.storage, platform=PLATFORM, message_ids={to_event_id(channel, ts)})
 
 
 async def _find_message(web: Web, channel: str, thread: str | None, ts: str) -> Json | None:

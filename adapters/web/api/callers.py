@@ -49,5 +49,5 @@ async def _until_left(receive: Receive) -> None:
 
 async def take_leave(app: App, accepted: Accepted, message: IncomingMessage) -> None:
     """End what was begun for a caller who has left; a message that is taken back takes its files along."""
-    if await cancel_if_abandoned(app, accepted.inbox_id):
+    if await cancel_if_abandoned(app.database, app.events, accepted.inbox_id):
         await discard(app, message.attachments)

@@ -136,7 +136,7 @@ async def test_a_turn_goes_on_while_somebody_else_waits_for_the_same_event(house
     await house.model.until(1)
     other = asyncio.create_task(house.app.events.response(accepted.inbox_id))
 
-    await cancel_if_abandoned(house.app, accepted.inbox_id)
+    await cancel_if_abandoned(house.app.database, house.app.events, accepted.inbox_id)
     gate.set()
 
     assert (await other).error is None
@@ -148,7 +148,7 @@ async def test_who_comes_back_at_once_finds_the_turn_running(house: House) -> No
     accepted = await house.accepts("hello")
     await house.model.until(1)
 
-    leaving = asyncio.create_task(cancel_if_abandoned(house.app, accepted.inbox_id))
+    leaving = asyncio.create_task(cancel_if_abandoned(house.app.database, house.app.events, accepted.inbox_id))
     await asyncio.sleep(0)
     returned = asyncio.create_task(house.app.events.response(accepted.inbox_id))
     await leaving
@@ -168,7 +168,7 @@ async def test_a_reader_in_another_process_keeps_the_turn_too(
         other = asyncio.create_task(elsewhere.app.events.response(accepted.inbox_id))
         await asyncio.sleep(0)
 
-        await cancel_if_abandoned(house.app, accepted.inbox_id)
+        await cancel_if_abandoned(house.app.database, house.app.events, accepted.inbox_id)
         gate.set()
 
         assert (await other).error is None
@@ -194,11 +194,11 @@ async def test_messages_answered_together_go_on_until_the_last_caller_leaves(hou
     waits = asyncio.create_task(house.app.events.response(together[1].inbox_id))
     await asyncio.sleep(0)
 
-    await cancel_if_abandoned(house.app, together[0].inbox_id)
+    await cancel_if_abandoned(house.app.database, house.app.events, together[0].inbox_id)
     assert await house.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
-    await cancel_if_abandoned(house.app, together[1].inbox_id)
+    await cancel_if_abandoned(house.app.database, house.app.events, together[1].inbox_id)
 
     for each in together:
         assert (await house.app.events.response(each.inbox_id)).error == "stopped"

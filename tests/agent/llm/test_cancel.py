@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from adapters.cli.worker import build_worker
 from agent.llm.router import ModelRequest, RejectedCall, Router
-from agent.queue.worker import Worker
 from agent.turn.run import request_stop
 from shared.clock import SystemClock
 from shared.db.database import Address
@@ -156,14 +156,14 @@ async def test_a_call_that_ends_by_a_hand_over_is_on_the_ledger_and_the_turn_goe
 ) -> None:
     model.play([Fault(hang=True), Answer("Here I am.")])
     async with open_house(settings, address, model, works=False) as house:
-        stopping = asyncio.create_task(Worker(house.app, grace=0.1).run())
+        stopping = asyncio.create_task(build_worker(house.app, grace=0.1).run())
         accepted = await house.accepts("talk")
         await model.until(1)
         stopping.cancel()
         await asyncio.gather(stopping, return_exceptions=True)
         handed_over = await house.sql(LEDGER)
         user = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
-        house.worker = asyncio.create_task(Worker(house.app).run())
+        house.worker = asyncio.create_task(build_worker(house.app).run())
         reply = await house.app.events.response(accepted.inbox_id)
 
         [lost] = handed_over

@@ -1,0 +1,36 @@
+"""The composition root of a worker: what runs a turn, and the chores beside the jobs."""
+
+from functools import partial
+
+from agent.app import App
+from agent.delegation.child_turn import end_orphans
+from agent.queue import outbox
+from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Worker
+from agent.turn.cancellation import Stops
+from agent.turn.run import run_turn
+
+VECTOR_SECONDS = 5.0
+
+
+def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
+    """Return a worker of this house; what runs when it is stopped gets `grace` seconds to end."""
+    stops = Stops()
+    app.events.on_stop(stops.ask)
+    return Worker(
+        app.database,
+        app.clock,
+        partial(run_turn, app, stops=stops),
+        chores=(
+            Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
+            Chore("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS),
+            Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
+            Chore("MCP servers", app.mcp.run),
+        ),
+        retry_seconds=app.settings.turn_deadline_seconds,
+        grace=grace,
+    )
+
+
+async def _end_orphans(app: App) -> None:
+    async with app.database.transaction() as session:
+        await end_orphans(session)
