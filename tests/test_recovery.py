@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from structlog.testing import capture_logs
 
 from adapters.cli.worker import build_worker
-from agent.llm.completions import Completion, ModelRequest, RejectedCall
+from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
 from agent.queue import inbox, outbox
 from agent.queue.outbox import Reply
@@ -235,16 +235,11 @@ class FaultyRouter(Router):
         request: ModelRequest,
         *,
         deadline: float,
-        on_text: Callable[[str], None] | None = None,
-        on_reset: Callable[[], None] | None = None,
-        spent: list[RejectedCall] | None = None,
-        pay: Callable[[], Awaitable[None]] | None = None,
+        observer: CallObserver | None = None,
     ) -> Completion:
         if "poison" in last_user_text({"messages": request.messages}):
             raise RuntimeError("a bug in the router")
-        return await super().complete(
-            request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent, pay=pay
-        )
+        return await super().complete(request, deadline=deadline, observer=observer)
 
 
 async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(

@@ -179,7 +179,8 @@ async def _look_at_platforms(settings: "Settings") -> AsyncIterator[Finding]:
 
 
 async def _call_model(settings: "Settings") -> Finding:
-    from agent.llm.router import ModelRequest, Router
+    from agent.llm.completions import ModelRequest
+    from agent.llm.router import Router
     from shared.clock import SystemClock
 
     clock = SystemClock()

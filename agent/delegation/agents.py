@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.confirmations.decisions import Question
 from agent.journal.steps import Event, Step
-from agent.llm.text_protocols.patterns import DELEGATE
+from agent.llm.protocols.patterns import DELEGATE
 from agent.people.agents import ListedAgent
 from agent.people.personas import get_persona
 from agent.prompts import prompts

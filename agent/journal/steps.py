@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, select, text
 
 from shared.db.driver import Session
 from shared.models import Message
 
 Role = Literal["user", "assistant", "tool_call", "tool_result"]
+
+# Arguments of a call that are no JSON object are kept as an object with their text under this key.
+GARBLED = "not_json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +89,18 @@ STEP_COLUMNS = (
 
 
 STEPS_OF_TURN = select(*STEP_COLUMNS, Message.plan).where(Message.turn_id == bindparam("turn_id")).order_by(Message.seq)
+
+
+# Turns count their model calls; one that failed without an answer is not among them.
+COUNT_CALLS_BEFORE = text("""
+SELECT coalesce(sum(CASE WHEN error IN ('models_unavailable', 'too_long')
+    THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
+    ELSE iterations END), 0) AS position
+FROM turns WHERE conversation_id = :conversation_id AND id < :turn_id
+""")
+
+
+async def count_calls_before(session: Session, conversation_id: int, turn_id: int) -> int:
+    """Return how many model calls the turns before this one have made in its conversation."""
+    given = {"conversation_id": conversation_id, "turn_id": turn_id}
+    return int((await session.execute(COUNT_CALLS_BEFORE, given)).scalar_one())

@@ -1,23 +1,23 @@
-"""The attempts of one model call: asked, asked again when that may help, given up."""
+"""The attempts of one model call: when a route is tried again, and when the next one is."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent.llm.completions import (
     AttemptState,
+    CallObserver,
     Cause,
     Completion,
     Model,
     ModelRequest,
-    OnText,
     RejectedCall,
     RouteFailed,
 )
 from agent.llm.cooldowns import PASSING, REMEDIES, Cooldowns
+from agent.llm.protocols.protocol import Protocols
 from agent.llm.pruning import ContextWindows
-from agent.llm.text_protocols.protocols import Protocols
 from agent.llm.vision import VisionSupport, without_images
 from shared.clock import Clock
 from shared.errors import ModelsUnavailable, PromptTooLong
@@ -26,51 +26,58 @@ from shared.messages import Usage
 
 log = get_logger()
 TRIES = 2
-# A wait on the same route is worth it up to here; beyond, the next route is asked.
+# The same route is tried again after a wait of at most this long; otherwise the next route is asked.
 SHORT_WAIT = 3.0
 FIRST_WAIT = 0.4
 # How servers refuse a request with images, perhaps because of them.
-UNSEEN = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
+PERHAPS_IMAGES = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 
-@dataclass(slots=True)
-class Attempts:
-    """One `complete` while it lasts; `rejected` are the attempts so far that cost something and gave nothing.
+@dataclass(frozen=True, slots=True)
+class RouteKnowledge:
+    """What the process knows about its routes; all model calls share and extend it."""
 
-    `pay` settles them before another attempt may cost as much, and raises the `Refusal` when nothing is left for it.
-    """
-
-    request: ModelRequest
-    deadline: float
     clock: Clock
     cooldowns: Cooldowns
     windows: ContextWindows
     protocols: Protocols
     vision: VisionSupport
     jitter: Callable[[], float]
-    on_text: OnText | None
-    on_reset: Callable[[], None] | None
-    rejected: list[RejectedCall]
-    pay: Callable[[], Awaitable[None]] | None = None
-    _causes: dict[str, str] = field(default_factory=dict)
-    _has_spoken: bool = False
-    _tries: Counter[str] = field(default_factory=Counter)
-    _pruned: set[str] = field(default_factory=set)
-    _too_small: dict[str, int] = field(default_factory=dict)
-    _unseeing: dict[str, Cause] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _RouteState:
+    # What this call has learned about one route; `window`: how many tokens fit, once it refused the prompt for good.
+    tries: int = 0
+    cause: Cause | None = None
+    is_pruned: bool = False
+    window: int | None = None
+    images_refused: Cause | None = None
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts of one model call, over all its routes, until `deadline` on the monotonic clock."""
+
+    request: ModelRequest
+    deadline: float
+    known: RouteKnowledge
+    observer: CallObserver
+    _has_streamed: bool = False
+    _routes: dict[str, _RouteState] = field(default_factory=lambda: defaultdict(_RouteState))
 
     @property
     def seconds_left(self) -> float:
         """Return the time until the deadline."""
-        return self.deadline - self.clock.monotonic()
+        return self.deadline - self.known.clock.monotonic()
 
     async def on_route(self, name: str, model: Model, *, is_last: bool) -> Completion | None:
         """Ask one route, again after a short wait when its failure may pass; None when the next is to be asked."""
         tries = 0
         while self.seconds_left > 0:
             tries += 1
-            if self.rejected and self.pay is not None:
-                await self.pay()
+            if self.observer.spent and self.observer.pay is not None:
+                await self.observer.pay()
             # A route that hangs leaves the next one half of the time.
             limit = self.seconds_left * (1.0 if is_last else 0.5)
             request = self._fit(name)
@@ -82,91 +89,97 @@ class Attempts:
                     return None
                 await asyncio.sleep(wait)
             else:
-                self.cooldowns.clear(name)
-                if self._unseeing.get(name) is Cause.IMAGES_REFUSED:
-                    self.vision.learn(name)
+                self.known.cooldowns.clear(name)
+                if self._routes[name].images_refused is Cause.IMAGES_REFUSED:
+                    self.known.vision.learn(name)
                 return completion
         return None
 
     def is_too_small(self, name: str) -> bool:
         """Tell whether this route has refused the prompt as too long, or has no more room than one that did."""
-        window = self.windows.get(name)
-        return name in self._too_small or (window is not None and window <= max(self._too_small.values(), default=0))
+        window = self.known.windows.get(name)
+        refused = [each.window for each in self._routes.values() if each.window is not None]
+        return self._routes[name].window is not None or (window is not None and window <= max(refused, default=0))
 
     def gave_up(self, retry_after: float | None) -> ModelsUnavailable | PromptTooLong:
-        """Return the error that says that no route answered; the paid attempts are in its fields."""
-        if set(self._causes.values()) == {Cause.TOO_LONG.value}:
+        """Return the error for a call that no route answered, with the paid attempts in its fields."""
+        causes = {name: each.cause.value for name, each in self._routes.items() if each.cause is not None}
+        if set(causes.values()) == {Cause.TOO_LONG.value}:
             return PromptTooLong()
-        log.error("models_unavailable", causes=self._causes, rejected=len(self.rejected))
-        return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.rejected))
+        log.error("models_unavailable", causes=causes, rejected=len(self.observer.spent))
+        return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.observer.spent))
 
     def _fit(self, name: str) -> ModelRequest:
-        request = without_images(self.request) if name in self._unseeing else self.vision.fit(name, self.request)
-        return self.windows.fit(name, request)
+        if self._routes[name].images_refused:
+            request = without_images(self.request)
+        else:
+            request = self.known.vision.fit(name, self.request)
+        return self.known.windows.fit(name, request)
 
     async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:
-        self._tries[name] += 1
-        attempt = AttemptState(self._tries[name])
-        protocol = self.protocols.of(name, plans=request.answer_schema is not None)
-        heard = protocol.listen(self._say, self._take_back) if self.on_text else None
+        state = self._routes[name]
+        state.tries += 1
+        protocol = self.known.protocols.of(name, plans=request.answer_schema is not None)
+        scanner = protocol.listen(self._stream, self._take_back) if self.observer.on_text else None
+        attempt = AttemptState(limit, scanner.feed if scanner else None, state.tries)
         try:
             async with asyncio.timeout(limit):
-                asked = protocol.encode(request)
-                completion = await model.complete(name, asked, limit, heard.feed if heard else None, attempt)
+                completion = await model.complete(name, protocol.encode(request), attempt)
         except TimeoutError:
             raise RouteFailed(Cause.TIMED_OUT, usage=attempt.usage) from None
         except asyncio.CancelledError:
             self._note(name, attempt.usage)
             raise
-        if heard is not None:
-            heard.close()
+        if scanner is not None:
+            scanner.close()
         return protocol.decode(completion)
 
     def _wait_to_prune(self, name: str, failure: RouteFailed, request: ModelRequest) -> float | None:
-        # Once more, with more left out; then it is left to a model with a larger window.
-        self.windows.learn(name, request, failure)
-        is_first = name not in self._pruned
-        self._pruned.add(name)
+        # Tried once more with more left out; then only a model with a larger window can help.
+        self.known.windows.learn(name, request, failure)
+        state = self._routes[name]
+        is_first = not state.is_pruned
+        state.is_pruned = True
         if is_first and self._fit(name) != request:
             return 0.0
         _log_failure(name, failure, 1 if is_first else 2)
-        self._too_small[name] = self.windows.get(name) or 0
+        state.window = self.known.windows.get(name) or 0
         return None
 
     def _note(self, name: str, usage: Usage | None) -> None:
         if usage is not None:
-            self.rejected.append(RejectedCall(name, usage))
+            self.observer.spent.append(RejectedCall(name, usage))
 
-    def _say(self, text: str) -> None:
-        self._has_spoken = True
-        if self.on_text is not None:
-            self.on_text(text)
+    def _stream(self, text: str) -> None:
+        self._has_streamed = True
+        if self.observer.on_text is not None:
+            self.observer.on_text(text)
 
     def _take_back(self) -> None:
-        if self._has_spoken and self.on_reset is not None:
-            self.on_reset()
-        self._has_spoken = False
+        if self._has_streamed and self.observer.on_reset is not None:
+            self.observer.on_reset()
+        self._has_streamed = False
 
     def _wait_after(self, name: str, failure: RouteFailed, tries: int, request: ModelRequest) -> float | None:
-        """Note the failure; return how long to wait before the same route is tried again, None to leave it."""
+        """Record the failure; return how long to wait before the same route is tried again, None for the next route."""
         self._take_back()
-        self._causes[name] = failure.cause.value
+        self._routes[name].cause = failure.cause
         self._note(name, failure.usage)
-        if request.images and failure.cause in UNSEEN:
-            self._unseeing[name] = failure.cause
+        if request.images and failure.cause in PERHAPS_IMAGES:
+            self._routes[name].images_refused = failure.cause
             return 0.0
         if failure.cause is Cause.TOO_LONG:
             return self._wait_to_prune(name, failure, request)
-        backoff = FIRST_WAIT * 2.0 ** (tries - 1) * (0.5 + self.jitter())
+        backoff = FIRST_WAIT * 2.0 ** (tries - 1) * (0.5 + self.known.jitter())
         wait = backoff if failure.retry_after is None else failure.retry_after
         if failure.cause in PASSING and tries < TRIES and wait <= min(SHORT_WAIT, self.seconds_left):
             return wait
-        if self.cooldowns.record(name, failure):
+        if self.known.cooldowns.record(name, failure):
             _log_failure(name, failure, tries)
         return None
 
 
 def _log_failure(name: str, failure: RouteFailed, tries: int) -> None:
     facts = {"status": failure.status, "retry_after": failure.retry_after, "remedy": REMEDIES.get(failure.cause)}
-    told = {key: value for key, value in facts.items() if value is not None}
-    log.warning("route_failed", route=name, cause=failure.cause.value, tries=tries, **told)
+    known = {key: value for key, value in facts.items() if value is not None}
+    log.warning("route_failed", route=name, cause=failure.cause.value, tries=tries, **known)

@@ -1,6 +1,6 @@
-"""What a model is asked and what it answers, whichever model it is."""
+"""Requests to a model and its answers, the same for every model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
@@ -11,7 +11,7 @@ from shared.messages import Usage
 Stop = Literal["end_turn", "tool_use", "max_tokens"]
 OnText = Callable[[str], None]
 
-# Some providers refuse a prompt that holds tool calls when no tool is offered.
+# Some providers refuse a prompt with tool calls in its history when no tool is offered.
 NO_TOOL = {
     "type": "function",
     "function": {"name": "none", "description": "Never call this.", "parameters": {"type": "object", "properties": {}}},
@@ -29,7 +29,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One question to a model, in the OpenAI shape.
+    """One request to a model, in the OpenAI shape.
 
     `models` are tried before those of the settings; `position` counts the model calls that this conversation's journal
     already holds. `tokens` is an upper estimate of prompt and answer, where there is one already. `images` are `data:`
@@ -51,7 +51,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class RejectedCall:
-    """An attempt that was paid for and gave nothing that could be used."""
+    """An attempt that cost something and gave no usable answer."""
 
     model: str
     usage: Usage
@@ -59,7 +59,7 @@ class RejectedCall:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One model answer, with what the attempts before it cost; `thinking` is no part of the text."""
+    """One model answer, with the rejected attempts before it; `thinking` is not part of the text."""
 
     text: str
     tool_calls: tuple[ToolCall, ...]
@@ -90,7 +90,7 @@ class Cause(StrEnum):
 class RouteFailed(Exception):
     """One attempt on one route gave no usable answer; `usage` is set when it was paid for all the same.
 
-    For a prompt that is too long: the model's `window`, and what it has `counted` of the request, as far as it told.
+    For a prompt that is too long: the model's `window` and the tokens that it `counted`, if the provider named them.
     """
 
     def __init__(
@@ -114,26 +114,43 @@ class RouteFailed(Exception):
 
 @dataclass(slots=True)
 class AttemptState:
-    """One attempt while it is under way; `tries` counts those of this call on its route, from 1.
+    """One attempt while it runs: it has `limit` seconds, and streams its text to `on_text` if that is given.
 
-    `usage` is set when it is cut off after it was sent: what the provider will bill for an answer that nobody hears.
+    `tries` counts the attempts of this call on its route, from 1. `usage` is set when the attempt is cancelled after
+    it was sent: what the provider will bill for an answer that nobody receives.
     """
 
+    limit: float
+    on_text: OnText | None = None
     tries: int = 1
     usage: Usage | None = None
 
 
 class Model(Protocol):
-    """What a route leads to."""
+    """The model behind a route."""
 
-    async def complete(
-        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
-    ) -> Completion:
-        """Answer within `limit` seconds, telling the text as it comes when `on_text` is given; raises `RouteFailed`."""
+    async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
+        """Answer within the attempt's time, and stream the text if the attempt asks for it; raises `RouteFailed`."""
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CallObserver:
+    """Who follows a model call over all its attempts.
+
+    `on_text` receives the text as it is streamed; `on_reset` says that the text so far belongs to a failed attempt.
+    `spent` collects the attempts that cost something and gave no answer, also when the call is cancelled. `pay` is
+    called before an attempt that follows one of those: it settles them, removes them from `spent`, and raises the
+    `Refusal` when nothing is left for another attempt.
+    """
+
+    on_text: OnText | None = None
+    on_reset: Callable[[], None] | None = None
+    spent: list[RejectedCall] = field(default_factory=list)
+    pay: Callable[[], Awaitable[None]] | None = None
+
+
 def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> Usage:
-    """Return an upper estimate of what an answer used, for when nobody counted."""
+    """Return an upper estimate of what an answer used, for when the provider did not count."""
     written = text + "".join(call.name + call.arguments for call in tool_calls)
     return Usage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))

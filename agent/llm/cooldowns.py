@@ -1,4 +1,4 @@
-"""Which routes may be tried now, and how long one that failed is left alone."""
+"""Cooldowns: which routes may be tried now, and how long one that failed is avoided."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent.llm.completions import Cause, RouteFailed
 from shared.clock import Clock
 
-# Nothing changes here before an operator does something.
+# Only an operator can change this.
 LONG_COOLDOWN = 600.0
 FIRST_COOLDOWN = 2.0
 LONGEST_COOLDOWN = 60.0
@@ -18,7 +18,7 @@ REMEDIES = {
 }
 # The next attempt on the same route may well succeed.
 PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cause.EMPTY, Cause.CUT})
-# Only this request is the matter, not the route.
+# The request is at fault, not the route.
 OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 
@@ -26,7 +26,7 @@ OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_
 class _Cooldown:
     until: float = 0.0
     failures: int = 0
-    # A closed route is not tried before its time; others are, once nothing better is left.
+    # A closed route is never tried early; any other is, when no healthy route is left.
     is_closed: bool = False
 
 
@@ -55,12 +55,12 @@ class Cooldowns:
         return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
 
     def record(self, name: str, failure: RouteFailed) -> bool:
-        """Leave the route alone for a while; returns whether that is news."""
+        """Avoid the route for a while; returns whether it was healthy before, which is worth a log line."""
         if failure.cause in OF_THE_REQUEST:
             return True
         now = self._clock.monotonic()
         entry = self._entries.setdefault(name, _Cooldown())
-        # Calls that ran side by side and failed together count once.
+        # Concurrent calls that failed together count once.
         is_news = entry.until <= now
         entry.failures += is_news
         is_told_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None

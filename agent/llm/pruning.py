@@ -1,9 +1,9 @@
-"""Prompts that fit: what is left out of a request that is longer than the model's window.
+"""Pruning: what is left out of a request that is longer than the model's context window.
 
-The oldest of the history goes first, in whole turns, then the oldest tool calls of this turn with their results, for
-which a short note stands. The system prompt with the summary, this message and the last exchange always stay. They go
-in blocks, counted from the beginning: a later call of the turn leaves out the same, or the same and more, so that the
-beginning of its prompt stays in the provider's cache.
+The oldest turns of the history are dropped first, then the oldest tool calls of this turn with their results, which a
+short note replaces. The system prompt with the summary, this message and the last exchange always stay. Parts are
+dropped in blocks, counted from the beginning: a later call of the turn drops the same parts, or those and more, so that
+the beginning of its prompt stays in the provider's cache.
 """
 
 from collections import Counter
@@ -18,13 +18,13 @@ from agent.prompts import prompts
 from shared.clock import Clock
 from shared.text import cut
 
-# For a model that litellm does not know, as long as it has not refused a prompt.
+# For a model that litellm does not know, until it refuses a prompt.
 DEFAULT_WINDOW = 128_000
-# A server may be given a larger window, and a limit may be of the minute.
+# A server may get a larger window, and a limit may apply to the current minute only.
 LEARNED_SECONDS = 600.0
-# Of the room that is left for them, a third goes at a time: so much may be added before more has to go.
+# A third of the room for droppable parts is dropped at a time, so the next drop comes only after as much was added.
 BLOCK_SHARE = 3
-# What a message costs beyond its text, at the most, where only its text is counted.
+# The most that a message costs beyond its text, where only the text is counted.
 WRAPPING = 40
 NOTE_TOKENS = 150
 NAMES_CHARS = 300
@@ -36,7 +36,7 @@ Part = Sequence[Message]
 class ContextWindows:
     """How many tokens fit into each route's model, prompt and answer together, in our own upper estimate.
 
-    `known` tells what is known of a route before it is asked. What a model has refused is remembered for a while.
+    `known` returns the window of a route before it is asked. A window learned from a refusal is remembered for a while.
     """
 
     def __init__(self, known: Callable[[str], int | None], clock: Clock) -> None:
@@ -45,35 +45,35 @@ class ContextWindows:
         self._learned: dict[str, tuple[int, float]] = {}
 
     def get(self, name: str) -> int | None:
-        """Return what is known or learned of a route."""
+        """Return the known or learned window of a route."""
         window, until = self._learned.get(name, (0, 0.0))
         return window if window and self._clock.monotonic() < until else self._known(name)
 
     def fit(self, name: str, request: ModelRequest) -> ModelRequest:
-        """Return the request as it fits into this route's model, as far as that can be had."""
+        """Return the request pruned to this route's window, as far as possible."""
         return prune(request, self.get(name) or DEFAULT_WINDOW)
 
     def learn(self, name: str, refused: ModelRequest, failure: RouteFailed) -> None:
-        """Remember that the model has refused this request as too long, and how far it was off, if it told."""
+        """Remember that the model has refused this request as too long, and by how much, if it said so."""
         sent = refused.max_tokens + _count(refused)
         share = 0.5
         if failure.window and failure.counted and failure.counted > failure.window:
-            # Its tokens are not ours, but in the same proportion; and its answer may not be in its count.
+            # Its tokens differ from ours by a constant factor, and its count may not include the answer.
             share = 0.85 * failure.window / failure.counted
         self._learned[name] = int(sent * share), self._clock.monotonic() + LEARNED_SECONDS
 
 
 def prune(request: ModelRequest, window: int) -> ModelRequest:
-    """Return the request with as much left out as makes prompt and answer fit; the same one when they do."""
+    """Return the request with enough left out that prompt and answer fit; the same one when they fit already."""
     if request.tokens is not None and request.tokens + WRAPPING * len(request.messages) <= window:
         return request
-    # An answer that takes more than half of a window leaves too little to say.
+    # An answer that takes more than half of the window leaves too little room for the prompt.
     request = replace(request, max_tokens=max(1, min(request.max_tokens, window // 2)))
     surplus = request.max_tokens + _count(request) - window
     if surplus <= 0:
         return request
     parts = _Parts.of(request.messages)
-    # The same for each call of a turn, as blocks have to be.
+    # Equal for each call of a turn, so that the blocks are too.
     always = request.max_tokens + sum(map(count_prompt, (request.tools, parts.system, parts.this_message)))
     sizes = [count_prompt(part) for part in (*parts.history, *parts.waves[:-1])]
     gone = _how_many(sizes, surplus + NOTE_TOKENS, (window - always) // BLOCK_SHARE)
@@ -91,7 +91,7 @@ class _Parts:
     @classmethod
     def of(cls, messages: Part) -> "_Parts":
         begin = next((place for place, each in enumerate(messages) if each["role"] != "system"), len(messages))
-        # A user's message right behind a result is a note of ours: it belongs to the exchange.
+        # A user message right after a result is a note of ours: it belongs to the exchange.
         spoken = [place for place in range(begin, len(messages)) if _is_spoken(messages, place)]
         this = spoken[-1] if spoken else begin
         turns = [begin, *(place for place in spoken if begin < place < this), this]
@@ -119,7 +119,7 @@ def _count(request: ModelRequest) -> int:
 
 
 def _how_many(sizes: Sequence[int], surplus: int, block: int) -> int:
-    # Only whole blocks go, so that it is the same number from call to call until one more has to.
+    # Only whole blocks are dropped, so that the number stays the same from call to call until one more is needed.
     gone = since = 0
     for number, size in enumerate(sizes, 1):
         gone += size

@@ -1,62 +1,58 @@
-"""Try the routes in order until one answers; the only chat call to litellm."""
+"""The router: tries the routes in order until one answers."""
 
 import asyncio
 import random
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
-from agent.llm.attempts import Attempts
-from agent.llm.completions import (
-    Completion,
-    Model,
-    ModelRequest,
-    OnText,
-    RejectedCall,
-    ToolCall,
-)
+from agent.llm.attempts import Attempts, RouteKnowledge
+from agent.llm.completions import CallObserver, Completion, Model, ModelRequest
 from agent.llm.cooldowns import Cooldowns
-from agent.llm.offline.model import OFFLINE, OfflineModel
-from agent.llm.providers import Providers
+from agent.llm.providers.client import Providers
 from agent.llm.pruning import ContextWindows
-from agent.llm.scripted.model import SCRIPTED, ScriptedModel
-from agent.llm.text_protocols.protocols import Protocols
+from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock
 from shared.settings import Settings
 
-__all__ = ["Completion", "ModelRequest", "RejectedCall", "Router", "ToolCall"]
-
 
 class Router:
-    """The way to a model: the configured routes in order, each left alone for a while after it failed.
+    """The way to a model: the configured routes in order, each avoided for a while after it failed.
 
     One per process. `warm` loads what the first call needs; `aclose` closes the connections.
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, jitter: Callable[[], float] = random.random) -> None:
-        self._clock = clock
-        self._jitter = jitter
         self._configured = settings.llm_models
-        self._cooldowns = Cooldowns(clock)
         self._providers = Providers(settings, clock)
-        self._windows = ContextWindows(self._known_window, clock)
-        self._protocols = Protocols(settings.llm_protocols)
-        self._vision = VisionSupport(self._known_sight, clock)
-        self._own: dict[str, Model] = {OFFLINE: OfflineModel(clock)}
-        self.is_scripted = settings.debug_mock_responses is not None
-        if settings.debug_mock_responses is not None:
-            self._own[SCRIPTED] = ScriptedModel(settings.debug_mock_responses)
+        self._built_in: dict[str, Model] = {
+            each.name: model for each in BUILT_IN_MODELS if (model := each.build(settings, clock)) is not None
+        }
+        self._known = RouteKnowledge(
+            clock=clock,
+            cooldowns=Cooldowns(clock),
+            windows=ContextWindows(self._known_window, clock),
+            protocols=build_protocols(settings.llm_protocols),
+            vision=VisionSupport(self._known_vision, clock),
+            jitter=jitter,
+        )
+        self._only = tuple(each.name for each in BUILT_IN_MODELS if each.is_only and each.name in self._built_in)
 
     def _known_window(self, name: str) -> int | None:
-        return sys.maxsize if name in self._own else self._providers.window(name)
+        return sys.maxsize if name in self._built_in else self._providers.window(name)
 
-    def _known_sight(self, name: str) -> bool | None:
-        return False if name in self._own else self._providers.sees(name)
+    def _known_vision(self, name: str) -> bool | None:
+        return False if name in self._built_in else self._providers.sees(name)
+
+    @property
+    def counts_calls(self) -> bool:
+        """Tell whether requests have to carry the number of the call in their conversation."""
+        return bool(self._only)
 
     async def warm(self) -> None:
         """Load litellm, which takes seconds, in a thread; nothing to load without a configured model."""
-        if self._configured and not self.is_scripted:
+        if self._configured and not self._only:
             await self._providers.load()
 
     async def aclose(self) -> None:
@@ -64,57 +60,40 @@ class Router:
         await self._providers.aclose()
 
     def routes(self, models: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return the names that are tried, in order: these, then the configured ones, then what needs no provider."""
-        if self.is_scripted:
-            return (SCRIPTED,)
-        return tuple(dict.fromkeys((*models, *self._configured))) or (OFFLINE,)
+        """Return the names that are tried, in order: these, then the configured ones, else the built-in fallback."""
+        if self._only:
+            return self._only
+        named = tuple(dict.fromkeys((*models, *self._configured)))
+        return named or tuple(each.name for each in BUILT_IN_MODELS if each.is_fallback)
+
+    def can_plan(self, models: tuple[str, ...] = ()) -> bool:
+        """Tell whether one of the routes that are tried can answer with plans."""
+        without_plans = {each.name for each in BUILT_IN_MODELS if not each.can_plan}
+        return not without_plans.issuperset(self.routes(models))
 
     async def complete(
-        self,
-        request: ModelRequest,
-        *,
-        deadline: float,
-        on_text: OnText | None = None,
-        on_reset: Callable[[], None] | None = None,
-        spent: list[RejectedCall] | None = None,
-        pay: Callable[[], Awaitable[None]] | None = None,
+        self, request: ModelRequest, *, deadline: float, observer: CallObserver | None = None
     ) -> Completion:
-        """Return the first usable answer, before `deadline` on the monotonic clock; streams when `on_text` is given.
+        """Return the first usable answer before `deadline` on the monotonic clock; streams if the observer asks for it.
 
-        `on_reset` says that the text told so far belongs to an attempt that failed. `spent` takes the attempts that
-        cost something and gave no answer, also when this is cancelled; `pay` is asked before an attempt that follows
-        one of them, and takes them out. Raises `ModelsUnavailable` when no route answered, `PromptTooLong` when all
-        said that it is too long.
+        Raises `ModelsUnavailable` when no route answered, `PromptTooLong` when all refused the prompt as too long.
         """
-        spent = [] if spent is None else spent
-        attempts = Attempts(
-            request,
-            deadline,
-            self._clock,
-            self._cooldowns,
-            self._windows,
-            self._protocols,
-            self._vision,
-            self._jitter,
-            on_text,
-            on_reset,
-            spent,
-            pay,
-        )
+        observer = observer or CallObserver()
+        attempts = Attempts(request, deadline, known=self._known, observer=observer)
         names = self.routes(request.models)
-        if request.images and any(name not in self._own for name in names):
-            # Which model sees them stands in litellm's list.
+        if request.images and any(name not in self._built_in for name in names):
+            # litellm's list of models tells which of them see images.
             await self._providers.load()
         while True:
-            open_names = self._cooldowns.in_order(names)
+            open_names = self._known.cooldowns.in_order(names)
             for name in open_names:
                 if attempts.is_too_small(name):
                     continue
-                model = self._own.get(name, self._providers)
+                model = self._built_in.get(name, self._providers)
                 completion = await attempts.on_route(name, model, is_last=name == open_names[-1])
                 if completion is not None:
-                    return replace(completion, rejected=tuple(spent))
-            wait = self._cooldowns.seconds_until_open(names)
+                    return replace(completion, rejected=tuple(observer.spent))
+            wait = self._known.cooldowns.seconds_until_open(names)
             if wait is None or wait >= attempts.seconds_left:
                 raise attempts.gave_up(wait)
             await asyncio.sleep(wait)

@@ -7,7 +7,7 @@ from typing import Any
 # English takes four bytes a token, most other scripts three; providers' own counts replace the estimate afterwards.
 BYTES_PER_TOKEN = 3
 TOKENS_PER_MESSAGE = 4
-# What the dearest provider counts for an image of the size that is shown.
+# What the most expensive provider counts for an image of the size that is sent.
 IMAGE_TOKENS = 1600
 
 

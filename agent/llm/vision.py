@@ -1,21 +1,17 @@
-"""Images in a request to a model: put in their places for one that sees, told in words to one that does not."""
+"""Images in a request: inserted for a model that sees images, described in words for one that does not."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.llm.completions import ModelRequest
 from agent.prompts import prompts
 from shared.clock import Clock
 
-if TYPE_CHECKING:
-    pass
-
-
 SCHEME = "parley-file:"
 
 
-# A model that has refused images may be another one by then.
+# After this time the provider may serve another model under the name, so images are tried again.
 BLIND_SECONDS = 600.0
 
 
@@ -34,7 +30,7 @@ def _filled(content: Any, images: Mapping[int, str]) -> Any:
 
 
 def without_images(request: ModelRequest) -> ModelRequest:
-    """Return a request for a model that sees nothing: it is told so where an image would have been."""
+    """Return the request for a model that sees no images: each image is replaced by a sentence that says so."""
     return replace(request, messages=tuple(map(_in_words, request.messages)), images={})
 
 
@@ -56,7 +52,7 @@ def _file_id(part: Mapping[str, Any]) -> int:
 
 
 class VisionSupport:
-    """Which models see images: as far as that is known, and else until one has refused them."""
+    """Which models see images: as litellm knows, otherwise every model until it refuses one."""
 
     def __init__(self, known: Callable[[str], bool | None], clock: Clock) -> None:
         self._known = known
@@ -64,7 +60,7 @@ class VisionSupport:
         self._blind: dict[str, float] = {}
 
     def fit(self, name: str, request: ModelRequest) -> ModelRequest:
-        """Return the request as this route's model can take it in."""
+        """Return the request in the form that this route's model can read."""
         if not request.images:
             return request
         known = self._known(name)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from math import isfinite
 from typing import Any
 
+from agent.journal.steps import GARBLED
 from shared.errors import ToolError
 from shared.text import MAX_DEPTH, clean, clean_json
 from shared.tools import Tool
@@ -13,7 +14,7 @@ from shared.tools import Tool
 MAX_ARGUMENT_CHARS = 1_000_000
 
 
-GARBLED, PROBLEM = "not_json", "problem"
+PROBLEM = "problem"
 
 
 GARBLED_CHARS = 2000

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.confirmations.decisions import request_approval
 from agent.delegation import agents
-from agent.llm.text_protocols.patterns import DELEGATE
+from agent.llm.protocols.patterns import DELEGATE
 from agent.llm.tokens import count_prompt
 from agent.people.agents import ListedAgent
 from agent.people.personas import ResolvedPersona

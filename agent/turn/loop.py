@@ -17,7 +17,7 @@ from agent.confirmations.decisions import Question, tell_outcome
 from agent.context.builder import Context
 from agent.journal.records import Recorded, pay, record_and_settle
 from agent.journal.steps import Step
-from agent.llm.router import RejectedCall
+from agent.llm.completions import CallObserver, RejectedCall
 from agent.people.loop_modes import LoopMode
 from agent.planner.execution import find_response
 from agent.planner.mode import PlannerMode
@@ -88,10 +88,12 @@ async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress
         completion = await app.router.complete(
             mode.request(turn, context, progress),
             deadline=turn.deadline,
-            on_text=stream.add if stream else None,
-            on_reset=stream.reset if stream else None,
-            spent=spent,
-            pay=partial(_pay_and_admit, app, turn, progress, spent),
+            observer=CallObserver(
+                on_text=stream.add if stream else None,
+                on_reset=stream.reset if stream else None,
+                spent=spent,
+                pay=partial(_pay_and_admit, app, turn, progress, spent),
+            ),
         )
     except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong, Refusal):
         _note_spent(turn, progress, spent)

@@ -15,7 +15,6 @@ from agent.delegation.agents import tell_call
 from agent.events.announcer import Announcer
 from agent.journal.records import ANNOUNCED, SHOWN_IN, STEPS, TOLD, to_given
 from agent.journal.steps import Step, TurnKey, list_steps
-from agent.llm.offline.model import OFFLINE
 from agent.llm.tokens import count_tokens
 from agent.people.conversations import ResolvedConversation
 from agent.people.hops import inbound_hops
@@ -112,8 +111,7 @@ class _Opening:
     @property
     def loop_mode(self) -> LoopMode:
         persona = self.participants.persona
-        # The offline model knows a few plain requests, and no plans.
-        if self.app.router.routes((persona.model,) if persona.model else ()) == (OFFLINE,):
+        if not self.app.router.can_plan((persona.model,) if persona.model else ()):
             return "native"
         return choose_mode(persona.loop_mode, self.participants.conversation.id, self.app.settings.planner_percent)
 

@@ -19,8 +19,7 @@ from agent.delegation.agents import count_model_calls
 from agent.events.live import shown_live
 from agent.events.notifications import STOPS
 from agent.journal.records import settle
-from agent.journal.steps import TurnKey
-from agent.llm.scripted.model import count_position
+from agent.journal.steps import TurnKey, count_calls_before
 from agent.prompts import prompts
 from agent.queue.inbox import Job
 from agent.queue.outbox import deliver
@@ -145,9 +144,9 @@ async def _work(app: App, turn: RunningTurn, progress: Progress) -> TurnResult:
         turn.offer.instructions,
         turn.message.platform_context,
     )
-    if app.router.is_scripted and progress.positions is None:
+    if app.router.counts_calls and progress.positions is None:
         async with app.database.statement() as session:
-            before = await count_position(session, turn.conversation.id, turn.key.id)
+            before = await count_calls_before(session, turn.conversation.id, turn.key.id)
         progress.positions = count(before + count_model_calls(progress.steps))
     return await respond(app, turn, context, progress)
 

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
 from agent.app import App
-from agent.llm.completions import Completion, ModelRequest, RejectedCall
+from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
 from agent.queue.outbox import Reply
 from agent.queue.worker import GRACE_SECONDS
@@ -181,19 +181,14 @@ class MarkedRouter(Router):
         request: ModelRequest,
         *,
         deadline: float,
-        on_text: Callable[[str], None] | None = None,
-        on_reset: Callable[[], None] | None = None,
-        spent: list[RejectedCall] | None = None,
-        pay: Callable[[], Awaitable[None]] | None = None,
+        observer: CallObserver | None = None,
     ) -> Completion:
         """Answer from the script while the place's advisory lock is held."""
         place = last_user_text({"messages": request.messages}).split()[0]
         await self._points.reach("model before")
         async with self._counts.connected() as connection:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
-            completion = await super().complete(
-                request, deadline=deadline, on_text=on_text, on_reset=on_reset, spent=spent, pay=pay
-            )
+            completion = await super().complete(request, deadline=deadline, observer=observer)
             await connection.execute(
                 "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4)",
                 place,

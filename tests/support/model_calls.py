@@ -6,7 +6,8 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any
 
-from agent.llm.router import Completion, ModelRequest, RejectedCall, Router
+from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
+from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub, Reply, Script
@@ -56,9 +57,11 @@ class House:
         return await self.router.complete(
             given,
             deadline=self.clock.monotonic() + seconds,
-            on_text=self.told.append if is_streamed else None,
-            on_reset=self.told.clear if is_streamed else None,
-            spent=spent,
+            observer=CallObserver(
+                on_text=self.told.append if is_streamed else None,
+                on_reset=self.told.clear if is_streamed else None,
+                spent=[] if spent is None else spent,
+            ),
         )
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+from agent.llm.built_in import BuiltInModel
 from agent.llm.completions import AttemptState, Completion, ModelRequest, OnText, ToolCall, estimate
 from agent.llm.offline.intents import TODAY, understand, without_speaker
 from agent.llm.offline.result_text import Result, describe_result
@@ -15,7 +16,6 @@ from shared.arithmetic import NoSum, find_sum, work_out
 from shared.clock import Clock
 from shared.messages import Usage
 
-OFFLINE = "offline"
 CONTEXT_BLOCK = re.compile(r"\n*<context>\n.*</context>\s*\Z", re.DOTALL)
 NOW_LINE = re.compile(r"^Now: (.+)$", re.MULTILINE)
 SUM_WORDS = re.compile(
@@ -60,15 +60,13 @@ class OfflineModel:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def complete(
-        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
-    ) -> Completion:
+    async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Answer by a tool call, by what the tools returned, or by saying what it is."""
         tools = {tool["function"]["name"].rpartition("__")[2]: tool["function"] for tool in reversed(request.tools)}
         reply = self._reply(_hear(request.messages), tools)
         text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
-        if on_text is not None:
-            await _say(text, on_text)
+        if attempt.on_text is not None:
+            await _say(text, attempt.on_text)
         # It reads this exchange alone; to charge for the whole prompt would end a stranger's first visit in minutes.
         read = replace(request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=())
         counted = estimate(read, text, calls)
@@ -168,3 +166,7 @@ async def _say(text: str, on_text: OnText) -> None:
         on_text(piece)
         # Others get their turn between two words.
         await asyncio.sleep(0)
+
+
+# It understands a few plain requests, and no plans.
+OFFLINE_MODEL = BuiltInModel("offline", lambda _settings, clock: OfflineModel(clock), is_fallback=True, can_plan=False)

@@ -8,14 +8,16 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from sqlalchemy import text
 
+from agent.llm.built_in import BuiltInModel
 from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, OnText, RouteFailed, ToolCall, estimate
-from shared.db.driver import Session
+from agent.llm.protocols.patterns import CALL, DELEGATE, TAG
+from agent.llm.protocols.protocol import Protocol
+from shared.clock import Clock
 from shared.errors import ConfigurationError
 from shared.messages import Usage
+from shared.settings import Settings
 
-SCRIPTED = "mock"
 VARIABLE = "DEBUG_MOCK_RESPONSES"
 PIECE_CHARS = 16
 # What may be written for an `error`; any other text is a request that is refused.
@@ -31,14 +33,6 @@ ERRORS = {
     "unknown_model": Cause.MODEL_UNKNOWN,
     "no_credit": Cause.OUT_OF_CREDIT,
 }
-
-# Turns count their model calls; one that failed without an answer is not among them.
-POSITION = text("""
-SELECT coalesce(sum(CASE WHEN error IN ('models_unavailable', 'too_long')
-    THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
-    ELSE iterations END), 0) AS position
-FROM turns WHERE conversation_id = :conversation_id AND id < :turn_id
-""")
 
 
 class ScriptedCall(BaseModel):
@@ -88,19 +82,17 @@ class ScriptedModel:
     def __init__(self, given: str) -> None:
         self._replies = _parse(given)
 
-    async def complete(
-        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
-    ) -> Completion:
-        """Answer with the entry of this position, in pieces when `on_text` is given; raises `RouteFailed`."""
+    async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
+        """Answer with the entry of this position, in pieces when it is streamed; raises `RouteFailed`."""
         reply = self._replies[min(request.position, len(self._replies) - 1)]
         told: list[str] = []
         try:
-            await asyncio.sleep(min(reply.delay, limit))
+            await asyncio.sleep(min(reply.delay, attempt.limit))
             is_failing = reply.fails(attempt.tries)
             if is_failing and reply.error is not None:
                 raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
             said = reply.content or ""
-            await _tell(said[: reply.cut] if is_failing else said, reply.pace, told, on_text)
+            await _tell(said[: reply.cut] if is_failing else said, reply.pace, told, attempt.on_text)
             if is_failing:
                 raise RouteFailed(Cause.CUT, usage=_spent(request, told))
         except asyncio.CancelledError:
@@ -108,12 +100,6 @@ class ScriptedModel:
             raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
         return Completion(said, calls, "tool_use" if calls else "end_turn", _spent(request, told, calls), name)
-
-
-async def count_position(session: Session, conversation_id: int, turn_id: int) -> int:
-    """Return how many entries the turns before this one have used up in its conversation."""
-    given = {"conversation_id": conversation_id, "turn_id": turn_id}
-    return int((await session.execute(POSITION, given)).scalar_one())
 
 
 async def _tell(said: str, pace: float, told: list[str], on_text: OnText | None) -> None:
@@ -154,3 +140,11 @@ def _read(path: Path) -> str:
         raise ConfigurationError(
             f'{VARIABLE} is neither a JSON list nor a readable file: write a list such as ["Hello."], or unset it.'
         ) from None
+
+
+def _build(settings: Settings, _clock: Clock) -> ScriptedModel | None:
+    return ScriptedModel(settings.debug_mock_responses) if settings.debug_mock_responses is not None else None
+
+
+# Scripted texts may hold blocks of every kind.
+SCRIPTED_MODEL = BuiltInModel("mock", _build, Protocol(frozenset({TAG, CALL, DELEGATE})), is_only=True)

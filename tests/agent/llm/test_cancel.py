@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from adapters.cli.worker import build_worker
-from agent.llm.router import ModelRequest, RejectedCall, Router
+from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
+from agent.llm.router import Router
 from agent.turn.run import request_stop
 from shared.clock import SystemClock
 from shared.db.database import Address
@@ -59,7 +60,9 @@ async def test_what_was_streamed_is_counted_thinking_too() -> None:
         spent: list[RejectedCall] = []
         request = ModelRequest(HELLO, (), 10)
         deadline = at.clock.monotonic() + 20
-        call = asyncio.create_task(at.router.complete(request, deadline=deadline, on_text=hear, spent=spent))
+        call = asyncio.create_task(
+            at.router.complete(request, deadline=deadline, observer=CallObserver(hear, spent=spent))
+        )
         await heard.wait()
         await cancelled(call, at)
 

@@ -7,7 +7,8 @@ from email.utils import format_datetime
 import pytest
 from structlog.testing import capture_logs
 
-from agent.llm.router import ModelRequest, Router
+from agent.llm.completions import CallObserver, ModelRequest
+from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import ModelsUnavailable
 from shared.settings import Settings
@@ -176,7 +177,9 @@ async def test_a_cancelled_call_hangs_up_at_once() -> None:
         heard = asyncio.Event()
         call = asyncio.create_task(
             at.router.complete(
-                ModelRequest(HELLO, (), 10), deadline=at.clock.monotonic() + 20, on_text=lambda _text: heard.set()
+                ModelRequest(HELLO, (), 10),
+                deadline=at.clock.monotonic() + 20,
+                observer=CallObserver(lambda _text: heard.set()),
             )
         )
         await heard.wait()

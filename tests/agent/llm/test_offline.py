@@ -40,9 +40,7 @@ ALL = tuple(tool(name) for name in FUNCTIONS)
 
 async def asks(said: str, *after: dict[str, Any], tools: tuple[dict[str, Any], ...] = ALL) -> Completion:
     messages = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": f"{said}\n\n{NOW}"}, *after)
-    return await OfflineModel(NoonClock()).complete(
-        "offline", ModelRequest(messages, tools, 500), 10, None, AttemptState()
-    )
+    return await OfflineModel(NoonClock()).complete("offline", ModelRequest(messages, tools, 500), AttemptState(10))
 
 
 def returned(name: str, arguments: dict[str, Any], result: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -221,7 +219,7 @@ async def test_a_tool_that_is_not_offered_is_not_called() -> None:
 async def test_it_streams_word_by_word_is_counted_and_free() -> None:
     told: list[str] = []
     request = ModelRequest(({"role": "user", "content": "hello"},), (), 500)
-    answer = await OfflineModel(NoonClock()).complete("offline", request, 10, told.append, AttemptState())
+    answer = await OfflineModel(NoonClock()).complete("offline", request, AttemptState(10, told.append))
 
     assert len(told) > 20
     assert "".join(told) == answer.text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.llm.completions import Cause, ModelRequest
-from agent.llm.provider_errors import is_too_long, to_failure
+from agent.llm.providers.errors import is_too_long, to_failure
 from agent.llm.pruning import prune
 from agent.llm.tokens import count_prompt
 from agent.tools.toolbox import Toolbox

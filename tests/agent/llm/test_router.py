@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent.llm.router import ModelRequest, Router
+from agent.llm.completions import ModelRequest
+from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import ModelsUnavailable
 from shared.settings import Settings

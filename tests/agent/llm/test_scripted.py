@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.llm.router import ModelRequest, RejectedCall, Router
+from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
+from agent.llm.router import Router
 from agent.llm.scripted.model import ERRORS
 from shared.clock import SystemClock
 from shared.db.database import Address
@@ -29,7 +30,9 @@ async def test_a_scripted_list_replaces_every_model_position_by_position() -> No
     router = Router(Settings(llm_models=("small",), debug_mock_responses=json.dumps(script)), SystemClock())
     deadline = SystemClock().monotonic() + 5
     told: list[str] = []
-    first = await router.complete(ModelRequest(HELLO, (), 10, models=("x",)), deadline=deadline, on_text=told.append)
+    first = await router.complete(
+        ModelRequest(HELLO, (), 10, models=("x",)), deadline=deadline, observer=CallObserver(told.append)
+    )
     second = await router.complete(ModelRequest(HELLO, (), 10, position=1), deadline=deadline)
     with pytest.raises(ModelsUnavailable):
         await router.complete(ModelRequest(HELLO, (), 10, position=7), deadline=deadline)
@@ -66,7 +69,9 @@ async def test_scripted_texts_hold_blocks_of_both_protocols_and_thinking() -> No
     deadline = SystemClock().monotonic() + 5
     told: list[str] = []
     answers = [
-        await router.complete(ModelRequest(HELLO, (), 10, position=each), deadline=deadline, on_text=told.append)
+        await router.complete(
+            ModelRequest(HELLO, (), 10, position=each), deadline=deadline, observer=CallObserver(told.append)
+        )
         for each in range(5)
     ]
 
@@ -147,7 +152,7 @@ async def test_a_scripted_answer_that_is_broken_off_is_counted() -> None:
 
         request = ModelRequest(HELLO, (), 10)
         call = asyncio.create_task(
-            at.router.complete(request, deadline=at.clock.monotonic() + 20, on_text=hear, spent=spent)
+            at.router.complete(request, deadline=at.clock.monotonic() + 20, observer=CallObserver(hear, spent=spent))
         )
         await heard.wait()
         call.cancel()

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.llm.completions import Cause, Completion, RouteFailed
-from agent.llm.text_protocols.protocols import Protocols
-from agent.llm.text_protocols.scanner import Scanner
+from agent.llm.protocols.scanner import Scanner
+from agent.llm.registry import build_protocols
 from shared.messages import Usage
 
-PROTOCOLS = Protocols({"tags": "tool_tag", "fences": "fenced", "openai/local": "fenced", "native": "native"})
+PROTOCOLS = build_protocols({"tags": "tool_tag", "fences": "fenced", "openai/local": "fenced", "native": "native"})
 # A busy machine is no reason to fail.
 STEADY = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 ALL = frozenset({"tool", "tool_call", "delegate"})

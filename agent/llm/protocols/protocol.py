@@ -1,22 +1,20 @@
-"""How a model is asked and understood: native tool calls, or blocks of text for models that know none.
+"""Protocols: how a request is written for a route, and how calls and thinking are read from its answer.
 
 A request stays in the OpenAI shape until a route is asked; what goes out is written in that route's protocol, and the
-answer comes back with its calls and its thinking apart from the text. So any route can go on with any conversation.
+answer comes back with its calls and its thinking apart from the text. So any route can continue any conversation.
 """
 
 import json
 import re
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from typing import Protocol as Writing
 
 from agent.llm.completions import Cause, Completion, ModelRequest, OnText, RouteFailed
-from agent.llm.scripted.model import SCRIPTED
-from agent.llm.streaming import to_tool_calls
-from agent.llm.text_protocols.patterns import CALL, DELEGATE, TAG
-from agent.llm.text_protocols.scanner import Block, Scanner, from_json
-from agent.llm.text_protocols.text_writer import PlainWriter, to_fence, to_tag
+from agent.llm.protocols.patterns import DELEGATE, TAG
+from agent.llm.protocols.scanner import Block, Scanner, from_json
+from agent.llm.providers.streaming import to_tool_calls
 from agent.planner.messages import PlanWriter
 from shared.text import clean, cut
 
@@ -24,17 +22,17 @@ SERVER_KEYS = ("server_name", "server", "module")
 TOOL_KEYS = ("tool_name", "tool", "name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args")
 KNOWN_KEYS = frozenset({*SERVER_KEYS, *TOOL_KEYS, *ARGUMENT_KEYS})
-# How far into a garbled block its tool is looked for.
+# How far into an unreadable block the name of its tool is looked for.
 NAME_WITHIN = 2000
 MAX_NAME = 64
-# More is nothing for people to read.
+# Nobody reads more.
 MAX_THINKING = 20_000
 
 Call = tuple[None, str, str]
 PLANS = PlanWriter()
 
 
-class Writer(Writing):
+class Writer(typing.Protocol):
     """Puts a request into words."""
 
     def write(self, request: ModelRequest) -> ModelRequest:
@@ -44,7 +42,10 @@ class Writer(Writing):
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a route speaks: the blocks that its answers may hold, and who writes its requests when not the API."""
+    """The protocol of a route: the blocks that its answers may hold, and the writer of its requests.
+
+    Without a writer the request goes out as it is, in the OpenAI shape.
+    """
 
     blocks: frozenset[str]
     writer: Writer | None = None
@@ -54,7 +55,7 @@ class Protocol:
         return request if self.writer is None else self.writer.write(request)
 
     def listen(self, on_text: OnText, on_reset: Callable[[], None]) -> Scanner:
-        """Return what a stream is fed to, so that the reader sees neither blocks nor thinking."""
+        """Return a scanner for a streamed answer: it passes on the text without blocks and thinking."""
         return Scanner(self.blocks, on_text, on_reset)
 
     def decode(self, completion: Completion) -> Completion:
@@ -80,30 +81,25 @@ class Protocol:
         return found
 
 
-class Protocols:
-    """The protocol of each route, as `LLM_PROTOCOLS` says; what is not named there calls tools natively."""
+NATIVE = Protocol(frozenset())
 
-    def __init__(self, chosen: Mapping[str, str]) -> None:
-        known = {
-            "native": Protocol(frozenset()),
-            "tool_tag": Protocol(frozenset({TAG, DELEGATE}), PlainWriter("tool_tag", to_tag)),
-            "fenced": Protocol(frozenset({CALL, DELEGATE}), PlainWriter("fenced", to_fence)),
-        }
-        self._native = known["native"]
-        # Scripted texts may hold blocks of every kind.
-        scripted = {SCRIPTED: Protocol(frozenset({TAG, CALL, DELEGATE}))}
-        self._of = {_bare(name): known[protocol] for name, protocol in chosen.items()} | scripted
+
+class Protocols:
+    """The protocol of each route by its litellm name; a route that is not among `chosen` calls tools natively."""
+
+    def __init__(self, chosen: Mapping[str, Protocol]) -> None:
+        self._of = {_bare(name): protocol for name, protocol in chosen.items()}
 
     def of(self, name: str, *, plans: bool = False) -> Protocol:
-        """Return the protocol of the route with this litellm name; plans are written in the same words for all."""
-        found = self._of.get(_bare(name), self._native)
+        """Return the protocol of the route with this litellm name; plans are asked for in the same words everywhere."""
+        found = self._of.get(_bare(name), NATIVE)
         if not plans:
             return found
-        return replace(found if name == SCRIPTED else self._native, writer=PLANS)
+        return replace(NATIVE if found.writer else found, writer=PLANS)
 
 
 def _bare(name: str) -> str:
-    # Both spellings lead to the same model.
+    # Both spellings name the same model.
     return name.removeprefix("openai/")
 
 
@@ -127,7 +123,7 @@ def _named_call(plain: dict[str, Any]) -> Call | None:
     if not isinstance(tool, str) or not tool.strip() or not isinstance(server, str | None):
         return None
     if not given and plain.keys() - KNOWN_KEYS:
-        # Arguments beside the name: which is which would be a guess.
+        # Unknown keys beside the name: taking them for arguments would be a guess.
         return None
     arguments = plain[given[0]] if given else None
     written = "{}" if arguments is None else arguments if isinstance(arguments, str) else _to_json(arguments)
@@ -153,7 +149,7 @@ def _to_json(value: Any) -> str | None:
 
 
 def _as_written(block: Block) -> str:
-    # With its marks it is no JSON, whatever stands in it: the toolbox refuses it and says what would be valid.
+    # With its marks it is no valid JSON, so the toolbox refuses it and says what would be valid.
     return f"<{TAG}>{block.body}</{TAG}>" if block.kind == TAG else f"```{block.kind}\n{block.body}\n```"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agent.llm.text_protocols.patterns import (
+from agent.llm.protocols.patterns import (
     LONGEST_MARK,
     TAG,
     BlockMarks,

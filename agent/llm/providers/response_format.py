@@ -1,7 +1,7 @@
-"""How a model is held to JSON: by a schema, to an object, or by its instructions alone; found out once per model.
+"""How a model is made to answer in JSON: by a schema, as an object, or by instructions alone; tried once per model.
 
-Servers that speak OpenAI's protocol differ in what they take, and say so only by refusing a request. A refused request
-costs nothing, so the next lesser form is tried; the one that was taken is kept.
+Servers with OpenAI's protocol differ in what they accept, and say so only by refusing a request. A refused request
+costs nothing, so the next weaker form is tried; the accepted one is remembered.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ NAME = "plan"
 
 
 class Form(StrEnum):
-    """From the strictest to the one that every model takes; the last one leaves the temperature to the model too."""
+    """From the strictest to the one that every model accepts; the last one leaves the temperature to the model too."""
 
     SCHEMA = "schema"
     OBJECT = "object"
@@ -23,15 +23,15 @@ class Form(StrEnum):
 
 
 class Forms:
-    """The form that each model has answered to, by name."""
+    """The form that each model has accepted, by the name of the model."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, Form] = {}
+        self._accepted: dict[str, Form] = {}
 
     async def ask(self, name: str, best: Form, ask: Callable[[Form], Awaitable[Completion]]) -> Completion:
-        """Ask in the form that was taken before, or in one after the other from `best` on, until one is taken."""
+        """Ask in the form that was accepted before, or in one after the other from `best` on, until one is accepted."""
         every = list(Form)
-        untried = [self._taken[name]] if name in self._taken else every[every.index(best) :]
+        untried = [self._accepted[name]] if name in self._accepted else every[every.index(best) :]
         while True:
             form = untried.pop(0)
             try:
@@ -40,17 +40,17 @@ class Forms:
                 if failure.cause is not Cause.REQUEST_REFUSED or not untried:
                     raise
                 continue
-            self._taken[name] = form
+            self._accepted[name] = form
             return completion
 
 
 def to_parameters(request: ModelRequest, form: Form) -> dict[str, Any]:
-    """Return what a request in this form has beside its messages."""
+    """Return the parameters that a request in this form needs beside its messages."""
     given: dict[str, Any] = {}
     if request.temperature is not None and form is not Form.BARE:
         given["temperature"] = request.temperature
     if form is Form.SCHEMA:
-        # Not strict: arguments of tools are objects of any keys, which a strict schema can't say.
+        # Not strict: tool arguments are objects with any keys, which a strict schema can't express.
         schema = {"name": NAME, "schema": request.answer_schema, "strict": False}
         given["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif form is Form.OBJECT:

@@ -1,33 +1,37 @@
 """A request in words, for models without tool calling: tools as instructions, calls as blocks, results as a message."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from agent.llm.completions import ModelRequest
-from agent.llm.text_protocols.patterns import CALL, DELEGATE, TAG
-from agent.llm.text_protocols.scanner import NO_JSON, from_json
+from agent.llm.protocols.patterns import CALL, DELEGATE, TAG
+from agent.llm.protocols.plain_text import (
+    Message,
+    describe,
+    dotted,
+    escape_tags,
+    merge_messages,
+    merge_roles,
+    role_of,
+    without_results,
+    write_results,
+)
+from agent.llm.protocols.protocol import Protocol
+from agent.llm.protocols.scanner import NO_JSON, from_json
 from agent.prompts import prompts
-from agent.tools.arguments import GARBLED
 
 # Offers differ by permission and persona; there are never many.
 KEPT_TEXTS = 64
-RESULT = "tool_result"
-# However it is disguised.
-RESULTS = re.compile(rf"<[^\w<]{{0,8}}{RESULT}", re.IGNORECASE)
-
-Message = dict[str, Any]
-Calls = Mapping[str, Mapping[str, str]]
 
 
 def to_tag(name: str, arguments: str) -> str:
     """Return a call, given by its wire name, as a tag."""
     server, _, tool = name.partition("__")
     named = {"server_name": server, "tool_name": tool} if tool else {"tool_name": name}
-    return f"<{TAG}>{_without_tags(_block(named, arguments))}</{TAG}>"
+    return f"<{TAG}>{escape_tags(_block(named, arguments))}</{TAG}>"
 
 
 def to_fence(name: str, arguments: str) -> str:
@@ -47,8 +51,10 @@ class PlainWriter:
         """Return the request in words."""
         calls = {call["id"]: call["function"] for each in request.messages for call in each.get("tool_calls") or ()}
         plain = [
-            {"role": "user", "content": write_results(group, calls)} if role == "tool" else _merged(self._said(group))
-            for role, group in groupby(request.messages, key=_role)
+            {"role": "user", "content": write_results(group, calls)}
+            if role == "tool"
+            else merge_messages(self._said(group))
+            for role, group in groupby(request.messages, key=role_of)
         ]
         if request.tools:
             plain = _with_instructions(plain, self._instructions_for(request.tools))
@@ -68,7 +74,7 @@ class PlainWriter:
         return "\n\n".join([*([content] if content else []), *blocks]) if blocks else content
 
     def _instructions_for(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        # The list is kept beside its text, so that no other list can get its id.
+        # The list is stored with its text: while it lives, no other list can get its id.
         kept = self._instructions.get(id(tools))
         if kept is None:
             while len(self._instructions) >= KEPT_TEXTS:
@@ -86,65 +92,10 @@ class PlainWriter:
         return "\n\n".join([*form, texts.list_heading, "\n".join(map(describe, functions))])
 
 
-def merge_roles(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages with those of one role in a row made one."""
-    return tuple(_merged(group) for _, group in groupby(messages, key=_role))
-
-
-def describe(function: Mapping[str, Any]) -> str:
-    """Return a tool's name, what it is for and the schema of its arguments, as text."""
-    schema = json.dumps(function.get("parameters") or {}, ensure_ascii=False, separators=(",", ":"))
-    description = " ".join(str(function.get("description") or "").split())
-    return f"- {dotted(function['name'])}: {description}\n  {schema}"
-
-
-def write_results(messages: Iterable[Message], calls: Calls) -> str:
-    """Return tool results as elements of one text; `calls` are the calls' functions by id."""
-    parts = [prompts().protocols.results_heading]
-    is_garbled = False
-    for message in messages:
-        call = calls.get(message["tool_call_id"], {})
-        name = dotted(call.get("name", ""))
-        # The content is JSON, in which this escape says the same: no result can end itself and begin another.
-        content = _without_tags(str(message.get("content") or ""))
-        parts.append(f'<{RESULT} name="{name}" id="{message["tool_call_id"]}">\n{content}\n</{RESULT}>')
-        is_garbled = is_garbled or call.get("arguments", "").startswith(f'{{"{GARBLED}"')
-    if is_garbled:
-        parts.append(prompts().protocols.garbled)
-    return "\n\n".join(parts)
-
-
 def _with_instructions(messages: Sequence[Message], text: str) -> list[Message]:
     if messages and messages[0]["role"] == "system":
-        return [_merged([messages[0], {"role": "system", "content": text}]), *messages[1:]]
+        return [merge_messages([messages[0], {"role": "system", "content": text}]), *messages[1:]]
     return [{"role": "system", "content": text}, *messages]
-
-
-def _merged(messages: Iterable[Message]) -> Message:
-    # Many models without tool calling have templates that want the roles in turn.
-    first, *others = messages
-    merged = first
-    for each in others:
-        merged = {"role": first["role"], "content": _joined(merged["content"], each["content"])}
-    return merged
-
-
-def _joined(one: Any, other: Any) -> Any:
-    if isinstance(one, str) and isinstance(other, str):
-        return f"{one}\n\n{other}".strip()
-    return [*_parts(one), *_parts(other)]
-
-
-def _parts(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-
-
-def without_results(content: Any) -> Any:
-    """Return what a person wrote, in which nothing looks like a tool's result."""
-    # What a person writes is no result, however it looks.
-    if isinstance(content, str):
-        return RESULTS.sub(f"< {RESULT}", content)
-    return [{**part, "text": without_results(part["text"])} if "text" in part else part for part in content]
 
 
 def _block(named: Mapping[str, str], arguments: str) -> str:
@@ -152,14 +103,7 @@ def _block(named: Mapping[str, str], arguments: str) -> str:
     return json.dumps({**named, "arguments": arguments if given is NO_JSON else given}, ensure_ascii=False)
 
 
-def _without_tags(text: str) -> str:
-    return text.replace("</", "<\\/")
-
-
-def dotted(name: str) -> str:
-    """Return `module.tool` for a wire name."""
-    return name.replace("__", ".", 1)
-
-
-def _role(message: Message) -> str:
-    return str(message["role"])
+TEXT_PROTOCOLS = {
+    "tool_tag": Protocol(frozenset({TAG, DELEGATE}), PlainWriter("tool_tag", to_tag)),
+    "fenced": Protocol(frozenset({CALL, DELEGATE}), PlainWriter("fenced", to_fence)),
+}

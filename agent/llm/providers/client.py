@@ -15,13 +15,12 @@ from agent.llm.completions import (
     Cause,
     Completion,
     ModelRequest,
-    OnText,
     RouteFailed,
     estimate,
 )
-from agent.llm.provider_errors import to_completion, to_failure, to_usage
-from agent.llm.response_format import Form, Forms, to_parameters
-from agent.llm.streaming import StreamAccumulator, to_tool_calls
+from agent.llm.providers.errors import to_completion, to_failure, to_usage
+from agent.llm.providers.response_format import Form, Forms, to_parameters
+from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
 from agent.llm.vision import fill
 from shared.clock import Clock
 from shared.messages import COST_DIGITS, Usage
@@ -140,25 +139,22 @@ class Providers:
             await library.litellm.close_litellm_async_clients()
             self._loading = None
 
-    async def complete(
-        self, name: str, request: ModelRequest, limit: float, on_text: OnText | None, attempt: AttemptState
-    ) -> Completion:
+    async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Ask the provider of this model; raises `RouteFailed`."""
         await self.load()
         # litellm then leaves out its own logging and billing: a third of a call's processor time, and background tasks.
         self._library.is_internal_call.set(True)
         if request.answer_schema is None:
-            return await self._ask(name, request, self._asked(name, request, limit, Form.WORDS), on_text, attempt)
+            return await self._ask(name, request, attempt, Form.WORDS)
 
         async def ask(form: Form) -> Completion:
-            return await self._ask(name, request, self._asked(name, request, limit, form), on_text, attempt)
+            return await self._ask(name, request, attempt, form)
 
         return await self._forms.ask(name, self._best_form(name), ask)
 
-    async def _ask(
-        self, name: str, request: ModelRequest, asked: dict[str, Any], on_text: OnText | None, attempt: AttemptState
-    ) -> Completion:
-        accumulator = None if on_text is None else StreamAccumulator(on_text)
+    async def _ask(self, name: str, request: ModelRequest, attempt: AttemptState, form: Form) -> Completion:
+        asked = self._to_arguments(name, request, attempt.limit, form)
+        accumulator = None if attempt.on_text is None else StreamAccumulator(attempt.on_text)
         try:
             if accumulator is not None:
                 return await self._stream(name, request, asked, accumulator)
@@ -190,7 +186,7 @@ class Providers:
         known = self._library.litellm.get_supported_openai_params(target["model"]) or ()
         return Form.OBJECT if "response_format" in known else Form.WORDS
 
-    def _asked(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
+    def _to_arguments(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
         target = self._target(name)
         asked: dict[str, Any] = {
             **target,

@@ -1,4 +1,4 @@
-"""The pieces of a streamed answer, put together."""
+"""Assembles the chunks of a streamed answer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import uuid4
 from agent.llm.completions import OnText, ToolCall
 from shared.text import clean
 
-# No model writes so much in one answer; a server that does not stop must not fill the memory.
+# No model writes this much in one answer; a server that never stops must not fill the memory.
 MOST_CHARS = 8_000_000
 
 
@@ -19,7 +19,7 @@ class _Call:
 
 
 class StreamAccumulator:
-    """Takes the chunks of one answer in the OpenAI shape; `is_complete` once the model said why it stopped."""
+    """Collects the chunks of one answer in the OpenAI shape; it is complete once the model named its finish reason."""
 
     def __init__(self, on_text: OnText) -> None:
         self.usage: Any = None
@@ -33,7 +33,7 @@ class StreamAccumulator:
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether the answer came to its end."""
+        """Tell whether the answer is whole."""
         return self.finish_reason is not None
 
     @property
@@ -43,7 +43,7 @@ class StreamAccumulator:
 
     @property
     def thinking(self) -> str:
-        """Return the thinking that the provider tells apart from the text."""
+        """Return the thinking that the provider sends apart from the text."""
         return clean("".join(self._thinking))
 
     @property
@@ -53,12 +53,12 @@ class StreamAccumulator:
 
     @property
     def written(self) -> tuple[str, tuple[ToolCall, ...]]:
-        """Return all that the model has written so far, thinking with its text, and the calls."""
+        """Return everything that the model has written so far: thinking and text, and the calls."""
         return self.thinking + self.text, self.tool_calls
 
     def add(self, chunk: Any) -> None:
-        """Take one chunk."""
-        # litellm hands the end mark and unreadable lines on as plain dicts: they carry nothing.
+        """Add one chunk."""
+        # litellm passes on the end mark and unreadable lines as plain dicts: they hold nothing.
         if isinstance(chunk, dict):
             return
         self.usage = getattr(chunk, "usage", None) or self.usage
@@ -77,7 +77,7 @@ class StreamAccumulator:
     def _add_call(self, piece: Any) -> None:
         index = piece.index or 0
         call = self._open.get(index)
-        # Some servers number every call 0: another id is another call.
+        # Some servers give every call the index 0: a different id is a different call.
         if call is None or (piece.id and call.id and piece.id != call.id):
             call = _Call()
             self._open[index] = call
@@ -95,7 +95,7 @@ class StreamAccumulator:
 
 
 def to_tool_calls(given: Any) -> tuple[ToolCall, ...]:
-    """Return the calls of (id, name, arguments) triples, cleaned; each id is there and stands once."""
+    """Return the calls of (id, name, arguments) triples, cleaned; every call has an id of its own."""
     calls: dict[str, ToolCall] = {}
     for call_id, name, arguments in given:
         unique = call_id if call_id and call_id not in calls else f"call_{uuid4().hex[:24]}"

@@ -1,0 +1,92 @@
+"""Parts of a conversation as plain text, for requests that a writer puts into words: tools, results, merged roles."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from agent.journal.steps import GARBLED
+from agent.prompts import prompts
+
+RESULT = "tool_result"
+
+
+# Also with other characters between the bracket and the word.
+RESULTS = re.compile(rf"<[^\w<]{{0,8}}{RESULT}", re.IGNORECASE)
+
+
+Message = dict[str, Any]
+
+
+Calls = Mapping[str, Mapping[str, str]]
+
+
+def merge_roles(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the messages, those of the same role in a row merged into one."""
+    return tuple(merge_messages(group) for _, group in groupby(messages, key=role_of))
+
+
+def describe(function: Mapping[str, Any]) -> str:
+    """Return a tool's name, what it is for and the schema of its arguments, as text."""
+    schema = json.dumps(function.get("parameters") or {}, ensure_ascii=False, separators=(",", ":"))
+    description = " ".join(str(function.get("description") or "").split())
+    return f"- {dotted(function['name'])}: {description}\n  {schema}"
+
+
+def write_results(messages: Iterable[Message], calls: Calls) -> str:
+    """Return tool results as elements of one text; `calls` are the calls' functions by id."""
+    parts = [prompts().protocols.results_heading]
+    is_garbled = False
+    for message in messages:
+        call = calls.get(message["tool_call_id"], {})
+        name = dotted(call.get("name", ""))
+        # The content is JSON, in which this escape means the same: no result can close its tag and open another.
+        content = escape_tags(str(message.get("content") or ""))
+        parts.append(f'<{RESULT} name="{name}" id="{message["tool_call_id"]}">\n{content}\n</{RESULT}>')
+        is_garbled = is_garbled or call.get("arguments", "").startswith(f'{{"{GARBLED}"')
+    if is_garbled:
+        parts.append(prompts().protocols.garbled)
+    return "\n\n".join(parts)
+
+
+def merge_messages(messages: Iterable[Message]) -> Message:
+    """Return messages of one role as one message."""
+    # The templates of many models without tool calling require alternating roles.
+    first, *others = messages
+    merged = first
+    for each in others:
+        merged = {"role": first["role"], "content": _joined(merged["content"], each["content"])}
+    return merged
+
+
+def _joined(one: Any, other: Any) -> Any:
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}".strip()
+    return [*_parts(one), *_parts(other)]
+
+
+def _parts(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def without_results(content: Any) -> Any:
+    """Return what a person wrote, with everything defused that looks like a tool's result."""
+    if isinstance(content, str):
+        return RESULTS.sub(f"< {RESULT}", content)
+    return [{**part, "text": without_results(part["text"])} if "text" in part else part for part in content]
+
+
+def escape_tags(text: str) -> str:
+    """Return JSON text that means the same and holds no closing tag."""
+    return text.replace("</", "<\\/")
+
+
+def dotted(name: str) -> str:
+    """Return `module.tool` for a wire name."""
+    return name.replace("__", ".", 1)
+
+
+def role_of(message: Message) -> str:
+    """Return the role of a message."""
+    return str(message["role"])

@@ -1,0 +1,25 @@
+"""The optional parts of the model layer, one entry each: without a folder and its entry the rest works."""
+
+from collections.abc import Mapping
+
+from agent.llm.built_in import BuiltInModel
+from agent.llm.offline.model import OFFLINE_MODEL
+from agent.llm.protocols.protocol import NATIVE, Protocol, Protocols
+from agent.llm.scripted.model import SCRIPTED_MODEL
+from agent.llm.text_protocols.writer import TEXT_PROTOCOLS
+
+BUILT_IN_MODELS: tuple[BuiltInModel, ...] = (
+    OFFLINE_MODEL,
+    SCRIPTED_MODEL,
+)
+# By their names in `LLM_PROTOCOLS`.
+PROTOCOLS: Mapping[str, Protocol] = {
+    "native": NATIVE,
+    **TEXT_PROTOCOLS,
+}
+
+
+def build_protocols(chosen: Mapping[str, str]) -> Protocols:
+    """Return the protocols of the routes as `LLM_PROTOCOLS` names them; a built-in model has its own."""
+    configured = {name: PROTOCOLS[protocol] for name, protocol in chosen.items()}
+    return Protocols(configured | {each.name: each.protocol for each in BUILT_IN_MODELS})
