@@ -1,1 +1,1 @@
-"""What a model is shown in a turn: history, files, images, memories; not how it is asked (`agent/llm`)."""
+"""What a model is shown in a turn: history, files, images, memories; requests to a model are in `agent/llm`."""

@@ -1,4 +1,4 @@
-"""Files of a message: recorded with the turn, stored before any tool runs, named to the model by id."""
+"""The files of a message: recorded with the turn, stored before any tool runs, named to the model by id."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import Protocol, runtime_checkable
 from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.app import App
 from agent.prompts import prompts
-from shared.db.database import DatabaseLost
+from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.attachments import Stored, store_attachment
 from shared.files.filenames import clean_filename, new_key
-from shared.files.storage import used_bytes
+from shared.files.storage import Storage, used_bytes
+from shared.http.client import GuardedClient
 from shared.log import get_logger
 from shared.messages import Attachment
 from shared.models import FileRecord
@@ -26,12 +26,12 @@ MARK = text("UPDATE file_records SET status = :status, mime_type = :mime_type, s
 DROP = text("""
 UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_id AND status = 'pending' RETURNING id
 """)
-DRAW = text("SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count)")
+NEXT_IDS = text("SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count)")
 
 
 @runtime_checkable
 class HoldsCredentials(Protocol):
-    """A sender whose platform keeps files behind a secret."""
+    """A sender whose platform protects its files with a secret."""
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the headers that open this URL; none when it is not the platform's."""
@@ -48,10 +48,10 @@ class PendingFile:
 
 
 async def draw_files(session: Session, user_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
-    """Give every attachment its id, before the turn that it belongs to is recorded."""
+    """Give every attachment an id, before its turn is recorded."""
     if not attachments:
         return []
-    ids = [row.id for row in (await session.execute(DRAW, {"count": len(attachments)})).all()]
+    ids = [row.id for row in (await session.execute(NEXT_IDS, {"count": len(attachments)})).all()]
     return [
         PendingFile(file_id, each.storage_key or new_key(str(user_id), each.filename), each)
         for file_id, each in zip(ids, attachments, strict=True)
@@ -59,7 +59,7 @@ async def draw_files(session: Session, user_id: int, attachments: Sequence[Attac
 
 
 async def record_files(
-    session: AsyncSession, user_id: int, conversation_id: int, turn_id: int, files: Sequence[PendingFile]
+    session: AsyncSession, files: Sequence[PendingFile], *, user_id: int, conversation_id: int, turn_id: int
 ) -> None:
     """Record them as pending files of the user."""
     rows = [
@@ -80,7 +80,7 @@ async def record_files(
 
 
 async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
-    """Return the files of a turn that an earlier attempt recorded and did not store."""
+    """Return the files of a turn that an earlier attempt recorded but did not store."""
     if not attachments:
         return []
     query = (
@@ -105,68 +105,73 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
     return "\n".join([content, "", "[Attached files:]", *lines, prompts().turn.files_hint]).strip()
 
 
-async def store_files(app: App, user_id: int, files: Sequence[PendingFile]) -> None:
-    """Bring the bytes into storage and mark each file stored or failed; one failure does not touch the others."""
+@dataclass(frozen=True, slots=True)
+class AttachmentStore:
+    """Brings the bytes of attachments into storage; `senders` may hold the credentials for their URLs, by adapter."""
+
+    database: Database
+    storage: Storage
+    http: GuardedClient
+    senders: Mapping[str, object]
+
+    async def store(self, user_id: int, files: Sequence[PendingFile]) -> None:
+        """Store each file and mark it stored or failed; the failure of one does not affect the others."""
+        # One after the other: each must know the quota that the one before has left.
+        for each in files:
+            await self._store(user_id, each)
+
+    async def _store(self, user_id: int, file: PendingFile) -> None:
+        stored: Stored | None = None
+        async with self.database.transaction() as session:
+            room = self.storage.quota_bytes - await used_bytes(session, user_id)
+        try:
+            if room <= 0:
+                raise ToolError("The quota for files is used up.")
+            headers = await self._find_headers(file.attachment)
+            stored = await store_attachment(
+                self.storage, self.http, file.attachment, file.key, headers=headers, max_bytes=room
+            )
+        except DatabaseLost:
+            raise
+        except (ToolError, Unavailable) as error:
+            log.warning("attachment_failed", file=file.file_id, cause=str(error))
+            await _remove(self.storage, file)
+        row = {
+            "id": file.file_id,
+            "status": "stored" if stored else "failed",
+            "mime_type": stored.mime_type if stored else file.attachment.mime_type,
+            "size": stored.size_bytes if stored else 0,
+        }
+        async with self.database.transaction() as session:
+            await session.execute(MARK, row)
+
+    async def _find_headers(self, attachment: Attachment) -> Mapping[str, str]:
+        """Return the headers without which the platform does not give the file."""
+        adapter = (attachment.credential or "").partition(":")[0]
+        sender = self.senders.get(adapter)
+        if attachment.url is None or not isinstance(sender, HoldsCredentials):
+            return {}
+        return await sender.find_headers(attachment.url, str(attachment.credential))
+
+
+async def drop_pending(database: Database, storage: Storage, *, turn_id: int, files: Sequence[PendingFile]) -> None:
+    """Remove the files of a turn that ended before they were stored: they count towards nobody's quota."""
     if not files:
         return
-    # One after the other: each must see the room that the one before has left.
-    for each in files:
-        await _store(app, user_id, each)
-
-
-async def _store(app: App, user_id: int, file: PendingFile) -> None:
-    stored: Stored | None = None
-    async with app.database.transaction() as session:
-        room = app.storage.quota_bytes - await used_bytes(session, user_id)
-    try:
-        if room <= 0:
-            raise ToolError("The quota for files is used up.")
-        headers = await _find_headers(app, file.attachment)
-        stored = await store_attachment(
-            app.storage, app.http, file.attachment, file.key, headers=headers, max_bytes=room
-        )
-    except DatabaseLost:
-        raise
-    except (ToolError, Unavailable) as error:
-        log.warning("attachment_failed", file=file.file_id, cause=str(error))
-        await _remove(app, file)
-    row = {
-        "id": file.file_id,
-        "status": "stored" if stored else "failed",
-        "mime_type": stored.mime_type if stored else file.attachment.mime_type,
-        "size": stored.size_bytes if stored else 0,
-    }
-    async with app.database.transaction() as session:
-        await session.execute(MARK, row)
-
-
-async def drop_pending(app: App, turn_id: int, files: Sequence[PendingFile]) -> None:
-    """Remove what came with a turn that has ended before its files were stored: nobody's quota knows of them."""
-    if not files:
-        return
-    async with app.database.transaction() as session:
+    async with database.transaction() as session:
         dropped = {row.id for row in (await session.execute(DROP, {"turn_id": turn_id})).all()}
     for each in files:
         if each.file_id in dropped:
-            await _remove(app, each)
+            await _remove(storage, each)
 
 
-async def _remove(app: App, file: PendingFile) -> None:
-    # Bytes that an adapter has put there take room, whatever becomes of the file.
+async def _remove(storage: Storage, file: PendingFile) -> None:
+    # Bytes that an adapter has stored already take up space, whatever becomes of the file.
     if file.attachment.storage_key is not None:
         try:
-            await app.storage.delete(file.attachment.storage_key)
+            await storage.delete(file.attachment.storage_key)
         except (NotFound, Unavailable) as error:
             log.warning("attachment_left_behind", file=file.file_id, cause=str(error))
-
-
-async def _find_headers(app: App, attachment: Attachment) -> Mapping[str, str]:
-    """Return what the platform's server wants to see before it gives the file."""
-    adapter = (attachment.credential or "").partition(":")[0]
-    sender = app.senders.get(adapter)
-    if attachment.url is None or not isinstance(sender, HoldsCredentials):
-        return {}
-    return await sender.find_headers(attachment.url, str(attachment.credential))
 
 
 def _describe(attachment: Attachment) -> str:

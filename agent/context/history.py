@@ -1,4 +1,4 @@
-"""What was said before in a conversation, as far back as the window reaches."""
+"""The history of a conversation, as far back as its window reaches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,11 +47,11 @@ class PastStep:
 
 
 async def load_history(
-    session: Session, conversation: ResolvedConversation, user_id: int, turn_id: int
+    session: Session, conversation: ResolvedConversation, *, user_id: int, turn_id: int
 ) -> list[PastStep]:
-    """Return what was said since the window began; moves the window on when that has become too much.
+    """Return the steps since the window began; moves the window forward when they have become too many.
 
-    In a direct conversation only the person's own turns are shown, whoever else a caller lets write there.
+    In a direct conversation only the user's own turns are shown, even if a caller lets others write there.
     """
     query = OWN_HISTORY if conversation.place.is_direct else HISTORY
     given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
@@ -65,14 +65,14 @@ async def load_history(
 
 
 def drop_blocks(past: Sequence[PastStep]) -> list[PastStep]:
-    """Return the newest part that fits the window; what goes, goes in whole turns, at least ten messages at a time."""
+    """Return the newest part that fits the window; whole turns are dropped, at least ten messages at a time."""
     turns = [list(group) for _, group in groupby(past, key=lambda each: each.turn_id)]
     total = sum(each.step.token_count for each in past)
     dropped = 0
     if total <= HISTORY_TOKENS:
         return list(past)
     while turns and (total > HISTORY_TOKENS or dropped < BLOCK_MESSAGES):
-        gone = turns.pop(0)
-        dropped += len(gone)
-        total -= sum(each.step.token_count for each in gone)
+        oldest = turns.pop(0)
+        dropped += len(oldest)
+        total -= sum(each.step.token_count for each in oldest)
     return [each for turn in turns for each in turn]

@@ -1,25 +1,24 @@
-"""The images of a conversation: which of them a prompt shows, and how a model that sees nothing is asked.
+"""The images of a conversation: which of them a prompt shows.
 
-In a prompt stands where an image belongs, by its file's id; its bytes are put there when a route is asked. An image is
-text that somebody else may have written, as a document is.
+A prompt holds only the place of an image, by the id of its file; the bytes are inserted when a route is asked. An image
+may hold text that somebody else has written, as a document may.
 """
 
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import text
 
+from agent.context.history import PastStep
 from agent.journal.steps import Step
 from agent.llm.vision import SCHEME
+from shared.db.database import Database
+from shared.files.images import Images
 
-if TYPE_CHECKING:
-    from agent.app import App
-    from agent.turn.open import RunningTurn
-
-# The newest ones; what is older has been spoken of.
+# The newest ones; older ones have been discussed already.
 MOST_IMAGES = 8
 # As `attachments.with_file_lines` writes them. People can write such a line too: the database knows whose file it is.
 NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
@@ -35,8 +34,8 @@ ORDER BY file_records.id
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """The images of a prompt: their files' ids by turn, and each as a `data:` address by its file's id."""
+class PromptImages:
+    """The images of a prompt: the ids of their files by turn, and each as a `data:` address by the id of its file."""
 
     by_turn: Mapping[int, Sequence[int]] = field(default_factory=dict)
     data: Mapping[int, str] = field(default_factory=dict)
@@ -53,27 +52,28 @@ def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
     return list(dict.fromkeys(named))[-MOST_IMAGES:]
 
 
-async def load_images(app: "App", turn: "RunningTurn") -> Shown:
-    """Return the images that this turn's prompt shows: those of its message, and of the history."""
-    said = [*((each.turn_id, each.step) for each in turn.history), (turn.key.id, turn.steps[0])]
-    named = find_named(said)
+async def load_images(
+    database: Database, images: Images, *, history: Sequence[PastStep], message: PastStep
+) -> PromptImages:
+    """Return the images that the prompt of a message shows: those of the history and its own."""
+    named = find_named((each.turn_id, each.step) for each in (*history, message))
     if not named:
-        return Shown()
+        return PromptImages()
     given = {"ids": [file_id for _, file_id in named], "turn_ids": [turn_id for turn_id, _ in named]}
-    async with app.database.statement() as session:
+    async with database.statement() as session:
         rows = (await session.execute(FIND, given)).all()
     by_turn: dict[int, list[int]] = {}
     data: dict[int, str] = {}
-    for row, shown in zip(rows, await asyncio.gather(*(app.images.show(row.minio_key) for row in rows)), strict=True):
+    for row, shown in zip(rows, await asyncio.gather(*(images.show(row.minio_key) for row in rows)), strict=True):
         if shown is not None:
             data[row.id] = shown
             by_turn.setdefault(row.turn_id, []).append(row.id)
-    return Shown(by_turn, data)
+    return PromptImages(by_turn, data)
 
 
-def with_images(said: str, file_ids: Sequence[int]) -> Any:
-    """Return the content of a message with the places of its images."""
+def with_images(content: str, file_ids: Sequence[int]) -> Any:
+    """Return the content of a message with a place for each of its images."""
     if not file_ids:
-        return said
+        return content
     places = [{"type": "image_url", "image_url": {"url": f"{SCHEME}{file_id}"}} for file_id in file_ids]
-    return [{"type": "text", "text": said}, *places]
+    return [{"type": "text", "text": content}, *places]

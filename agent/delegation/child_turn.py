@@ -185,7 +185,7 @@ async def _with_persona(app: App, session: AsyncSession, child: RunningTurn, per
     scope = replace(child.scope, persona=persona)
     offer = app.toolbox.offered_to(scope)
     recalled = app.settings.memory_recall_limit if child.user.has_memories else 0
-    tokens = estimate(persona, child.conversation, (), child.steps, offer, recalled)
+    tokens = estimate(persona, child.conversation, history=(), steps=child.steps, offer=offer, memory_limit=recalled)
     loop_mode: LoopMode = persona.loop_mode or "native"
     tokens += count_form() if loop_mode == "planner" else 0
     seconds = child.deadline - child.began + RESERVATION_SLACK_SECONDS

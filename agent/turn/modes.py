@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.context.builder import Context, to_messages
+from agent.context.builder import Context
+from agent.context.messages import to_messages
 from agent.journal.steps import Step
 from agent.llm.completions import Completion, ModelRequest, Stop
 from agent.llm.tokens import count_tokens

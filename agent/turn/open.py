@@ -9,8 +9,9 @@ from agent.app import App
 from agent.billing.budget import HOLD, Admission, release, reserve, to_admission
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, note_answer, read_answer, take_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
-from agent.context.builder import estimate, with_earlier
+from agent.context.builder import estimate
 from agent.context.history import PastStep, load_history
+from agent.context.platform_context import with_earlier
 from agent.delegation.agents import tell_call
 from agent.events.announcer import Announcer
 from agent.journal.records import ANNOUNCED, SHOWN_IN, STEPS, TOLD, to_given
@@ -118,7 +119,14 @@ class _Opening:
     def estimate(self, steps: Sequence[Step], loop_mode: LoopMode) -> int:
         recalled = self.app.settings.memory_recall_limit if self.participants.user.has_memories else 0
         participants = self.participants
-        tokens = estimate(participants.persona, participants.conversation, self.history, steps, self.offer, recalled)
+        tokens = estimate(
+            participants.persona,
+            participants.conversation,
+            history=self.history,
+            steps=steps,
+            offer=self.offer,
+            memory_limit=recalled,
+        )
         return tokens + count_form() if loop_mode == "planner" else tokens
 
 
@@ -162,7 +170,7 @@ async def _prepare(app: App, session: Connection, job: Job, run: Sequence[Waitin
     message = merge(run)
     participants = await resolve_participants(app, session, message)
     turn_id = run[0].turn_id or participants.turn_id
-    history = await load_history(session, participants.conversation, participants.user.id, turn_id)
+    history = await load_history(session, participants.conversation, user_id=participants.user.id, turn_id=turn_id)
     scope = Scope(
         participants.user.as_caller(),
         participants.persona,
@@ -239,7 +247,9 @@ async def _begin_with_more(opening: _Opening) -> _Start | None:
         if start is not None:
             await note_answer(session, taken, opening.turn_id)
             if attachments:
-                await record_files(session, user.id, conversation.id, start.key.id, files)
+                await record_files(
+                    session, files, user_id=user.id, conversation_id=conversation.id, turn_id=start.key.id
+                )
     return start
 
 

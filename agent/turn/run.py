@@ -11,8 +11,8 @@ from sqlalchemy import text
 from agent.app import App
 from agent.billing.budget import AdmissionStatus
 from agent.billing.ledger import PaidCall
-from agent.context.attachments import drop_pending, store_files
-from agent.context.builder import build_context
+from agent.context.attachments import AttachmentStore, drop_pending
+from agent.context.builder import PromptParts, build_context
 from agent.context.history import PastStep
 from agent.context.images import load_images
 from agent.delegation.agents import count_model_calls
@@ -82,7 +82,7 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
         raise
     await deliver(app.database, app.senders, reply)
     with suppress(DatabaseLost):
-        await drop_pending(app, turn.key.id, turn.files)
+        await drop_pending(app.database, app.storage, turn_id=turn.key.id, files=turn.files)
     log.info(
         "turn_finished",
         turn=turn.key.id,
@@ -132,18 +132,19 @@ async def _work(app: App, turn: RunningTurn, progress: Progress) -> TurnResult:
         return ask_again(progress, turn.taken.again)
     if turn.admission.status is AdmissionStatus.EXHAUSTED and not progress.answers:
         raise turn.admission.refusal()
-    await store_files(app, turn.user.id, turn.files)
-    context = await build_context(
-        app,
-        turn.user,
-        turn.persona,
-        turn.conversation,
-        turn.history,
-        PastStep(turn.key.id, turn.user.id, turn.steps[0]),
-        await load_images(app, turn),
-        turn.offer.instructions,
-        turn.message.platform_context,
+    await AttachmentStore(app.database, app.storage, app.http, app.senders).store(turn.user.id, turn.files)
+    message = PastStep(turn.key.id, turn.user.id, turn.steps[0])
+    parts = PromptParts(
+        user=turn.user,
+        persona=turn.persona,
+        conversation=turn.conversation,
+        history=turn.history,
+        message=message,
+        images=await load_images(app.database, app.images, history=turn.history, message=message),
+        instructions=turn.offer.instructions,
+        platform_context=turn.message.platform_context,
     )
+    context = await build_context(app.memory, app.clock, parts, recall_limit=app.settings.memory_recall_limit)
     if app.router.counts_calls and progress.positions is None:
         async with app.database.statement() as session:
             before = await count_calls_before(session, turn.conversation.id, turn.key.id)
