@@ -32,7 +32,7 @@ async def send_card(app: App, request: Request, path: str) -> Response:
     """Return the card; without `PUBLIC_URL` calls go to where the card was asked for."""
     async with app.database.transaction() as session:
         place = to_place(PLATFORM, "card", (), is_direct=False)
-        persona = await resolve_persona(session, place, Permission.GUEST, app.settings)
+        persona = await resolve_persona(session, place, Permission.GUEST, settings=app.settings)
     base = app.settings.public_url or str(request.base_url)
     card = agent_card_to_dict(build_card(persona.name, base.rstrip("/") + path))
     return JSONResponse(card, headers={"Cache-Control": "public, max-age=60"})

@@ -129,7 +129,7 @@ class ModuleServer:
         app = self._app
         async with app.database.transaction() as session:
             user = await resolve_user(session, call.sender, app.settings.default_guest_token_budget)
-            persona = await resolve_persona(session, call.place, user.permission, app.settings)
+            persona = await resolve_persona(session, call.place, user.permission, settings=app.settings)
             conversation = await resolve_conversation(session, user.id, persona.id, call.place)
         caller = user.as_caller()
         context = ToolContext(

@@ -31,7 +31,9 @@ async def answer(
         return CommandReply(unknown_command(place.platform, name), is_private=True)
     async with app.database.transaction() as session:
         user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
-        user = await with_roles(session, user, sender, place, platform_context or PlatformContext())
+        user = await with_roles(
+            session, user, sender=sender, place=place, platform_context=platform_context or PlatformContext()
+        )
     request = Request(app, sender, place, user, (match[2] or "").strip())
     return await _run(found, request)
 

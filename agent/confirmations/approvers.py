@@ -43,7 +43,9 @@ async def to_answer_of_asked(app: App, given: IncomingMessage) -> IncomingMessag
                 raise ConfirmationClosed
             return given
         user = await resolve_user(session, given.sender, app.settings.default_guest_token_budget)
-        user = await with_roles(session, user, given.sender, given.place, given.platform_context)
+        user = await with_roles(
+            session, user, sender=given.sender, place=given.place, platform_context=given.platform_context
+        )
     if lacks_level(user.permission, row.approver_level):
         raise ApprovalNeeded(level=row.approver_level)
     return given if is_asked else _in_place_of(row, user, given, decision)

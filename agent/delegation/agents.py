@@ -12,6 +12,7 @@ from agent.confirmations.decisions import Question
 from agent.journal.steps import Event, Step
 from agent.llm.protocols.patterns import DELEGATE
 from agent.people.agents import ListedAgent
+from agent.people.hops import MAX_DEPTH
 from agent.people.personas import get_persona
 from agent.prompts import prompts
 from shared.errors import ToolError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 MODULE = "agents"
 TOOL = f"{MODULE}.{DELEGATE}"
-MAX_DEPTH = 3
 # The turn's deadline ends it sooner, and the agent says why.
 TIMEOUT_SECONDS = 7200.0
 
@@ -131,7 +131,7 @@ async def as_agent(app: "App", turn: "RunningTurn", name: str) -> "RunningTurn":
     if known is None or known.persona_id is None or known.requires > turn.user.permission:
         raise ToolError(prompts().delegation.switched_off.format(agent=name))
     async with app.database.statement() as session:
-        persona = await get_persona(session, known.persona_id, turn.user.permission, app.settings)
+        persona = await get_persona(session, known.persona_id, turn.user.permission, settings=app.settings)
     scope = replace(turn.scope, persona=persona, hops=(*turn.scope.hops, name))
     return replace(turn, persona=persona, scope=scope, offer=app.toolbox.offered_to(scope))
 

@@ -125,7 +125,7 @@ async def _begin(
     if begun is None:
         raise Superseded
     key = TurnKey(begun, attempt=1)
-    announcer = Announcer(app.database, key, (), -1, watched=False)
+    announcer = Announcer(app.database, key, (), last_seq=-1, watched=False)
     said_first = Step(0, "user", task, count_tokens(task), speaker=turn.user.name)
     events = [
         announcer.event("user_message", content=task, speaker=turn.user.name),
@@ -151,7 +151,7 @@ async def _take_over(
     key = TurnKey(child_id, taken)
     await release(session, child_id)
     last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == child_id))).scalar()
-    announcer = Announcer(app.database, key, (), -1 if last is None else last, watched=False)
+    announcer = Announcer(app.database, key, (), last_seq=-1 if last is None else last, watched=False)
     return key, tuple(await list_steps(session, child_id)), announcer
 
 
@@ -180,7 +180,7 @@ def _to_child(
 
 
 async def _with_persona(app: App, session: AsyncSession, child: RunningTurn, persona_id: int) -> RunningTurn:
-    persona = await get_persona(session, persona_id, child.user.permission, app.settings)
+    persona = await get_persona(session, persona_id, child.user.permission, settings=app.settings)
     persona = replace(persona, system_prompt=f"{persona.system_prompt}\n\n{prompts().delegation.instructions}")
     scope = replace(child.scope, persona=persona)
     offer = app.toolbox.offered_to(scope)

@@ -1,1 +1,1 @@
-"""What a turn tells while it runs, and who listens; the stored part is written by `agent/journal`."""
+"""Events of a running turn: announced, listened to, shown live; they are stored by `agent/journal`."""

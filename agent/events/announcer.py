@@ -1,45 +1,35 @@
-"""What a running turn tells: stored events with the journal's transactions, text in small batches by NOTIFY."""
+"""What a running turn announces: stored events in the journal's transactions, text in small batches by NOTIFY."""
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import text
-
-from agent.events.notifications import TURNS, to_note
+from agent.events.notifications import NOTIFY, TURNS, to_delta_note, to_note
 from agent.journal.steps import Event, TurnKey
 from shared.db.database import REFUSED, Database, DatabaseLost
 from shared.text import clean
 
 BATCH_SECONDS = 0.05
-
-
 # A notification holds 8,000 bytes; one character takes up to six of them, and the ids of the messages up to a thousand.
 DELTA_CHARS = 1000
-
-
 SEQS_PER_ATTEMPT = 1_000_000
 
 
 Observer = Callable[[str, dict[str, Any]], None]
 
 
-NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")
-
-
 class Announcer:
-    """What one running turn tells: numbers its events, and sends text deltas in batches when somebody watches."""
+    """Announces what one running turn does: numbers its events, and sends text deltas when somebody watches."""
 
     def __init__(
-        self, database: Database, key: TurnKey, inbox_ids: Sequence[int], last_seq: int, *, watched: bool
+        self, database: Database, key: TurnKey, inbox_ids: Sequence[int], *, last_seq: int, watched: bool
     ) -> None:
-        """Number events after `last_seq`, the last stored one of an attempt that was cut off; -1 when there is none."""
+        """Number events after `last_seq`, the last stored one of an interrupted attempt; -1 when there is none."""
         self._database = database
         self._key = key
         self._inbox_ids = list(inbox_ids)
-        # The deltas of the attempt before are not stored, and readers have seen numbers beyond the last stored one.
+        # Deltas are not stored: readers of the previous attempt have seen numbers beyond the last stored one.
         self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
         self._waiting: list[str] = []
         self._is_reset = key.attempt > 1
@@ -50,11 +40,11 @@ class Announcer:
 
     @property
     def wants_text(self) -> bool:
-        """Return whether anybody watches the answer grow: then the model streams it."""
+        """Return whether anybody watches the answer grow: then the model has to stream it."""
         return self.is_watched or self._observer is not None
 
     def observe(self, observer: Observer) -> None:
-        """Call this with the name and payload of everything that the turn tells, in this process."""
+        """Call this with the name and payload of every event of the turn, in this process."""
         self._observer = observer
 
     def event(self, name: str, **payload: Any) -> Event:
@@ -65,15 +55,15 @@ class Announcer:
         return Event(self._key.id, self._seq - 1, name, payload)
 
     def thinking(self, text: str) -> list[Event]:
-        """Return the event that tells what a model thought before it answered; none when it told nothing."""
+        """Return the event with the model's thinking; none when there is no thinking."""
         return [self.event("thinking", text=text)] if text else []
 
     def note(self, *, is_end: bool = False) -> str:
-        """Return the notification to send along; empty when nobody waits for it."""
+        """Return the notification for the current transaction; empty when nobody waits for it."""
         return to_note(self._key.id, self._inbox_ids, is_end=is_end) if self.is_watched or is_end else ""
 
     def add_text(self, delta: str) -> None:
-        """Take a piece of text from the model; it is sent within 50 ms."""
+        """Add a piece of text from the model; it is sent within 50 ms."""
         if self._observer is not None:
             self._observer("text_delta", {"text": delta})
         if not self.is_watched:
@@ -83,7 +73,7 @@ class Announcer:
             self._sender = asyncio.create_task(self._send_batches(), name="text deltas")
 
     def reset_text(self) -> None:
-        """Tell readers to forget the text of this step: the model's stream was cut and begins anew."""
+        """Tell readers to drop the text of this step: the model's stream was interrupted and starts again."""
         if self._observer is not None:
             self._observer("text_delta", {"text": "", "reset": True})
         if not self.is_watched:
@@ -93,10 +83,10 @@ class Announcer:
         self.add_text("")
 
     async def flush(self) -> None:
-        """Send at once what was taken, before a stored event that comes after it."""
+        """Send the collected text at once, before a stored event that follows it."""
         if self._sender is not None and not self._sender.done():
             self._hurry.set()
-            # Not awaited itself: who is stopped while waiting would take the sender along, and the next flush with it.
+            # Not awaited directly: a cancellation here would cancel the sender too, and break the next flush.
             await asyncio.wait({self._sender})
 
     async def _send_batches(self) -> None:
@@ -106,7 +96,7 @@ class Announcer:
         while self._waiting or self._is_reset:
             whole = clean("".join(self._waiting))
             self._waiting.clear()
-            # Deltas are a view: the stored message tells the whole.
+            # Deltas are only a preview: the stored message has the whole text.
             with contextlib.suppress(DatabaseLost, *REFUSED):
                 await self._send(whole)
 
@@ -121,5 +111,4 @@ class Announcer:
             payload["reset"] = True
             self._is_reset = False
         seq = self.event("text_delta").seq
-        note = {"turn": self._key.id, "inbox": self._inbox_ids, "seq": seq, "delta": payload}
-        return json.dumps(note, ensure_ascii=False)
+        return to_delta_note(self._key.id, self._inbox_ids, seq=seq, delta=payload)

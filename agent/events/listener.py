@@ -1,12 +1,11 @@
-"""What a turn tells while it runs, and who listens.
+"""The listener: readers of a turn follow its events and wait for its answer, in any process.
 
-Stored events are written with the journal's transactions and announced by NOTIFY; text deltas travel in the
-notification alone, in small batches. A reader may sit on another machine; a slow or vanished one holds up no turn.
+Stored events are written in the journal's transactions and announced by NOTIFY; text deltas travel in the notification
+alone, in small batches. A reader may be on another machine; a slow or vanished one delays no turn.
 """
 
 import asyncio
 import contextlib
-import json
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -16,8 +15,15 @@ from uuid import uuid4
 import asyncpg
 from sqlalchemy import bindparam, select
 
-from agent.events.announcer import NOTIFY
-from agent.events.notifications import READERS, STOPS, TURNS
+from agent.events.notifications import (
+    NOTIFY,
+    READERS,
+    STOPS,
+    TURNS,
+    read_note,
+    to_answer_note,
+    to_question_note,
+)
 from agent.journal.responses import find_response
 from agent.journal.steps import Event
 from shared.db.database import Database, DatabaseLost
@@ -40,9 +46,9 @@ log = get_logger()
 
 
 class Listener:
-    """One connection per process that listens, and wakes who waits for a turn.
+    """One listening connection per process, which wakes the readers of turns.
 
-    A lost connection is opened again; everybody who waits then looks into the tables, so that nothing is missed.
+    A lost connection is opened again; all readers then look into the tables, so that nothing is missed.
     """
 
     def __init__(self, database: Database) -> None:
@@ -51,6 +57,7 @@ class Listener:
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
         self._on_stop: list[Callable[[int], None]] = []
+        # Open questions to other processes, by their token.
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -72,7 +79,7 @@ class Listener:
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
-        """Tell who waits in this process of the turn's end in this block, and not by the notification of it."""
+        """Tell readers in this process of the turn's end at the end of the block, not when its notification arrives."""
         self._here.update(inbox_ids)
         try:
             yield
@@ -80,11 +87,11 @@ class Listener:
             self._wake([each for each in inbox_ids if each in self._here])
 
     def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
-        """Hand the answer of a turn to who waits for it in this process; without one they look into the tables."""
+        """Give the answer of a turn to the readers in this process; without one they look into the tables."""
         self._wake(inbox_ids, response)
 
     async def response(self, inbox_id: int) -> AgentResponse:
-        """Wait for the end of the turn that takes this message, and return its answer."""
+        """Wait for the end of the turn that answers this message, and return its answer."""
         with self._queue(inbox_id) as queue:
             found = await self._read_response(inbox_id) if inbox_id in self._ended else None
             while found is None:
@@ -92,7 +99,7 @@ class Listener:
         return found
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
-        """Yield the events of the turn that takes this message, stored ones from the first on, then live ones."""
+        """Yield the events of the turn that answers this message: all stored ones, then live ones."""
         last = -1
         with self._queue(inbox_id) as queue:
             while True:
@@ -107,14 +114,14 @@ class Listener:
                     yield delta
 
     async def is_awaited(self, inbox_ids: Sequence[int], seconds: float) -> bool:
-        """Tell whether somebody waits for one of these messages; other processes have so long to say so."""
+        """Tell whether anybody waits for one of these messages; other processes have `seconds` to answer."""
         if self._has_reader(inbox_ids):
             return True
         token = uuid4().hex
-        heard = self._asked[token] = asyncio.Event()
+        answered = self._asked[token] = asyncio.Event()
         try:
-            await self._tell_readers({"asked": token, "inbox": list(inbox_ids)})
-            await asyncio.wait_for(heard.wait(), seconds)
+            await self._notify_readers(to_question_note(token, inbox_ids))
+            await asyncio.wait_for(answered.wait(), seconds)
         except TimeoutError:
             return self._has_reader(inbox_ids)
         finally:
@@ -124,21 +131,21 @@ class Listener:
     def _has_reader(self, inbox_ids: Sequence[int]) -> bool:
         return any(inbox_id in self._queues for inbox_id in inbox_ids)
 
-    async def _tell_readers(self, note: dict[str, Any]) -> None:
+    async def _notify_readers(self, note: str) -> None:
         async with self._database.statement() as session:
-            await session.execute(NOTIFY, {"channel": READERS, "notes": [json.dumps(note)]})
+            await session.execute(NOTIFY, {"channel": READERS, "notes": [note]})
 
     async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
         while True:
             try:
                 note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
             except TimeoutError:
-                # Whatever was announced may have been missed: look into the tables as if it had ended.
+                # A notification may have been missed: look into the tables as if the turn had ended.
                 self._remember_end(inbox_id)
                 return
             if "delta" not in note:
                 return
-            # The attempt before may still be talking when the next one has begun.
+            # The previous attempt may still stream when the next one has begun.
             if note["seq"] > last:
                 last = note["seq"]
                 yield Event(note["turn"], note["seq"], "text_delta", note["delta"])
@@ -169,7 +176,7 @@ class Listener:
         return []
 
     async def _read_set_aside(self, inbox_id: int) -> list[Event]:
-        # A message that no turn could be begun for has no events; its readers are told its end all the same.
+        # A message for which no turn could begin has no events; its readers still need an end.
         found = await self._read_response(inbox_id) if inbox_id in self._ended else None
         if found is None or found.turn_id:
             return []
@@ -226,7 +233,7 @@ class Listener:
             queue.put_nowait({"end": True})
 
     def _hear_turn(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        note = json.loads(str(payload))
+        note = read_note(payload)
         for inbox_id in note["inbox"]:
             if note.get("end") and inbox_id in self._here:
                 continue
@@ -240,7 +247,7 @@ class Listener:
             called(int(str(payload)))
 
     def _hear_reader(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        note = json.loads(str(payload))
+        note = read_note(payload)
         if "asked" not in note:
             if note["here"] in self._asked:
                 self._asked[note["here"]].set()
@@ -251,10 +258,10 @@ class Listener:
 
     async def _answer_reader(self, token: str) -> None:
         with contextlib.suppress(DatabaseLost):
-            await self._tell_readers({"here": token})
+            await self._notify_readers(to_answer_note(token))
 
     def _remember_end(self, inbox_id: int) -> None:
-        # Somebody may begin to wait just after the end was announced.
+        # A reader may begin to wait just after the end was announced.
         self._ended[inbox_id] = None
         while len(self._ended) > REMEMBERED_ENDS:
             self._ended.popitem(last=False)

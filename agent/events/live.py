@@ -1,7 +1,7 @@
-"""A turn as it is shown while it runs, by the worker that runs it, where the platform's messages can be edited.
+"""The live message: a running turn shown by its worker, on platforms whose messages can be edited.
 
-It is a view, not the truth: what is said is decided by the closing commit. The live message's id is kept with the turn,
-so that the final send edits that message, also after a crash.
+It is only a preview: the closing commit decides what the reply is. The live message's id is stored with the turn, so
+that the final send edits that message, also after a crash.
 """
 
 import asyncio
@@ -11,32 +11,33 @@ from typing import Any, Protocol, runtime_checkable
 
 from sqlalchemy import text
 
-from agent.app import App
+from agent.events.announcer import Announcer
 from agent.journal.steps import TurnKey
-from agent.turn.open import RunningTurn
 from shared.db.database import Database
 from shared.log import get_logger
-from shared.messages import Place
+from shared.messages import IncomingMessage
 
-# A message that is being posted is waited for, so that its id is known; it is never waited for longer.
+# A message that is being posted is waited for, so that its id is known, but never longer than this.
 SETTLE_SECONDS = 5.0
 
 KEEP = text("""
 UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
 """)
-KEPT = text("SELECT live_message_id FROM turns WHERE id = :turn_id")
+FIND = text("SELECT live_message_id FROM turns WHERE id = :turn_id")
 
 log = get_logger()
 
 
 class LiveTurn:
-    """What can be seen of a running turn: the text of its last step, the tools that run now, and those that did.
+    """What can be shown of a running turn: the text of its last step, its running tools and its finished ones.
 
-    `ended_tools` says of each call by its id whether it failed; `calls` which tool it called.
+    By the id of the call, `calls` has the name of its tool, and `ended_tools` whether it failed.
     """
 
-    def __init__(self, database: Database, key: TurnKey, place: Place, reply_to: str, asker: str) -> None:
-        self.turn_id, self.place, self.reply_to, self.asker = key.id, place, reply_to, asker
+    def __init__(self, database: Database, key: TurnKey, message: IncomingMessage) -> None:
+        self.turn_id, self.place = key.id, message.place
+        self.reply_to = message.platform_message_id or message.event_id
+        self.asker = message.sender.platform_user_id
         self.text = ""
         self.tools: dict[str, str] = {}
         self.calls: dict[str, str] = {}
@@ -46,7 +47,7 @@ class LiveTurn:
         self._ended = asyncio.Event()
 
     def observe(self, name: str, payload: dict[str, Any]) -> None:
-        """Take what the turn tells."""
+        """Take in an event of the turn."""
         if name == "tool_call":
             self.tools[str(payload["id"])] = self.calls[str(payload["id"])] = str(payload["tool"])
         elif name == "tool_result":
@@ -68,17 +69,17 @@ class LiveTurn:
         return True
 
     def end(self) -> None:
-        """Tell whoever shows it that the turn has ended."""
+        """Mark the turn as ended, for the sender that shows it."""
         self._ended.set()
 
     async def find_message(self) -> str | None:
-        """Return the message that an attempt before has shown this turn in."""
+        """Return the message in which an earlier attempt has shown this turn."""
         async with self._database.statement() as session:
-            row = (await session.execute(KEPT, {"turn_id": self.turn_id})).one_or_none()
+            row = (await session.execute(FIND, {"turn_id": self.turn_id})).one_or_none()
         return None if row is None else row.live_message_id
 
     async def keep_message(self, message_id: str) -> None:
-        """Note the message that the final send is to edit; nothing happens when another worker has the turn."""
+        """Store the message that the final send has to edit, unless another worker has taken the turn over."""
         given = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
         async with self._database.statement() as session:
             await session.execute(KEEP, given)
@@ -89,28 +90,24 @@ class LiveSender(Protocol):
     """A sender that can show an answer while it grows."""
 
     async def show(self, turn: LiveTurn) -> None:
-        """Show it until it ends."""
+        """Show the turn until it ends."""
         ...
 
 
 @asynccontextmanager
-async def shown_live(app: App, turn: RunningTurn) -> AsyncIterator[None]:
-    """Show the turn within the block, where its door can; at the end of the block nothing of that is on its way."""
-    message = turn.message
-    sender = app.senders.get(message.adapter)
+async def shown_live(sender: object, turn: LiveTurn, announcer: Announcer) -> AsyncIterator[None]:
+    """Show the turn within the block if its sender can; at the end of the block no live message is on its way."""
     if not isinstance(sender, LiveSender):
         yield
         return
-    reply_to = message.platform_message_id or message.event_id
-    view = LiveTurn(app.database, turn.key, message.place, reply_to, message.sender.platform_user_id)
-    turn.announcer.observe(view.observe)
-    showing = asyncio.create_task(sender.show(view), name="live message")
+    announcer.observe(turn.observe)
+    showing = asyncio.create_task(sender.show(turn), name="live message")
     try:
         yield
     finally:
-        view.end()
+        turn.end()
         await asyncio.wait({showing}, timeout=SETTLE_SECONDS)
         showing.cancel()
         await asyncio.gather(showing, return_exceptions=True)
         if not showing.cancelled() and (error := showing.exception()) is not None:
-            log.warning("live_message_failed", turn=turn.key.id, cause=repr(error))
+            log.warning("live_message_failed", turn=turn.turn_id, cause=repr(error))

@@ -1,16 +1,12 @@
-"""The agents that an admin has listed: whom a turn may hand a task to, if the person may."""
+"""The agents that an admin has listed: a turn may delegate tasks to them, if its user may."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shared.permissions import Permission
 
-if TYPE_CHECKING:
-    pass
-
-
-# Part of a statement that every turn makes anyway: NULL where there are none.
+# Part of a statement that every turn runs anyway; NULL when there are none.
 LISTED = """(
     SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id) ORDER BY name)
     FROM agents WHERE is_enabled
@@ -19,7 +15,7 @@ LISTED = """(
 
 @dataclass(frozen=True, slots=True)
 class ListedAgent:
-    """An agent as a turn may be offered it; `persona_id` None: it is at a url."""
+    """An agent that a turn may be offered; `persona_id` None: it is reached by its URL."""
 
     name: str
     description: str
@@ -28,7 +24,7 @@ class ListedAgent:
 
 
 def to_agents(listed: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
-    """Return what `LISTED` gave."""
+    """Return the agents of a row of `LISTED`."""
     return tuple(
         ListedAgent(name, description, Permission.from_label(label), persona_id)
         for name, description, label, persona_id in listed or ()

@@ -1,7 +1,7 @@
-"""The way a question has come from house to house: how deep it is, and whether it goes round in circles.
+"""The hops of a question that agents pass on from one installation to the next: their number, and cycles among them.
 
-Each house that asks another adds itself, and each of its agents through whom the question went. The way is part of the
-place, as its thread, so that it stands wherever the place stands: with the inbox row and the context of every tool.
+Each installation that asks another adds itself, and those of its agents that passed the question on. The hops are part
+of the place, as its thread, so that they are known wherever the place is: in the inbox row and in every tool's context.
 """
 
 import hashlib
@@ -9,15 +9,16 @@ import hmac
 import re
 from collections.abc import Sequence
 
-from agent.delegation.agents import MAX_DEPTH
 from shared.errors import Refusal
 from shared.messages import Place
 from shared.settings import Secrets
 
-# What marks a channel as the context of another agent's question, and stands before its id.
+# A question may be passed on this many times.
+MAX_DEPTH = 3
+# Prefix of a channel that is the context of another agent's question; the context's id follows.
 CHANNEL = "a2a:"
 ARROW = ">"
-# Among the names of our own agents, it marks a house that a question came by.
+# Prefix that distinguishes another installation from the names of our own agents.
 AT = "@"
 HOP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,79}")
 
@@ -37,27 +38,27 @@ class TooDeep(Refusal):
 
 
 def house_id(secrets: Secrets) -> str:
-    """Return what other houses know this one by: the same in each of its processes, and no hint at the secret."""
+    """Return the id of this installation for others: equal in all its processes, and without a hint at the secret."""
     return _signed(secrets, "house")
 
 
 def person_id(secrets: Secrets, user_id: int) -> str:
-    """Return what other houses know a person by: always the same one, and nobody there can tell who."""
+    """Return the id of a person for other installations: always the same, and nobody there can tell who it is."""
     return f"{house_id(secrets)}/{_signed(secrets, f'person {user_id}')}"
 
 
 def is_hop(value: object) -> bool:
-    """Tell whether a value can stand in a trail."""
+    """Tell whether a value can be a hop."""
     return isinstance(value, str) and HOP.fullmatch(value) is not None
 
 
 def house_of(hop: str) -> str:
-    """Return the house of a stop, which may be one of its agents."""
+    """Return the installation of a hop, which may be one of its agents."""
     return hop.partition("/")[0]
 
 
 def check_hops(hops: Hops, house: str) -> None:
-    """Raise the `Refusal` that ends a question which comes back to this house, or has come through too many."""
+    """Raise the `Refusal` for a question that comes back to this installation, or has too many hops."""
     way = " → ".join((*hops, house))
     if house in map(house_of, hops):
         raise GoesInCircles(way=way)
@@ -71,16 +72,16 @@ def to_place(platform: str, context_id: str, hops: Hops, *, is_direct: bool) -> 
 
 
 def inbound_hops(place: Place) -> Hops:
-    """Return by which houses a question came, each marked as one; empty for what a person wrote here."""
+    """Return the installations that a question came through, marked as such; none for what a person wrote here."""
     if place.thread is None or not place.channel.startswith(CHANNEL):
         return ()
     return tuple(AT + hop for hop in place.thread.split(ARROW))
 
 
 def outbound_hops(way: Sequence[str], house: str) -> list[str]:
-    """Return the trail that goes with a question to another house.
+    """Return the hops that go with a question to another installation.
 
-    `way` is what `inbound_hops` gave and the names of our own agents through whom the question went since.
+    `way` has the result of `inbound_hops`, then the names of our own agents that passed the question on.
     """
     came_by = [hop.removeprefix(AT) for hop in way if hop.startswith(AT)]
     return [*came_by, house, *(f"{house}/{name}" for name in way if not name.startswith(AT))]

@@ -1,23 +1,24 @@
-"""Who wrote, who answers and in which conversation: one statement, because every turn asks."""
+"""Participants: who wrote, who answers and in which conversation, in one statement, because every turn needs it."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Label, literal_column, select, true
 
-from agent.app import App
 from agent.people.agents import LISTED, ListedAgent, to_agents
 from agent.people.conversations import ResolvedConversation, to_conversation, upsert
 from agent.people.personas import CLOSEST, ResolvedPersona, to_persona
 from agent.people.roles import with_roles
 from agent.people.users import FIND, ResolvedUser, note_username, resolve_user, to_user
+from shared.db.database import Database
 from shared.db.driver import Connection, Session
 from shared.messages import IncomingMessage
+from shared.settings import Settings
 
 IDENTITY = FIND.cte("identity")
 PERSONA = CLOSEST.cte("persona")
 CONVERSATION = upsert(IDENTITY, PERSONA).cte("conversation")
-# A conversation that was only touched need not be on the disk before the turn goes on.
+# The turn need not wait until the conversation's new time stamp is on the disk.
 NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off', true)").label("not_synced")
 FIND_PARTICIPANTS = select(
     *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],
@@ -29,9 +30,9 @@ FIND_PARTICIPANTS = select(
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Between whom a turn is, and where; `turn_id` is the number that it gets if it is a new one.
+    """Who takes part in a turn, and where; a new turn gets the id `turn_id`.
 
-    `agents` are those of the house, as they are now.
+    `agents` are the enabled agents of this installation.
     """
 
     user: ResolvedUser
@@ -41,20 +42,22 @@ class Participants:
     agents: tuple[ListedAgent, ...]
 
 
-async def resolve_participants(app: App, session: Connection, message: IncomingMessage) -> Participants:
-    """Return the user, the persona and the conversation of a message; user and conversation are made when new."""
-    participants = await _find_participants(app, session, message)
+async def resolve_participants(
+    session: Connection, message: IncomingMessage, *, database: Database, settings: Settings
+) -> Participants:
+    """Return the user, the persona and the conversation of a message; a new user or conversation is created."""
+    participants = await _find_participants(session, message, settings)
     if participants is not None:
         return participants
-    async with app.database.transaction() as making:
-        await resolve_user(making, message.sender, app.settings.default_guest_token_budget)
-    participants = await _find_participants(app, session, message)
+    async with database.transaction() as creating:
+        await resolve_user(creating, message.sender, settings.default_guest_token_budget)
+    participants = await _find_participants(session, message, settings)
     if participants is None:
-        raise RuntimeError("a user that was just made is not there")
+        raise RuntimeError("a user that was just created is missing")
     return participants
 
 
-async def _find_participants(app: App, session: Session, message: IncomingMessage) -> Participants | None:
+async def _find_participants(session: Session, message: IncomingMessage, settings: Settings) -> Participants | None:
     sender, place = message.sender, message.place
     given = {
         "sender_platform": sender.platform,
@@ -70,11 +73,11 @@ async def _find_participants(app: App, session: Session, message: IncomingMessag
         return None
     await note_username(session, _Part(row, "identity"), sender)
     user = to_user(_Part(row, "identity"), sender)
-    user = await with_roles(session, user, sender, place, message.platform_context)
+    user = await with_roles(session, user, sender=sender, place=place, platform_context=message.platform_context)
     persona = _Part(row, "persona") if row.persona_id is not None else None
     return Participants(
         user=user,
-        persona=to_persona(persona, user.permission, app.settings),
+        persona=to_persona(persona, user.permission, settings),
         conversation=to_conversation(_Part(row, "conversation"), place),
         turn_id=row.turn_id,
         agents=to_agents(row.agents),
@@ -82,7 +85,7 @@ async def _find_participants(app: App, session: Session, message: IncomingMessag
 
 
 class _Part:
-    # The columns of one of them.
+    # The columns of one of the three, by their names without the prefix.
     def __init__(self, row: Any, name: str) -> None:
         self._row, self._name = row, name
 

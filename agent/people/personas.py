@@ -20,7 +20,7 @@ DEFAULT_MAX_OUTPUT_TOKENS = 2048
 class ResolvedPersona:
     """A persona as one turn needs it.
 
-    `allowed_modules` None means all that the permission allows, `loop_mode` None that the setting decides.
+    `allowed_modules` None: all that the permission allows. `loop_mode` None: the setting decides.
     """
 
     id: int | None
@@ -34,15 +34,17 @@ class ResolvedPersona:
 
 
 async def resolve_persona(
-    session: Session, place: Place, permission: Permission, settings: Settings
+    session: Session, place: Place, permission: Permission, *, settings: Settings
 ) -> ResolvedPersona:
     """Return the persona for a place: channel, then server, then platform, then the default, then the built-in one."""
     given = {"platform": place.platform, "server": place.server, "channel": place.channel}
     return to_persona((await session.execute(CLOSEST, given)).one_or_none(), permission, settings)
 
 
-async def get_persona(session: Session, persona_id: int, permission: Permission, settings: Settings) -> ResolvedPersona:
-    """Return the persona with this id; the built-in one when it is gone."""
+async def get_persona(
+    session: Session, persona_id: int, permission: Permission, *, settings: Settings
+) -> ResolvedPersona:
+    """Return the persona with this id; the built-in one when it no longer exists."""
     return to_persona((await session.execute(BY_ID, {"id": persona_id})).one_or_none(), permission, settings)
 
 
@@ -67,7 +69,7 @@ CLOSENESS = case(
     (HERE, 1),
     else_=0,
 )
-# Built once: putting it together takes longer than sending it.
+# Built once: building them takes longer than running them.
 BY_ID = select(*COLUMNS).where(Persona.id == bindparam("id"))
 CLOSEST = select(*COLUMNS).where(or_(HERE, Persona.is_default)).order_by(CLOSENESS.desc(), Persona.id).limit(1)
 
@@ -89,7 +91,7 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
 
 
 def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
-    # Without a persona nobody has chosen what strangers may use; the setting does.
+    # Without a persona nobody has chosen what guests may use; the setting does.
     modules = frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
     return ResolvedPersona(
         id=None,

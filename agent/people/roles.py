@@ -1,4 +1,4 @@
-"""What a person's roles on a server give: a permission there, a budget everywhere. It goes with the role."""
+"""What a person's roles on a server grant, while they last: a permission there, a budget everywhere."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from shared.db.driver import Session
 from shared.messages import Place, PlatformContext, Sender
 from shared.permissions import Permission
 
-# Roles on other servers count as they were last seen there. The budget is written down, because every model call asks
-# for it; it is worked out again with each message.
+# Roles on other servers count as they were last seen there. The budget is stored, because every model call reads it;
+# each message updates it.
 GRANTS = text("""
 WITH kept AS (
     INSERT INTO member_roles (platform, platform_user_id, server, user_id, roles)
@@ -35,9 +35,9 @@ SELECT permission_level FROM here WHERE permission_level IS NOT NULL
 
 
 async def with_roles(
-    session: Session, user: ResolvedUser, sender: Sender, place: Place, platform_context: PlatformContext
+    session: Session, user: ResolvedUser, *, sender: Sender, place: Place, platform_context: PlatformContext
 ) -> ResolvedUser:
-    """Return the user with what the roles give here: the highest permission wins."""
+    """Return the user with what the roles grant here: the highest permission wins."""
     if platform_context.role_ids is None or place.server is None:
         return user
     given = {

@@ -168,7 +168,7 @@ async def open_turn(app: App, job: Job) -> RunningTurn | None:
 
 async def _prepare(app: App, session: Connection, job: Job, run: Sequence[Waiting]) -> _Opening:
     message = merge(run)
-    participants = await resolve_participants(app, session, message)
+    participants = await resolve_participants(session, message, database=app.database, settings=app.settings)
     turn_id = run[0].turn_id or participants.turn_id
     history = await load_history(session, participants.conversation, user_id=participants.user.id, turn_id=turn_id)
     scope = Scope(
@@ -258,7 +258,7 @@ async def _begin(
 ) -> _Start | None:
     participants, message, loop_mode = opening.participants, opening.message, opening.loop_mode
     key = TurnKey(opening.turn_id, attempt=1)
-    announcer = Announcer(opening.app.database, key, opening.inbox_ids, -1, watched=message.wants_stream)
+    announcer = Announcer(opening.app.database, key, opening.inbox_ids, last_seq=-1, watched=message.wants_stream)
     asked = with_earlier(with_file_lines(message.content, files), message.platform_context.earlier)
     said = _user_step(participants.user, message, asked)
     events = [
@@ -312,7 +312,7 @@ async def _take_over(opening: _Opening) -> _Start:
         seconds = app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
         tokens = opening.estimate(steps, row.loop_mode)
         admission = await reserve(session, user.id, turn_id, key.attempt, tokens, seconds)
-    announcer = Announcer(app.database, key, opening.inbox_ids, last, watched=opening.message.wants_stream)
+    announcer = Announcer(app.database, key, opening.inbox_ids, last_seq=last, watched=opening.message.wants_stream)
     return _Start(
         key=key,
         steps=tuple(steps),

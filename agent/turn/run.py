@@ -16,7 +16,7 @@ from agent.context.builder import PromptParts, build_context
 from agent.context.history import PastStep
 from agent.context.images import load_images
 from agent.delegation.agents import count_model_calls
-from agent.events.live import shown_live
+from agent.events.live import LiveTurn, shown_live
 from agent.events.notifications import STOPS
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey, count_calls_before
@@ -70,7 +70,8 @@ async def run_turn(app: App, job: Job, stops: Stops) -> None:
     progress = begin_progress(turn)
     try:
         with app.events.running_here(turn.inbox_ids):
-            async with shown_live(app, turn):
+            view = LiveTurn(app.database, turn.key, turn.message)
+            async with shown_live(app.senders.get(turn.message.adapter), view, turn.announcer):
                 answer = await answer_turn(app, turn, progress, stops, job.last_error)
             reply = await retry_on_lost_db(lambda: close(app, turn, answer), CLOSING_SECONDS)
             # What attempts before this one did is known to the tables alone.

@@ -130,7 +130,9 @@ class Homes:
         place = Place(PLATFORM, actor.team_id, channel, is_direct=True)
         async with self._app.database.transaction() as session:
             user = await resolve_user(session, actor.sender, self._app.settings.default_guest_token_budget)
-            user = await with_roles(session, user, actor.sender, place, actor.platform_context)
+            user = await with_roles(
+                session, user, sender=actor.sender, place=place, platform_context=actor.platform_context
+            )
         return Request(self._app, actor.sender, place, user, argument)
 
     async def _publish(self, actor: Actor, note: str = "") -> None:
@@ -145,7 +147,7 @@ class Homes:
         is_admin = user.permission >= Permission.ADMIN
         async with self._app.database.transaction() as session:
             standing = await get_budget_status(session, user.id)
-            persona = await resolve_persona(session, place, user.permission, self._app.settings)
+            persona = await resolve_persona(session, place, user.permission, settings=self._app.settings)
             server = await get_server_spend(session, place) if is_admin else None
         sections = []
         for panel in list_panels():

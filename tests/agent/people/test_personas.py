@@ -25,7 +25,7 @@ async def found(
     database: Database, place: Place = CHANNEL, permission: Permission = Permission.GUEST
 ) -> ResolvedPersona:
     async with database.transaction() as session:
-        return await resolve_persona(session, place, permission, SETTINGS)
+        return await resolve_persona(session, place, permission, settings=SETTINGS)
 
 
 async def test_the_closest_persona_answers(database: Database) -> None:
