@@ -1,4 +1,4 @@
-"""Where it was written: one conversation per place."""
+"""Conversations: one per place."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,12 +26,12 @@ PLACE = tuple(
 )
 
 
-# The table and not the class: a session reads columns of a statement on a class in its own way.
+# The table, not the class: the ORM would map the columns of a statement on a class.
 TABLE = cast(Table, Conversation.__table__)
 
 
 def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int]:
-    """Return the statement that finds or makes the conversation of a place, for this user and this persona."""
+    """Return the statement that finds or creates the conversation of a place, for this user and this persona."""
     made = insert(TABLE).from_select(
         COLUMNS, select(*PLACE, user.c.id, persona.c.id).select_from(user.outerjoin(persona, true()))
     )
@@ -61,7 +61,7 @@ class ResolvedConversation:
 async def resolve_conversation(
     session: Session, user_id: int, persona_id: int | None, place: Place
 ) -> ResolvedConversation:
-    """Return the conversation of a place, made by the first message; its last activity is now."""
+    """Return the conversation of a place, created by the first message; its last activity is now."""
     given = {
         "platform": place.platform,
         "server": place.server,

@@ -1,4 +1,4 @@
-"""The two ways a turn goes: the model calls tools as it answers (native), or it writes plans (planner)."""
+"""The two loop modes of a turn: the model calls tools in its answers (native), or it writes plans (planner)."""
 
 from hashlib import sha256
 from typing import Literal
@@ -7,9 +7,9 @@ LoopMode = Literal["native", "planner"]
 
 
 def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
-    """Return what the persona has chosen; where it has not, the same for all turns of a conversation.
+    """Return the persona's choice; without one the same mode for all turns of a conversation, by percentage.
 
-    A conversation that plans at 10 percent still does so at 20.
+    A conversation that plans at 10 percent also plans at 20.
     """
     if chosen is not None:
         return chosen

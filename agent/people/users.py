@@ -1,4 +1,4 @@
-"""Who wrote: the user behind an identity, found or made."""
+"""Users: the user behind an identity, found or created."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ RENAME = text("UPDATE user_platform_links SET platform_username = :username WHER
 
 @dataclass(frozen=True, slots=True)
 class ResolvedUser:
-    """A user as one message needs it."""
+    """A user as one turn needs it."""
 
     id: int
     permission: Permission
@@ -42,12 +42,12 @@ class ResolvedUser:
     has_memories: bool = False
 
     def as_caller(self) -> Caller:
-        """Return what tools are told about the user."""
+        """Return what tools may know about the user."""
         return Caller(self.id, self.permission, self.name, self.time_zone, self.week_start)
 
 
 async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
-    """Return the user of this identity, None when it has never written."""
+    """Return the user of this identity; None when it has never written."""
     given = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
     row = (await session.execute(FIND, given)).one_or_none()
     if row is None:
@@ -64,7 +64,7 @@ def to_user(row: Any, sender: Sender) -> ResolvedUser:
 
 
 async def note_username(session: Session, row: Any, sender: Sender) -> None:
-    """Keep the name by which the platform calls the person now."""
+    """Store the current name of the person on the platform."""
     if sender.username and sender.username != row.platform_username:
         await session.execute(RENAME, {"link_id": row.link_id, "username": sender.username})
 
@@ -74,7 +74,7 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
     user = await find_user(session, sender)
     if user is not None:
         return user
-    # Many first messages may come at once: the lock lets one make the user, the others find it.
+    # Several first messages may arrive at once: the lock lets one of them create the user, the others find it.
     await session.execute(
         select(func.pg_advisory_xact_lock(func.hashtextextended(f"{sender.platform}:{sender.platform_user_id}", 0)))
     )
@@ -91,5 +91,5 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
     await session.execute(insert(UserPlatformLink).values(link))
     user = await find_user(session, sender)
     if user is None:
-        raise RuntimeError("a user that was just made is not there")
+        raise RuntimeError("a user that was just created is missing")
     return user

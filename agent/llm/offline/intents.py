@@ -24,16 +24,16 @@ FILE = r"(?:the |die |das )?(?:file|document|datei|dokument) (?:number |nr\.? )?
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What somebody wants: a tool's function and its arguments."""
+    """What a person wants: a tool's function and its arguments."""
 
     function: str
     arguments: dict[str, Any]
-    # After a recall: forget what was found.
+    # After a recall: delete what was found.
     is_to_forget: bool = False
 
 
 def understand(said: str) -> Intent | None:
-    """Return what the person wants, when it is one of the plain requests."""
+    """Return the person's intent if the message is one of the plain requests."""
     for text in (said, SPEAKER.sub("", said)):
         plain = POLITE.sub("", text.strip())
         if document := DOCUMENT.match(plain):

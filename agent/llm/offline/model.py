@@ -1,4 +1,4 @@
-"""The model that needs no provider: it understands a few plain requests, through real tool calls."""
+"""The offline model, which needs no provider: it understands a few plain requests, through real tool calls."""
 
 import asyncio
 import json
@@ -21,14 +21,14 @@ NOW_LINE = re.compile(r"^Now: (.+)$", re.MULTILINE)
 SUM_WORDS = re.compile(
     r"^(?:what is|what's|how much is|calculate|compute|was ist|wie viel ist|rechne)\s+", re.IGNORECASE
 )
-# Argument of the tools that work out a sum, whatever they are called.
+# The argument of tools that calculate, whatever their names are.
 EXPRESSION = "expression"
 
 SETUP = (
     "I am Parley's small offline model: no language model is configured. For real answers, put `LLM_MODELS` (for "
     "example `LLM_MODELS=gpt-4o-mini`) and the provider's key (`OPENAI_API_KEY=…`) into `.env` and start me again."
 )
-# What to show of the requests it understands: a tool's function, and a sentence that leads to it.
+# Examples of the requests that it understands: a tool's function, and a sentence that leads to it.
 EXAMPLES = (
     ("remember", "remember that my cat is called Tom"),
     ("recall", "what do you know about my cat?"),
@@ -40,10 +40,10 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
-    """What the request comes down to: the person's words, the time they were told, what the tools returned since."""
+class _Exchange:
+    """What the model reads of a request: the person's message, the time given with it, and the results of its tools."""
 
-    said: str
+    message: str
     now: str | None
     results: tuple[Result, ...]
 
@@ -55,60 +55,60 @@ class _Call:
 
 
 class OfflineModel:
-    """Answers without a provider, always the same to the same request; free."""
+    """Answers without a provider, always the same to the same request, at no cost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
-        """Answer by a tool call, by what the tools returned, or by saying what it is."""
+        """Answer with a tool call, with the results of the tools, or with an introduction."""
         tools = {tool["function"]["name"].rpartition("__")[2]: tool["function"] for tool in reversed(request.tools)}
-        reply = self._reply(_hear(request.messages), tools)
+        reply = self._reply(_to_exchange(request.messages), tools)
         text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
         if attempt.on_text is not None:
             await _say(text, attempt.on_text)
-        # It reads this exchange alone; to charge for the whole prompt would end a stranger's first visit in minutes.
+        # It reads only this exchange; charging for the whole prompt would use up a guest's budget within minutes.
         read = replace(request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=())
         counted = estimate(read, text, calls)
         usage = Usage(counted.input_tokens, 0, counted.output_tokens, 0.0)
         return Completion(text, calls, "tool_use" if calls else "end_turn", usage, name)
 
-    def _reply(self, heard: _Heard, tools: Mapping[str, Any]) -> str | _Call:
-        wish = understand(heard.said)
-        if heard.results:
-            last = heard.results[-1]
+    def _reply(self, exchange: _Exchange, tools: Mapping[str, Any]) -> str | _Call:
+        intent = understand(exchange.message)
+        if exchange.results:
+            last = exchange.results[-1]
             found = last.first_id()
             if (
-                wish is not None
-                and wish.is_to_forget
-                and last.function == wish.function
+                intent is not None
+                and intent.is_to_forget
+                and last.function == intent.function
                 and found
                 and "forget" in tools
             ):
                 return _Call("forget", {"memory_id": found})
             return describe_result(last)
-        expression = find_sum(SUM_WORDS.sub("", without_speaker(heard.said)))
+        expression = find_sum(SUM_WORDS.sub("", without_speaker(exchange.message)))
         if expression is not None:
             return _sum(expression, tools)
-        if TODAY.match(without_speaker(heard.said)):
-            return f"It is {heard.now or f'{self._clock.now():%A, %d %B %Y, %H:%M} (UTC)'}."
-        if wish is None:
+        if TODAY.match(without_speaker(exchange.message)):
+            return f"It is {exchange.now or f'{self._clock.now():%A, %d %B %Y, %H:%M} (UTC)'}."
+        if intent is None:
             return _introduction(tools)
-        if wish.function not in tools:
+        if intent.function not in tools:
             return f"I understand what you would like, but there is no tool for it here.\n\n{_introduction(tools)}"
-        return _Call(wish.function, wish.arguments)
+        return _Call(intent.function, intent.arguments)
 
 
-def _hear(messages: Sequence[Mapping[str, Any]]) -> _Heard:
+def _to_exchange(messages: Sequence[Mapping[str, Any]]) -> _Exchange:
     index = _index_of_question(messages)
     said = _text_of(messages[index]) if index >= 0 else ""
     now = NOW_LINE.search(said)
     results = _results(messages[index + 1 :])
-    return _Heard(CONTEXT_BLOCK.sub("", said).strip(), now[1] if now else None, results)
+    return _Exchange(CONTEXT_BLOCK.sub("", said).strip(), now[1] if now else None, results)
 
 
 def _index_of_question(messages: Sequence[Mapping[str, Any]]) -> int:
-    # A user message right after a tool's result is the house asking for the last answer, not the person.
+    # A user message right after a tool's result is our request for the last answer, not the person's.
     for index in range(len(messages) - 1, -1, -1):
         after_tool = index > 0 and messages[index - 1]["role"] == "tool"
         if messages[index]["role"] == "user" and not after_tool:
@@ -164,7 +164,7 @@ def _introduction(tools: Mapping[str, Any]) -> str:
 async def _say(text: str, on_text: OnText) -> None:
     for piece in re.findall(r"\S+\s*|\s+", text):
         on_text(piece)
-        # Others get their turn between two words.
+        # Other tasks run between two words.
         await asyncio.sleep(0)
 
 

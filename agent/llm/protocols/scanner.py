@@ -1,6 +1,6 @@
-"""Tells apart what a model writes: text for the reader, thinking, and blocks that call tools; piece by piece.
+"""The scanner separates a model's answer into text for the reader, thinking, and blocks that call tools.
 
-The same text gives the same parts, however it is cut into pieces. Nothing inside of code is a block or thinking.
+It reads pieces of a stream: the same text gives the same parts, however it is cut. Code holds no blocks or thinking.
 """
 
 import json
@@ -27,14 +27,14 @@ NO_JSON = object()
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block as it was written: `tool`, `tool_call` or `delegate`, and what stands between its marks."""
+    """A block as the model wrote it: `tool`, `tool_call` or `delegate`, and the text between its marks."""
 
     kind: str
     body: str
 
 
 def from_json(text: str) -> Any:
-    """Return the value, or `NO_JSON`. A raw line break in a string is taken as what it says."""
+    """Return the value, or `NO_JSON`; a raw line break in a string is accepted."""
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -42,9 +42,9 @@ def from_json(text: str) -> Any:
 
 
 class Scanner:
-    """Reads one model answer; `kinds` are the blocks it may hold.
+    """Reads one model answer; `kinds` are the blocks that it may hold.
 
-    `on_text` is told the reader's part as it comes, `on_reset` that what was told so far was thinking.
+    `on_text` receives the text for the reader as it comes; `on_reset` says that the text so far was thinking.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Scanner:
         self._buffer = ""
         self._at = 0
         self._is_closed = False
-        self._said: list[str] = []
-        self._untold: list[str] = []
-        self._thought: list[str] = []
-        self._is_taken_back = False
+        self._shown: list[str] = []
+        self._unsent: list[str] = []
+        self._thinking: list[str] = []
+        self._is_reset = False
         self._drops_space = False
-        # Of the line so far: whether it is blank, and how many ticks opened the code that it is in.
+        # The current line: whether it is blank so far, and how many ticks opened the code span that it is in.
         self._is_blank_line = True
         self._open_ticks = 0
         self._body = _Body("", in_block(0))
@@ -75,25 +75,25 @@ class Scanner:
 
     @property
     def text(self) -> str:
-        """Return the reader's part so far."""
-        return "".join(self._said)
+        """Return the text for the reader so far."""
+        return "".join(self._shown)
 
     @property
     def thinking(self) -> str:
         """Return the thinking so far."""
-        return "".join(self._thought).strip()
+        return "".join(self._thinking).strip()
 
     def feed(self, piece: str) -> None:
-        """Take the next piece."""
+        """Read the next piece."""
         self._buffer += piece
         while self._step():
             pass
         self._buffer = self._buffer[self._at :]
         self._at = 0
-        self._tell()
+        self._send()
 
     def close(self) -> None:
-        """Take what was held back: no more will come."""
+        """Read what was held back: the answer is complete."""
         self._is_closed = True
         self.feed("")
         while self._body.kind and self._body.first_end is not None:
@@ -128,9 +128,9 @@ class Scanner:
         self._marks, self._take, self._on_mark = marks, take, on_mark
 
     def _read_text(self) -> None:
-        self._enter(self._marks_of_text, self._say, self._on_text_mark)
+        self._enter(self._marks_of_text, self._add_text, self._on_text_mark)
 
-    def _say(self, piece: str) -> None:
+    def _add_text(self, piece: str) -> None:
         _, line_break, line = piece.rpartition("\n")
         if line_break:
             self._open_ticks = 0
@@ -141,25 +141,25 @@ class Scanner:
             piece = piece.lstrip()
         if piece:
             self._drops_space = False
-            self._said.append(piece)
-            self._untold.append(piece)
+            self._shown.append(piece)
+            self._unsent.append(piece)
 
     def _on_text_mark(self, mark: re.Match[str]) -> None:
         if mark["ticks"] is not None:
             self._on_ticks(mark)
         elif self._open_ticks:
-            self._say(mark[0])
+            self._add_text(mark[0])
         elif mark["tildes"]:
             self._on_tildes(mark[0])
         elif mark["think"]:
             self._leave_out()
-            self._enter(in_thinking(mark["think"].lower()), self._thought.append, self._on_thinking_end)
+            self._enter(in_thinking(mark["think"].lower()), self._thinking.append, self._on_thinking_end)
         elif mark["unthink"]:
             self._on_lone_thinking_end(mark[0])
         elif mark["tool"]:
             self._begin_block(TAG, 0)
         else:
-            # An end without a beginning, as nested blocks leave it behind.
+            # A closing tag without an opening one, which nested blocks leave behind.
             self._leave_out()
 
     def _on_ticks(self, mark: re.Match[str]) -> None:
@@ -169,9 +169,9 @@ class Scanner:
             return
         self._at = mark.end("ticks")
         opens_code = count >= FENCE_TICKS and self._is_blank_line and not self._open_ticks
-        self._say("`" * count)
+        self._add_text("`" * count)
         if opens_code:
-            self._enter(in_opening("`"), self._say, lambda end: self._on_opening_end(end, "`", count))
+            self._enter(in_opening("`"), self._add_text, lambda end: self._on_opening_end(end, "`", count))
         elif not self._open_ticks:
             self._open_ticks = count
         elif self._open_ticks == count:
@@ -179,41 +179,41 @@ class Scanner:
 
     def _on_tildes(self, run: str) -> None:
         opens_code = self._is_blank_line
-        self._say(run)
+        self._add_text(run)
         if opens_code:
-            self._enter(in_opening("~"), self._say, lambda end: self._on_opening_end(end, "~", len(run)))
+            self._enter(in_opening("~"), self._add_text, lambda end: self._on_opening_end(end, "~", len(run)))
 
     def _on_opening_end(self, end: re.Match[str], fence: str, length: int) -> None:
         self._at = end.start()
         if end[0] == "\n":
-            self._enter(in_code(fence, length), self._say, self._on_code_end)
+            self._enter(in_code(fence, length), self._add_text, self._on_code_end)
         else:
             self._open_ticks = length
             self._read_text()
 
     def _on_code_end(self, mark: re.Match[str]) -> None:
-        self._say(mark[0])
+        self._add_text(mark[0])
         self._read_text()
 
     def _leave_out(self) -> None:
-        # What stood on both sides of a part that is left out keeps one gap.
-        if not self._said or self._said[-1][-1:].isspace():
+        # Only one gap remains between the texts before and after a part that is left out.
+        if not self._shown or self._shown[-1][-1:].isspace():
             self._drops_space = True
 
     def _on_thinking_end(self, _mark: re.Match[str]) -> None:
-        self._thought.append("\n")
+        self._thinking.append("\n")
         self._read_text()
 
     def _on_lone_thinking_end(self, tag: str) -> None:
-        if not self._is_blank_line and not self._thought:
-            self._say(tag)
+        if not self._is_blank_line and not self._thinking:
+            self._add_text(tag)
             return
-        # Some models begin to think without saying so: all until here was thinking, and blocks in it are no calls.
-        self._thought += [*self._said, "\n"]
-        self._said.clear()
-        self._untold.clear()
+        # Some models omit the opening tag: all text until here was thinking, and blocks in it are no calls.
+        self._thinking += [*self._shown, "\n"]
+        self._shown.clear()
+        self._unsent.clear()
         self.blocks.clear()
-        self._is_taken_back = True
+        self._is_reset = True
         self._leave_out()
 
     def _begin_block(self, kind: str, ticks: int) -> None:
@@ -242,8 +242,8 @@ class Scanner:
             self._end_block("".join(body.parts))
 
     def _end_at_first_mark(self) -> None:
-        # A quote is missing somewhere, so that the end seemed to stand in a string. What follows is read again, once:
-        # from here on quotes are not looked at.
+        # A quote is missing somewhere, so that the end mark seemed to be inside a string. The text after it is read
+        # again, once: from here on quotes are ignored.
         first, parts = self._body.first_end, self._body.parts
         self._trusts_quotes = False
         self._buffer = "".join(parts[(first or 0) + 1 :]) + self._buffer[self._at :]
@@ -255,18 +255,18 @@ class Scanner:
         self._body = _Body("", self._body.marks)
         self._read_text()
 
-    def _tell(self) -> None:
-        if self._is_taken_back and self._on_reset is not None:
+    def _send(self) -> None:
+        if self._is_reset and self._on_reset is not None:
             self._on_reset()
-        self._is_taken_back = False
-        if self._untold and self._on_text is not None:
-            self._on_text("".join(self._untold))
-        self._untold.clear()
+        self._is_reset = False
+        if self._unsent and self._on_text is not None:
+            self._on_text("".join(self._unsent))
+        self._unsent.clear()
 
 
 class _Body:
-    # A block while it is read. `first_end` is the part that is an end mark within a string: the end of the block when
-    # it turns out that this was no string.
+    # A block while it is read. `first_end`: the index of the first end mark inside a string, which is the end of the
+    # block if that turns out to be no string.
     __slots__ = ("first_end", "is_in_string", "kind", "marks", "parts")
 
     def __init__(self, kind: str, marks: BlockMarks) -> None:

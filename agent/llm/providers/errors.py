@@ -1,4 +1,4 @@
-"""What a provider's answers and errors mean, in our words."""
+"""Answers and errors of providers, converted to ours."""
 
 import re
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ CAUSES = {
     409: Cause.UNREACHABLE,
     429: Cause.RATE_LIMITED,
 }
-# 500: some servers of one's own.
+# 500: some self-hosted servers.
 TOO_LONG_STATUS = (400, 422, 500)
-TOLD_CHARS = 4000
-# No call takes more, and the ledger can't hold it: a server that tells so has not counted.
+MESSAGE_CHARS = 4000
+# No call uses more, and the ledger can't hold it: a server that reports more has not counted.
 MOST_TOKENS = 2**31 - 1
 TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|limit|size)|context (?:the overflows|overflow)|maximum (?:prompt|input) length"
@@ -30,7 +30,7 @@ TOO_LONG = re.compile(
     r"|max(?:imum)? number of tokens|reduce the length|inputs` tokens|longer than the model",
     re.IGNORECASE,
 )
-# How servers say that a model sees nothing; some call it a fault of their own, or know no endpoint for it.
+# How servers say that a model takes no images; some report an error of their own, or an unknown endpoint.
 IMAGES_REFUSED_STATUS = (400, 404, 415, 422, 500, 501)
 IMAGES_REFUSED = re.compile(
     r"(?:images?|image[ _-]?url|image[ _-]?input|multi-?modal|vision)\b.{0,60}"
@@ -54,38 +54,40 @@ COUNTED = re.compile(
 
 
 def to_failure(error: Exception, clock: Clock) -> RouteFailed:
-    """Return what litellm's error says about the route."""
+    """Return the failure of a route that an error of litellm stands for."""
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         return RouteFailed(Cause.UNREACHABLE)
-    told = str(error)[:TOLD_CHARS]
-    if type(error).__name__ == "ContextWindowExceededError" or is_too_long(status, told):
-        return RouteFailed(Cause.TOO_LONG, status=status, window=_number(WINDOW, told), counted=_number(COUNTED, told))
+    message = str(error)[:MESSAGE_CHARS]
+    if type(error).__name__ == "ContextWindowExceededError" or is_too_long(status, message):
+        return RouteFailed(
+            Cause.TOO_LONG, status=status, window=_number(WINDOW, message), counted=_number(COUNTED, message)
+        )
     if status == 429 and "insufficient_quota" in str(error):
         return RouteFailed(Cause.OUT_OF_CREDIT, status=status)
-    if status in IMAGES_REFUSED_STATUS and IMAGES_REFUSED.search(told):
+    if status in IMAGES_REFUSED_STATUS and IMAGES_REFUSED.search(message):
         return RouteFailed(Cause.IMAGES_REFUSED, status=status)
     cause = CAUSES.get(status, Cause.UNREACHABLE if status >= 500 else Cause.REQUEST_REFUSED)
     headers = getattr(error, "litellm_response_headers", None)
     return RouteFailed(cause, status=status, retry_after=_retry_after(headers or {}, clock))
 
 
-def is_too_long(status: int, told: str) -> bool:
+def is_too_long(status: int, message: str) -> bool:
     """Tell whether a refusal is about the length of the prompt, as providers word it."""
     if status == 429:
-        # More than may be sent in a minute will be more in the next one too.
-        return TOO_LARGE.search(told) is not None
-    return status == 413 or (status in TOO_LONG_STATUS and TOO_LONG.search(told) is not None)
+        # A prompt over the limit of one minute is over that of the next one too.
+        return TOO_LARGE.search(message) is not None
+    return status == 413 or (status in TOO_LONG_STATUS and TOO_LONG.search(message) is not None)
 
 
 def to_usage(given: Any) -> Usage | None:
-    """Return the provider's own count without its cost, never below zero; None when it gave none to be believed."""
+    """Return the provider's own count without its cost, never below zero; None when it gave no credible one."""
     if given is None:
         return None
     details = getattr(given, "prompt_tokens_details", None)
     input_tokens = _count(getattr(given, "prompt_tokens", 0))
     output_tokens = _count(getattr(given, "completion_tokens", 0))
-    # litellm writes zeros where the provider said nothing; no prompt is of no tokens.
+    # litellm writes zeros where the provider gave no count, and no prompt has zero tokens.
     if not input_tokens or max(input_tokens, output_tokens) > MOST_TOKENS:
         return None
     cached_tokens = min(_count(getattr(details, "cached_tokens", 0)), input_tokens)
@@ -95,9 +97,9 @@ def to_usage(given: Any) -> Usage | None:
 def to_completion(
     name: str, text: str, tool_calls: tuple[ToolCall, ...], finish_reason: str | None, usage: Usage
 ) -> Completion:
-    """Return the answer; raises `RouteFailed` for one that says nothing and wants nothing."""
+    """Return the answer; raises `RouteFailed` for one without text and calls."""
     if finish_reason == "length":
-        # The last call is cut, and the ones before it may count on it.
+        # The last call is incomplete, and the ones before it may depend on it.
         return Completion(text, (), "max_tokens", usage, name)
     if tool_calls:
         return Completion(text, tool_calls, "tool_use", usage, name)
@@ -106,8 +108,8 @@ def to_completion(
     return Completion(text, (), "end_turn", usage, name)
 
 
-def _number(pattern: re.Pattern[str], told: str) -> int | None:
-    found = pattern.search(told)
+def _number(pattern: re.Pattern[str], message: str) -> int | None:
+    found = pattern.search(message)
     return int(next(filter(None, found.groups())).replace(",", "")) if found else None
 
 
@@ -126,5 +128,5 @@ def _retry_after(headers: Mapping[str, str], clock: Clock) -> float | None:
     try:
         return max(0.0, (parsedate_to_datetime(given) - clock.now()).total_seconds())
     except (ValueError, TypeError):
-        # Neither seconds nor a date with a zone: as good as no header.
+        # Neither seconds nor a date with a zone: treated as no header.
         return None
