@@ -129,7 +129,7 @@ class AttachmentStore:
                 raise ToolError("The quota for files is used up.")
             headers = await self._find_headers(file.attachment)
             stored = await store_attachment(
-                self.storage, self.http, file.attachment, file.key, headers=headers, max_bytes=room
+                self.storage, self.http, file.attachment, key=file.key, headers=headers, max_bytes=room
             )
         except DatabaseLost:
             raise

@@ -68,7 +68,7 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
     content = without_context_tags(message.step.content) or prompts().turn.no_text
     if parts.is_shared:
         content = with_speaker(parts.user.name, content)
-    block = to_context_block(parts.user, memories, parts.platform_context, clock.now())
+    block = to_context_block(parts.user, memories, parts.platform_context, now=clock.now())
     messages = [_system(parts)]
     for _, turn in groupby(parts.history, key=lambda each: each.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)

@@ -52,7 +52,7 @@ class Announcer:
         self._seq += 1
         if self._observer is not None and name != "text_delta":
             self._observer(name, payload)
-        return Event(self._key.id, self._seq - 1, name, payload)
+        return Event(self._key.id, self._seq - 1, name=name, payload=payload)
 
     def thinking(self, text: str) -> list[Event]:
         """Return the event with the model's thinking; none when there is no thinking."""

@@ -148,7 +148,7 @@ class Listener:
             # The previous attempt may still stream when the next one has begun.
             if note["seq"] > last:
                 last = note["seq"]
-                yield Event(note["turn"], note["seq"], "text_delta", note["delta"])
+                yield Event(note["turn"], note["seq"], name="text_delta", payload=note["delta"])
 
     async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
         while True:
@@ -181,7 +181,10 @@ class Listener:
         if found is None or found.turn_id:
             return []
         end = {"iterations": 0, "usage": asdict(found.usage), "finished": False, "error": found.error, "model": None}
-        return [Event(0, 0, "message", {"content": found.content, "files": []}), Event(0, 1, LAST_EVENT, end)]
+        return [
+            Event(0, 0, name="message", payload={"content": found.content, "files": []}),
+            Event(0, 1, name=LAST_EVENT, payload=end),
+        ]
 
     @contextlib.contextmanager
     def _queue(self, inbox_id: int) -> Iterator[asyncio.Queue[dict[str, Any]]]:

@@ -82,9 +82,9 @@ class Attempts:
             limit = self.seconds_left * (1.0 if is_last else 0.5)
             request = self._fit(name)
             try:
-                completion = await self._ask(name, model, request, limit)
+                completion = await self._ask(name, model, request, limit=limit)
             except RouteFailed as failure:
-                wait = self._wait_after(name, failure, tries, request)
+                wait = self._wait_after(name, failure, tries=tries, request=request)
                 if wait is None:
                     return None
                 await asyncio.sleep(wait)

@@ -26,6 +26,6 @@ class ListedAgent:
 def to_agents(listed: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
     """Return the agents of a row of `LISTED`."""
     return tuple(
-        ListedAgent(name, description, Permission.from_label(label), persona_id)
+        ListedAgent(name, description, requires=Permission.from_label(label), persona_id=persona_id)
         for name, description, label, persona_id in listed or ()
     )

@@ -76,4 +76,4 @@ async def resolve_conversation(
 
 def to_conversation(row: Any, place: Place) -> ResolvedConversation:
     """Return the conversation of a row of `upsert`."""
-    return ResolvedConversation(row.id, place, row.summary, row.window_turn_id)
+    return ResolvedConversation(row.id, place, summary=row.summary, window_turn_id=row.window_turn_id)

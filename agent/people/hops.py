@@ -68,7 +68,13 @@ def check_hops(hops: Hops, house: str) -> None:
 
 def to_place(platform: str, context_id: str, hops: Hops, *, is_direct: bool) -> Place:
     """Return the place of another agent's context."""
-    return Place(platform, None, f"{CHANNEL}{context_id}", ARROW.join(hops) or None, is_direct)
+    return Place(
+        platform=platform,
+        server=None,
+        channel=f"{CHANNEL}{context_id}",
+        thread=ARROW.join(hops) or None,
+        is_direct=is_direct,
+    )
 
 
 def inbound_hops(place: Place) -> Hops:

@@ -43,7 +43,13 @@ class ResolvedUser:
 
     def as_caller(self) -> Caller:
         """Return what tools may know about the user."""
-        return Caller(self.id, self.permission, self.name, self.time_zone, self.week_start)
+        return Caller(
+            id=self.id,
+            permission=self.permission,
+            name=self.name,
+            time_zone=self.time_zone,
+            week_start=self.week_start,
+        )
 
 
 async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
@@ -60,7 +66,14 @@ def to_user(row: Any, sender: Sender) -> ResolvedUser:
     """Return the user of a row of `FIND`."""
     name = row.display_name or sender.username or row.platform_username or sender.platform_user_id
     permission = Permission.from_label(row.permission_level)
-    return ResolvedUser(row.id, permission, name, row.time_zone, row.week_start, row.has_memories)
+    return ResolvedUser(
+        id=row.id,
+        permission=permission,
+        name=name,
+        time_zone=row.time_zone,
+        week_start=row.week_start,
+        has_memories=row.has_memories,
+    )
 
 
 async def note_username(session: Session, row: Any, sender: Sender) -> None:

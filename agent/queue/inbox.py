@@ -335,7 +335,11 @@ def _to_waiting(row: Any) -> Waiting:
         adapter=row.door,
         sender=Sender(row.platform, row.platform_user_id, row.platform_username),
         place=Place(
-            row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct
+            platform=row.platform,
+            server=row.platform_server_id,
+            channel=row.platform_channel_id,
+            thread=row.platform_thread_id,
+            is_direct=row.is_direct,
         ),
         event_id=row.platform_event_id,
         content=row.content,

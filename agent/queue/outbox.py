@@ -208,7 +208,13 @@ async def sweep(database: Database, senders: Senders) -> None:
 
 def to_reply(row: Any) -> Reply:
     """Return the reply of an outbox row that an earlier delivery left open."""
-    place = Place(row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, row.is_direct)
+    place = Place(
+        platform=row.platform,
+        server=row.platform_server_id,
+        channel=row.platform_channel_id,
+        thread=row.platform_thread_id,
+        is_direct=row.is_direct,
+    )
     files = tuple(ReplyFile(**each) for each in row.files)
     return Reply(
         id=row.id,

@@ -108,7 +108,7 @@ async def _redact(session: Session, platform: str, message_ids: Collection[str])
     found = _Found(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
     own_ids = {row.id for row in own}
     for turn_id in sorted({row.turn_id for row in (*own, *quoting) if row.turn_id is not None}):
-        found.keys += await _rebuild_message(session, turn_id, own_ids, message_ids)
+        found.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, message_ids=message_ids)
     for row in own:
         await _remove_repeated(session, row)
     if own_ids:

@@ -70,8 +70,8 @@ class OfflineModel:
         # It reads only this exchange; charging for the whole prompt would use up a guest's budget within minutes.
         read = replace(request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=())
         counted = estimate(read, text, calls)
-        usage = Usage(counted.input_tokens, 0, counted.output_tokens, 0.0)
-        return Completion(text, calls, "tool_use" if calls else "end_turn", usage, name)
+        usage = Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
+        return Completion(text, tool_calls=calls, stop="tool_use" if calls else "end_turn", usage=usage, model=name)
 
     def _reply(self, exchange: _Exchange, tools: Mapping[str, Any]) -> str | _Call:
         intent = understand(exchange.message)

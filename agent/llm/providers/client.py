@@ -86,7 +86,15 @@ def _import_litellm(clock: Clock) -> _Library:
     faults = (OpenAIError, BaseLLMException, httpx.HTTPError)
     # Chunks that are no chunks end in whatever error the parser ran into.
     stream_faults = (*faults, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
-    return _Library(litellm, AsyncHTTPHandler(), httpx.Timeout, is_internal_call, new_log, faults, stream_faults)
+    return _Library(
+        litellm=litellm,
+        client=AsyncHTTPHandler(),
+        timeout=httpx.Timeout,
+        is_internal_call=is_internal_call,
+        log=new_log,
+        faults=faults,
+        stream_faults=stream_faults,
+    )
 
 
 class Providers:
@@ -145,19 +153,19 @@ class Providers:
         # litellm then leaves out its own logging and billing: a third of a call's processor time, and background tasks.
         self._library.is_internal_call.set(True)
         if request.answer_schema is None:
-            return await self._ask(name, request, attempt, Form.WORDS)
+            return await self._ask(name, request, attempt, form=Form.WORDS)
 
         async def ask(form: Form) -> Completion:
-            return await self._ask(name, request, attempt, form)
+            return await self._ask(name, request, attempt, form=form)
 
         return await self._forms.ask(name, self._best_form(name), ask)
 
     async def _ask(self, name: str, request: ModelRequest, attempt: AttemptState, form: Form) -> Completion:
-        asked = self._to_arguments(name, request, attempt.limit, form)
+        asked = self._to_arguments(name, request, limit=attempt.limit, form=form)
         accumulator = None if attempt.on_text is None else StreamAccumulator(attempt.on_text)
         try:
             if accumulator is not None:
-                return await self._stream(name, request, asked, accumulator)
+                return await self._stream(name, request, asked=asked, accumulator=accumulator)
             return self._whole(name, request, await self._send(asked))
         except self._library.faults as error:
             raise to_failure(error, self._clock) from None
@@ -237,7 +245,7 @@ class Providers:
         )
         text = clean(choice.message.content or "")
         usage = self._priced(name, to_usage(answer.usage) or estimate(request, text, calls))
-        completion = to_completion(name, text, calls, choice.finish_reason, usage)
+        completion = to_completion(name, text=text, tool_calls=calls, finish_reason=choice.finish_reason, usage=usage)
         return replace(completion, thinking=clean(getattr(choice.message, "reasoning_content", None) or ""))
 
     async def _stream(
@@ -252,7 +260,9 @@ class Providers:
         if accumulator.finish_reason is None:
             raise RouteFailed(Cause.CUT, usage=self._priced(name, estimate(request, *accumulator.written)))
         usage = self._priced(name, to_usage(accumulator.usage) or estimate(request, text, calls))
-        completion = to_completion(name, text, calls, accumulator.finish_reason, usage)
+        completion = to_completion(
+            name, text=text, tool_calls=calls, finish_reason=accumulator.finish_reason, usage=usage
+        )
         return replace(completion, thinking=accumulator.thinking)
 
     async def _follow(self, answer: Any, accumulator: StreamAccumulator, *, speaks_openai: bool) -> None:

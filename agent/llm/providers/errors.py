@@ -100,12 +100,12 @@ def to_completion(
     """Return the answer; raises `RouteFailed` for one without text and calls."""
     if finish_reason == "length":
         # The last call is incomplete, and the ones before it may depend on it.
-        return Completion(text, (), "max_tokens", usage, name)
+        return Completion(text, tool_calls=(), stop="max_tokens", usage=usage, model=name)
     if tool_calls:
-        return Completion(text, tool_calls, "tool_use", usage, name)
+        return Completion(text, tool_calls=tool_calls, stop="tool_use", usage=usage, model=name)
     if not text.strip():
         raise RouteFailed(Cause.EMPTY, usage=usage)
-    return Completion(text, (), "end_turn", usage, name)
+    return Completion(text, tool_calls=(), stop="end_turn", usage=usage, model=name)
 
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:

@@ -92,14 +92,20 @@ class ScriptedModel:
             if is_failing and reply.error is not None:
                 raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
             said = reply.content or ""
-            await _tell(said[: reply.cut] if is_failing else said, reply.pace, told, attempt.on_text)
+            await _tell(said[: reply.cut] if is_failing else said, reply.pace, told, on_text=attempt.on_text)
             if is_failing:
                 raise RouteFailed(Cause.CUT, usage=_spent(request, told))
         except asyncio.CancelledError:
             attempt.usage = _spent(request, told)
             raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
-        return Completion(said, calls, "tool_use" if calls else "end_turn", _spent(request, told, calls), name)
+        return Completion(
+            said,
+            tool_calls=calls,
+            stop="tool_use" if calls else "end_turn",
+            usage=_spent(request, told, calls),
+            model=name,
+        )
 
 
 async def _tell(said: str, pace: float, told: list[str], on_text: OnText | None) -> None:
@@ -115,7 +121,7 @@ async def _tell(said: str, pace: float, told: list[str], on_text: OnText | None)
 
 def _spent(request: ModelRequest, told: Sequence[str], calls: tuple[ToolCall, ...] = ()) -> Usage:
     counted = estimate(request, "".join(told), calls)
-    return Usage(counted.input_tokens, 0, counted.output_tokens, 0.0)
+    return Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
 
 
 def _parse(given: str) -> list[ScriptedReply]:
