@@ -1,1 +1,1 @@
-"""One model call: routes in order, attempts, prices. What is asked and what it means is decided in `agent/turn`."""
+"""One model call: routes in order, attempts, prices; requests are built and answers used in `agent/turn`."""

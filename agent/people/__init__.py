@@ -1,1 +1,1 @@
-"""Who writes, who answers and where: users, roles, personas, conversations; their money is in `agent/billing`."""
+"""Who writes, who answers and where: users, roles, personas, conversations; budgets are in `agent/billing`."""

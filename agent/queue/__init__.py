@@ -1,1 +1,1 @@
-"""Messages that wait and replies that wait: inbox, worker, outbox. What a turn does is in `agent/turn`."""
+"""The inbox, the worker and the outbox: messages that wait for a turn, replies that wait for delivery; not the turn."""

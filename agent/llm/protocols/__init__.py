@@ -1,1 +1,1 @@
-"""How a route is asked and its answer read, whichever model it is; writers of single text protocols live beside it."""
+"""How a request is written for a route and its answer read; the writers of the text protocols are not here."""

