@@ -1,0 +1,219 @@
+"""Discord, driven through its stand-in."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Self
+
+from shared.settings import Settings
+from tests.adapters.contract.driver import (
+    ANN,
+    BOB,
+    STOP,
+    Capability,
+    File,
+    Json,
+    Message,
+    Place,
+    PlatformDriver,
+    Post,
+)
+from tests.adapters.discord.conftest import Scene, make_scene
+from tests.standins.discord import DiscordStandIn, Fault, Interaction, Limits, Sent
+
+PINGS = re.compile(r"<@!?(\d+)>|@(everyone|here)|<@(&\d+)>")
+
+
+class Driver(PlatformDriver):
+    """A server with a channel."""
+
+    name = "discord"
+    message_limit = 2000
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {Capability.TABLES}
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene: Scene = scene
+        self._standin, self._world = scene.discord, scene.discord.world
+        self._people = {ANN: scene.ann, BOB: scene.bob}
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, settings: Settings) -> AsyncIterator[Self]:
+        """Run the stand-in."""
+        async with DiscordStandIn() as standin:
+            yield cls(make_scene(standin, settings))
+
+    def environment(self) -> dict[str, str]:
+        """Return token and addresses."""
+        return {
+            "DISCORD_TOKEN": self._standin.token,
+            "DISCORD_API_BASE": self._standin.api_base,
+            "DISCORD_GATEWAY": self._standin.gateway.url,
+            "DISCORD_CDN_BASE": self._standin.cdn_base,
+        }
+
+    def direct(self, person: str) -> Place:
+        """Return a person's direct messages."""
+        return Place(self._people[person].dm()["id"])
+
+    def mention(self, person: str) -> str:
+        """Return `<@id>`."""
+        return f"<@{self._people[person].id}>"
+
+    @property
+    def channel(self) -> Place:
+        """Return the server's channel."""
+        return Place(self.scene.general["id"])
+
+    async def add_channel(self, name: str) -> Place:
+        """Make a channel on the server."""
+        channel = self._world.add_channel(self.scene.guild["id"], name)
+        await self._standin.gateway.dispatch("CHANNEL_CREATE", channel, self.scene.guild["id"])
+        return Place(channel["id"])
+
+    async def add_thread(self, name: str) -> Place:
+        """Begin a thread, which is a channel of its own."""
+        thread = self._world.add_thread(self.scene.general, name, self.scene.bob.id)
+        await self._standin.gateway.dispatch("THREAD_CREATE", thread, self.scene.guild["id"])
+        return Place(self.scene.general["id"], thread["id"])
+
+    def conversation(self, asked: Message) -> Place:
+        """Return the same channel."""
+        return asked.place
+
+    async def say(
+        self,
+        person: str,
+        text: str,
+        place: Place,
+        *,
+        calls: bool = True,
+        files: Sequence[File] = (),
+        is_delivered: bool = True,
+    ) -> Message:
+        """Write a message."""
+        channel = self._channel(place)
+        given = [(name, content, "text/plain") for name, content in files]
+        written = await self._people[person].says(
+            self._addressed(text, channel, calls=calls), channel, files=given, is_heard=is_delivered
+        )
+        return Message(written["id"], place, person)
+
+    def _addressed(self, text: str, channel: Json, *, calls: bool) -> str:
+        return f"<@{self._world.bot['id']}> {text}" if calls and "guild_id" in channel else text
+
+    async def deliver_again(self, message: Message) -> None:
+        """Send MESSAGE_CREATE again."""
+        await self._standin.tell_message("MESSAGE_CREATE", self._written(message))
+
+    async def edit(self, message: Message, text: str, *, calls: bool = True) -> None:
+        """Change a message."""
+        written, channel = self._written(message), self._channel(message.place)
+        is_called = calls and "guild_id" in channel
+        written["mentions"] = [self._world.bot] if is_called else []
+        await self._people[message.author].edits(written, self._addressed(text, channel, calls=calls))
+
+    async def delete(self, message: Message) -> None:
+        """Delete a message."""
+        await self._people[message.author].deletes(self._written(message))
+
+    async def press(self, person: str, post: Post, label: str) -> None:
+        """Press a button."""
+        await self._press(person, post, label)
+
+    async def press_for_notice(self, person: str, post: Post, label: str) -> str:
+        """Press a button whose response only this person sees."""
+        click = await self._press(person, post, label)
+        told = await click.answered()
+        assert click.is_private
+        return told
+
+    async def _press(self, person: str, post: Post, label: str) -> Interaction:
+        return await (await self._people[person].clicks(post.raw, label)).acked()
+
+    async def command(self, person: str, name: str, place: Place) -> str:
+        """Give a slash command."""
+        await self._standin.until(lambda: self._standin.commands)
+        return await (await self._people[person].types(name, self._channel(place))).answered()
+
+    def posts(self, place: Place) -> list[Post]:
+        """Return the bot's messages of a channel, direct conversation or thread."""
+        return [self._to_post(each, place) for each in self.scene.ann.reads(self._channel(place))]
+
+    def _to_post(self, message: Json, place: Place) -> Post:
+        rows = [row["components"] for row in message["components"]]
+        pressable = [each for row in rows for each in row if not each.get("disabled")]
+        buttons = tuple(str(each.get("label") or each["emoji"]["name"]) for each in pressable)
+        files = tuple((each["filename"], self._content(each["url"])) for each in message["attachments"])
+        question = message.get("message_reference", {}).get("message_id")
+        is_final = STOP not in buttons
+        return Post(message["id"], place, message["content"], buttons, files, is_final, question, message)
+
+    def _content(self, url: str) -> bytes:
+        return self._world.files[url.removeprefix(self._standin.cdn_base)]
+
+    def stop_buttons(self, person: str, place: Place) -> list[Post]:
+        """Return the answers that grow: everybody sees their button."""
+        assert person in self._people
+        return [each for each in self.posts(place) if STOP in each.buttons]
+
+    def notified(self, place: Place) -> set[str]:
+        """Return whom the bot's requests have mentioned and were allowed to."""
+        sent = self._standin.sent("", f"/channels/{place.thread or place.channel}/messages")
+        return {name for each in sent if each.body for name in self._notified_by(each)}
+
+    def _notified_by(self, sent: Sent) -> set[str]:
+        allowed = sent.body.get("allowed_mentions") or {"parse": ["users", "roles", "everyone"]}
+        names = {person.id: name for name, person in self._people.items()}
+        found: set[str] = set()
+        for person, everyone, role in PINGS.findall(sent.body.get("content") or ""):
+            kind = "users" if person else "everyone" if everyone else "roles"
+            if kind in allowed.get("parse", ()) or person in allowed.get("users", ()):
+                found.add(names.get(person, person) if person else "everyone" if everyone else role)
+        return found
+
+    async def wait(self, happened: Any, seconds: float = 60) -> Any:
+        """Wait for the stand-in."""
+        return await self._standin.until(happened, seconds)
+
+    async def until_connected(self) -> None:
+        """Return once a bot has identified at the gateway."""
+        await self._standin.gateway.until()
+
+    async def until_disconnected(self) -> None:
+        """Return once the gateway has no connection."""
+        await self._standin.gateway.until_gone()
+
+    async def cut_connections(self) -> None:
+        """Close the gateway's connections; a resumed session is sent what it has missed."""
+        await self._standin.gateway.drop_all()
+
+    def slow_down(self, seconds: float) -> None:
+        """Delay the REST API."""
+        self._standin.latency = seconds
+
+    def limit_rate(self) -> None:
+        """Take five messages in five seconds for each channel."""
+        self._standin.limits = Limits(per_route=5, window=5.0)
+
+    def refuse_posts(self, count: int) -> None:
+        """Refuse new messages for a moment."""
+        self._standin.faults.append(Fault("POST", "/messages", 429, times=count))
+
+    def lose_confirmation(self) -> None:
+        """Make the message and answer with a 500."""
+        self._standin.faults.append(Fault("POST", "/messages", 500, after=True))
+
+    def rate_limited(self) -> int:
+        """Count the 429s."""
+        return sum(each.status == 429 for each in self._standin.journal)
+
+    def refusals(self) -> list[Any]:
+        """Return the other refusals."""
+        return self._standin.refusals
+
+    def _channel(self, place: Place) -> Json:
+        return self._world.channels[place.thread or place.channel]
+
+    def _written(self, message: Message) -> Json:
+        return self._world.messages[message.place.thread or message.place.channel][message.id]

@@ -1,0 +1,238 @@
+"""What a story needs of a platform: to act as a person there, to see what is visible, and to make things go wrong."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, ClassVar, Self
+
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.chat_scene import ChatScene, open_scene
+
+Json = dict[str, Any]
+File = tuple[str, bytes]
+# Both are members of the shared channel.
+ANN, BOB = "Ann", "Bob"
+STOP = "Stop"
+RETRY_FAILED = "UPDATE outbox SET claimed_until = now() WHERE status <> 'delivered' AND error IS NOT NULL"
+OPEN_REPLIES = "SELECT count(*) FROM outbox WHERE status <> 'delivered' AND error IS NULL"
+
+
+class Capability(StrEnum):
+    """What not every platform can do, in the words of `docs/platform-differences.md`."""
+
+    QUOTES_QUESTION = "an answer refers to its question"
+    STOP_ON_ANSWER = "the Stop button stands under the growing answer"
+    FILES_IN_ANSWER = "files are in the message of the answer"
+    TABLES = "tables"
+    COMMANDS_IN_THREADS = "commands in threads"
+    CATCH_UP_ANYWHERE = "catch-up where it has never spoken"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where messages are written: a channel or direct conversation, or a thread in one."""
+
+    channel: str
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a person."""
+
+    id: str
+    place: Place
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A message of the agent as a person sees it now; `question` is the message that it refers to, or its thread's."""
+
+    id: str
+    place: Place
+    text: str
+    buttons: tuple[str, ...]
+    files: tuple[File, ...]
+    is_final: bool
+    question: str | None
+    raw: Json = field(repr=False, compare=False)
+
+
+class PlatformDriver(ABC):
+    """One platform with its stand-in; people are named, and the agent is called in channels by a mention."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]]
+    message_limit: ClassVar[int]
+    scene: ChatScene
+
+    @classmethod
+    @abstractmethod
+    def running(cls, settings: Settings) -> AbstractAsyncContextManager[Self]:
+        """Run the stand-in for the block, with both people and one channel; the house is still closed."""
+
+    @abstractmethod
+    def environment(self) -> dict[str, str]:
+        """Return the platform's settings for a process of its own."""
+
+    @abstractmethod
+    def direct(self, person: str) -> Place:
+        """Return the direct conversation of a person with the agent."""
+
+    @abstractmethod
+    def mention(self, person: str) -> str:
+        """Return how a person is mentioned in a text."""
+
+    @property
+    @abstractmethod
+    def channel(self) -> Place:
+        """Return the shared channel."""
+
+    @abstractmethod
+    async def add_channel(self, name: str) -> Place:
+        """Make another channel with both people and the agent in it."""
+
+    @abstractmethod
+    async def add_thread(self, name: str) -> Place:
+        """Begin a thread in the shared channel, without the agent."""
+
+    @abstractmethod
+    def conversation(self, asked: Message) -> Place:
+        """Return where the conversation that a question has begun goes on."""
+
+    @abstractmethod
+    async def say(
+        self,
+        person: str,
+        text: str,
+        place: Place,
+        *,
+        calls: bool = True,
+        files: Sequence[File] = (),
+        is_delivered: bool = True,
+    ) -> Message:
+        """Write a message; in channels it mentions the agent if it `calls`. Undelivered ones are sent to nobody."""
+
+    @abstractmethod
+    async def deliver_again(self, message: Message) -> None:
+        """Send the event of a message a second time."""
+
+    @abstractmethod
+    async def edit(self, message: Message, text: str, *, calls: bool = True) -> None:
+        """Change a message, as its author."""
+
+    @abstractmethod
+    async def delete(self, message: Message) -> None:
+        """Delete a message, as its author."""
+
+    @abstractmethod
+    async def press(self, person: str, post: Post, label: str) -> None:
+        """Press a button and return once it is acknowledged, within the 3 s that platforms wait."""
+
+    @abstractmethod
+    async def press_for_notice(self, person: str, post: Post, label: str) -> str:
+        """Press a button and return what this person alone is told."""
+
+    @abstractmethod
+    async def command(self, person: str, name: str, place: Place) -> str:
+        """Give one of the platform's own commands and return its answer."""
+
+    @abstractmethod
+    def posts(self, place: Place) -> list[Post]:
+        """Return the agent's messages that all can see in a place, its threads included, the oldest first."""
+
+    @abstractmethod
+    def stop_buttons(self, person: str, place: Place) -> list[Post]:
+        """Return the messages on which this person sees a Stop button."""
+
+    @abstractmethod
+    def notified(self, place: Place) -> set[str]:
+        """Return who was notified by the agent's messages in a place: people by name, or `everyone`."""
+
+    @abstractmethod
+    async def wait(self, happened: Any, seconds: float = 60) -> Any:
+        """Return what `happened` gives as soon as that is true; it is asked again whenever the stand-in changes."""
+
+    @abstractmethod
+    async def until_connected(self) -> None:
+        """Return once an adapter listens."""
+
+    @abstractmethod
+    async def until_disconnected(self) -> None:
+        """Return once no adapter listens."""
+
+    @abstractmethod
+    async def cut_connections(self) -> None:
+        """Break every connection off; what happens meanwhile is delivered later, as the platform does it."""
+
+    @abstractmethod
+    def slow_down(self, seconds: float) -> None:
+        """Let every answer of the platform's API take so long."""
+
+    @abstractmethod
+    def limit_rate(self) -> None:
+        """Take only so many requests as the platform itself does; others are answered with a 429."""
+
+    @abstractmethod
+    def refuse_posts(self, count: int) -> None:
+        """Answer the next messages of the agent with a 429."""
+
+    @abstractmethod
+    def lose_confirmation(self) -> None:
+        """Show the next message of the agent, and answer as if it had failed."""
+
+    @abstractmethod
+    def rate_limited(self) -> int:
+        """Return how many requests were answered with a 429."""
+
+    @abstractmethod
+    def refusals(self) -> list[Any]:
+        """Return the requests that were refused for another reason than their number."""
+
+    @asynccontextmanager
+    async def open(
+        self, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True
+    ) -> AsyncIterator[None]:
+        """Open the house: with an adapter that listens, a worker, or both."""
+        platform = import_module(f"adapters.{self.name}").build(self.scene.settings)
+        connected = self.until_connected if listens else None
+        async with open_scene(self.scene, address, model, platform, until_connected=connected, works=works):
+            yield
+        await self.until_disconnected()
+
+    def texts(self, place: Place) -> list[str]:
+        """Return what the agent's finished messages in a place say."""
+        return [each.text for each in self.posts(place) if each.is_final]
+
+    async def hear(self, place: Place, count: int = 1) -> list[str]:
+        """Return what the agent's messages in a place say, as soon as so many of them are finished."""
+        await self.wait(lambda: len(self.texts(place)) >= count)
+        return self.texts(place)
+
+    async def until_delivered(self, count: int = 1) -> None:
+        """Return once so many replies are delivered; one whose delivery failed is tried again at once, not later."""
+        async with asyncio.timeout(60):
+            while await self.scene.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") < count:
+                await self.scene.until_value(0, OPEN_REPLIES)
+                await self.scene.sql(RETRY_FAILED)
+
+
+def drivers() -> list[type[PlatformDriver]]:
+    """Return the drivers of this folder."""
+    names = [each.name for each in iter_modules([str(Path(__file__).parent)])]
+    modules = [import_module(f"{__package__}.{name}") for name in names if is_driver(name)]
+    return [module.Driver for module in modules]
+
+
+def is_driver(name: str) -> bool:
+    """Tell whether a module of this folder drives a platform."""
+    return name not in {"driver", "conftest"} and not name.startswith("test_")

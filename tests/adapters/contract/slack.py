@@ -1,0 +1,213 @@
+"""Slack, driven through its stand-in by Socket Mode."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Self
+
+from shared.settings import Settings
+from tests.adapters.contract.driver import (
+    ANN,
+    BOB,
+    STOP,
+    Capability,
+    File,
+    Json,
+    Message,
+    Place,
+    PlatformDriver,
+    Post,
+)
+from tests.adapters.slack.conftest import Scene, make_scene
+from tests.standins.slack import Limits, SlackStandIn, pings, show
+
+ALL_MEMBERS = frozenset({"channel", "here", "everyone"})
+
+
+class Driver(PlatformDriver):
+    """A workspace with a channel."""
+
+    name = "slack"
+    message_limit = 12_000
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.TABLES})
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene: Scene = scene
+        self._standin, self._world = scene.slack, scene.slack.world
+        self._people = {ANN: scene.ann, BOB: scene.bob}
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, settings: Settings) -> AsyncIterator[Self]:
+        """Run the stand-in."""
+        async with SlackStandIn() as standin:
+            yield cls(make_scene(standin, settings))
+
+    def environment(self) -> dict[str, str]:
+        """Return tokens and address."""
+        return {
+            "SLACK_BOT_TOKEN": self._standin.bot_token,
+            "SLACK_APP_TOKEN": self._standin.app_token,
+            "SLACK_API_BASE": self._standin.api_base,
+        }
+
+    def direct(self, person: str) -> Place:
+        """Return a person's direct messages."""
+        return Place(self._people[person].dm["id"])
+
+    def mention(self, person: str) -> str:
+        """Return `<@id>`."""
+        return f"<@{self._people[person].id}>"
+
+    @property
+    def channel(self) -> Place:
+        """Return the workspace's channel."""
+        return Place(self.scene.general["id"])
+
+    async def add_channel(self, name: str) -> Place:
+        """Make a channel in the workspace."""
+        channel = self._world.add_channel(name)
+        for person in self._people.values():
+            person.joins(channel)
+        return Place(channel["id"])
+
+    async def add_thread(self, name: str) -> Place:
+        """Write the message that a thread begins with."""
+        root = await self.scene.bob.posts(self.scene.general, name)
+        return Place(self.scene.general["id"], root["ts"])
+
+    def conversation(self, asked: Message) -> Place:
+        """Return the thread of a question in a channel, or the direct conversation."""
+        channel = self._channel(asked.place)
+        is_direct = self._world.kind(channel) == "im"
+        return asked.place if is_direct or asked.place.thread else Place(asked.place.channel, asked.id)
+
+    async def say(
+        self,
+        person: str,
+        text: str,
+        place: Place,
+        *,
+        calls: bool = True,
+        files: Sequence[File] = (),
+        is_delivered: bool = True,
+    ) -> Message:
+        """Write a message."""
+        channel = self._channel(place)
+        written = await self._people[person].posts(
+            channel,
+            self._addressed(text, channel, calls=calls),
+            thread_ts=place.thread,
+            files=list(files),
+            is_heard=is_delivered,
+        )
+        return Message(written["ts"], place, person)
+
+    def _addressed(self, text: str, channel: Json, *, calls: bool) -> str:
+        return f"<@{self._standin.bot_user_id}> {text}" if calls and self._world.kind(channel) != "im" else text
+
+    async def deliver_again(self, message: Message) -> None:
+        """Send the same envelope again."""
+        found = await self.wait(lambda: [each for each in self._standin.journal.envelopes if _carries(each, message)])
+        await self._standin.delivery.give("events_api", found[0].payload)
+
+    async def edit(self, message: Message, text: str, *, calls: bool = True) -> None:
+        """Change a message."""
+        channel = self._channel(message.place)
+        await self._people[message.author].edits(channel, message.id, self._addressed(text, channel, calls=calls))
+
+    async def delete(self, message: Message) -> None:
+        """Delete a message."""
+        await self._people[message.author].deletes(self._channel(message.place), message.id)
+
+    async def press(self, person: str, post: Post, label: str) -> None:
+        """Press a button."""
+        click = await self._people[person].presses(self._channel(post.place), post.raw, label)
+        assert click.is_acked
+
+    async def press_for_notice(self, person: str, post: Post, label: str) -> str:
+        """Press a button whose response only this person sees."""
+        click = await self._people[person].presses(self._channel(post.place), post.raw, label)
+        (told,) = await click.answered()
+        assert (click.is_acked, click.responses[0]["response_type"]) == (True, "ephemeral")
+        return told
+
+    async def command(self, person: str, name: str, place: Place) -> str:
+        """Give the app's slash command."""
+        asked = await self._people[person].slash(self._channel(place), "/parley", name)
+        return (await asked.answered())[-1]
+
+    def posts(self, place: Place) -> list[Post]:
+        """Return the app's messages in a channel and its threads, or in one thread."""
+        messages = self._world.messages[place.channel].values()
+        shown = [each for each in messages if place.thread in (None, each.get("thread_ts"))]
+        return [self._to_post(each, place.channel) for each in shown if "bot_id" in each]
+
+    def _to_post(self, message: Json, channel: str) -> Post:
+        rows = [each["elements"] for each in message.get("blocks", ()) if each["type"] == "actions"]
+        buttons = tuple(str(each["text"]["text"]) for row in rows for each in row)
+        files = tuple((each["name"], self._world.contents[each["id"]]) for each in message.get("files", ()))
+        is_final = not message.get("is_streaming") and STOP not in buttons
+        thread = message.get("thread_ts")
+        text = show(self._world, {**message, "files": []})
+        return Post(message["ts"], Place(channel, thread), text, buttons, files, is_final, thread, message)
+
+    def stop_buttons(self, person: str, place: Place) -> list[Post]:
+        """Return the growing answers, and what is shown to this person alone."""
+        own = self._people[person].whispers(self._channel(place))
+        shown = [*self.posts(place), *(self._to_post(each, place.channel) for each in own)]
+        return [each for each in shown if STOP in each.buttons]
+
+    def notified(self, place: Place) -> set[str]:
+        """Return whom the app's messages call."""
+        names = {person.id: name for name, person in self._people.items()}
+        called = {each for post in self.posts(place) for each in pings(post.raw)}
+        return {"everyone" if each in ALL_MEMBERS else names.get(each, each) for each in called}
+
+    async def wait(self, happened: Any, seconds: float = 60) -> Any:
+        """Wait for the stand-in."""
+        return await self._standin.until(happened, seconds)
+
+    async def until_connected(self) -> None:
+        """Return once a socket is open."""
+        await self._standin.socket.until()
+
+    async def until_disconnected(self) -> None:
+        """Return once no socket is open."""
+        await self._standin.socket.until_gone()
+
+    async def cut_connections(self) -> None:
+        """Break the sockets off; events that nobody takes are sent again."""
+        self._standin.delivery.retry_delays = (0.5,) * 60
+        self._standin.socket.cut_all()
+        await self.until_disconnected()
+
+    def slow_down(self, seconds: float) -> None:
+        """Delay the Web API."""
+        self._standin.latency = seconds
+
+    def limit_rate(self) -> None:
+        """Take ten messages in ten seconds for each channel, and a few calls a minute of other methods."""
+        self._standin.limits = Limits(factor=1)
+
+    def refuse_posts(self, count: int) -> None:
+        """Refuse new messages for a second."""
+        self._standin.fail("chat.postMessage", retry_after=1, times=count)
+
+    def lose_confirmation(self) -> None:
+        """Make the message and break the connection before the answer."""
+        self._standin.fail("chat.postMessage", is_lost=True)
+
+    def rate_limited(self) -> int:
+        """Count the 429s."""
+        return sum(each.status == 429 for each in self._standin.calls())
+
+    def refusals(self) -> list[Any]:
+        """Return the other refusals."""
+        return self.scene.refusals()
+
+    def _channel(self, place: Place) -> Json:
+        return self._world.channels[place.channel]
+
+
+def _carries(envelope: Any, message: Message) -> bool:
+    return bool(envelope.payload.get("event", {}).get("ts") == message.id)

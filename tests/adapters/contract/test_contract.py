@@ -1,0 +1,355 @@
+"""What people can rely on, on every platform: answers, changes, questions, files."""
+
+import asyncio
+import json
+from typing import Any
+
+from shared.db.database import Address
+from tests.adapters.contract.driver import ANN, BOB, STOP, Capability, Place, PlatformDriver, Post, drivers
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body
+from tests.support.documents import document
+from tests.support.office import MAIL, Office, age, calls, statuses
+
+INBOX = "SELECT content FROM inbox ORDER BY id"
+KEPT = (
+    "SELECT content FROM inbox UNION ALL SELECT content FROM messages"
+    " UNION ALL SELECT CAST(payload AS text) FROM turn_events"
+)
+SLOW = "One two three four five six seven eight nine ten."
+AGAIN, ANSWER_EDITED = "🔄", "Answer the edited message"
+
+
+async def ask_for_approval(driver: PlatformDriver, office: Office) -> tuple[Post, Place]:
+    """Let Ann ask in the channel for a tool that needs her approval; return the question and its conversation."""
+    driver.scene.house.app.toolbox.set_remote(office.tools())
+    await driver.scene.sql(
+        "INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', :name)", name=driver.name
+    )
+    asked = await driver.say(ANN, "mail Bob", driver.channel)
+    await driver.hear(driver.channel)
+    return driver.posts(driver.channel)[0], driver.conversation(asked)
+
+
+def held(text: str) -> tuple[asyncio.Event, Any]:
+    """Return an event, and a script that answers with the text once it is set."""
+    hold = asyncio.Event()
+
+    async def answer(_body: Body, _number: int) -> Answer:
+        await hold.wait()
+        return Answer(text)
+
+    return hold, answer
+
+
+async def test_a_question_is_answered_once_and_belongs_to_it(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Hi Ann."), Answer("Directly.")])
+
+    await talk.say(ANN, "nobody asked you", talk.channel, calls=False)
+    asked = await talk.say(ANN, "hello", talk.channel)
+    assert await talk.hear(talk.channel) == ["Hi Ann."]
+    await talk.say(ANN, "hello", talk.direct(ANN))
+    assert await talk.hear(talk.direct(ANN)) == ["Directly."]
+
+    (post,) = talk.posts(talk.channel)
+    assert post.question == asked.id
+    in_thread = post.place == Place(asked.place.channel, asked.id)
+    assert in_thread == (Capability.QUOTES_QUESTION not in talk.capabilities)
+    assert await talk.scene.sql(INBOX) == [("hello",), ("hello",)]
+    assert talk.refusals() == []
+
+
+async def test_in_a_thread_that_it_takes_part_in_no_mention_is_needed(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("First."), Answer("Second.")])
+    thread = await talk.add_thread("Tadpoles")
+
+    await talk.say(ANN, "not yet called", thread, calls=False)
+    await talk.say(ANN, "now called", thread)
+    await talk.hear(thread)
+    await talk.say(BOB, "no mention any more", thread, calls=False)
+
+    assert await talk.hear(thread, 2) == ["First.", "Second."]
+
+
+async def test_a_long_answer_arrives_whole_and_in_order_with_balanced_fences(talk: PlatformDriver) -> None:
+    lines = [f"print({number:05})" for number in range(int(talk.message_limit * 1.5) // 13)]
+    talk.scene.model.play([Answer("\n".join(["Here:", "```python", *lines, "```", "That is all."]))])
+
+    await talk.say(ANN, "code, please", talk.direct(ANN))
+    await talk.until_delivered()
+
+    parts = talk.texts(talk.direct(ANN))
+    assert len(parts) == 2
+    assert all(len(part) <= talk.message_limit and part.count("```") == 2 for part in parts)
+    assert parts[1].startswith("```python\n")
+    assert [line for part in parts for line in part.splitlines() if line.startswith("print")] == lines
+    assert [bool(each.buttons) for each in talk.posts(talk.direct(ANN))] == [False, True]
+    assert talk.refusals() == []
+
+
+async def test_a_very_long_answer_is_a_file_behind_its_beginning(talk: PlatformDriver) -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(60))
+    talk.scene.model.play([Answer(text)])
+
+    await talk.say(ANN, "a book, please", talk.direct(ANN))
+    await talk.until_delivered()
+
+    posts = talk.posts(talk.direct(ANN))
+    assert posts[0].text.startswith("Paragraph 0.")
+    assert "The whole answer is in the file." in posts[0].text
+    assert [file for each in posts for file in each.files] == [("answer.md", text.strip().encode())]
+    assert len(posts) == (1 if Capability.FILES_IN_ANSWER in talk.capabilities else 2)
+
+
+async def test_a_table_is_readable(talk: PlatformDriver) -> None:
+    table = "| Frog | Legs |\n|---|:-:|\n| Grass frog | 4 |\n| **Tadpole** | 0 |"
+    talk.scene.model.play([Answer(f"{table}\n\nDone.")])
+
+    await talk.say(ANN, "a table", talk.direct(ANN))
+
+    drawn = "```\nFrog        Legs\n----------  ----\nGrass frog  4\nTadpole     0\n```"
+    shown = table if Capability.TABLES in talk.capabilities else drawn
+    assert await talk.hear(talk.direct(ANN)) == [f"{shown}\n\nDone."]
+
+
+async def test_nobody_is_notified_unless_the_persona_allows_it_and_never_everyone(talk: PlatformDriver) -> None:
+    bob = talk.mention(BOB)
+    talk.scene.model.play([Answer(f"@everyone @here <!channel> <!here|here> <!everyone> and {bob}")] * 2)
+
+    await talk.say(ANN, "shout", talk.channel)
+    await talk.hear(talk.channel)
+    assert talk.notified(talk.channel) == set()
+    await talk.scene.sql(
+        "INSERT INTO personas (name, system_prompt, platform, allow_mentions) VALUES ('p', 's', :name, true)",
+        name=talk.name,
+    )
+    await talk.say(ANN, "shout", talk.channel)
+    await talk.hear(talk.channel, 2)
+
+    assert talk.notified(talk.channel) == {BOB}
+
+
+async def test_an_edit_before_the_answer_replaces_the_question(
+    driver: PlatformDriver, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Toads.")])
+    place = driver.direct(ANN)
+    async with driver.open(address, model, works=False):
+        asked = await driver.say(ANN, "tell me of forgs", place)
+        await driver.scene.until_value(1, "SELECT count(*) FROM inbox")
+        await driver.edit(asked, "tell me of toads")
+        await driver.scene.until_value("tell me of toads", INBOX)
+
+    async with driver.open(address, model):
+        assert await driver.hear(place) == ["Toads."]
+        await driver.until_delivered()
+
+    assert "tell me of toads" in driver.scene.prompt()
+    assert ANSWER_EDITED not in driver.posts(place)[0].buttons
+
+
+async def test_an_edit_while_the_answer_is_made_is_offered_with_it(talk: PlatformDriver) -> None:
+    hold, script = held("Of forgs.")
+    talk.scene.model.play(script)
+    place = talk.direct(ANN)
+
+    asked = await talk.say(ANN, "tell me of forgs", place)
+    await talk.scene.model.until(1)
+    await talk.edit(asked, "tell me of frogs")
+    await talk.scene.until_value("tell me of frogs", INBOX)
+    hold.set()
+
+    await talk.hear(place)
+    assert talk.posts(place)[0].buttons[0] == ANSWER_EDITED
+
+
+async def test_an_edit_after_the_answer_offers_another_one(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Of forgs."), Answer("Of frogs.")])
+    asked = await talk.say(ANN, "tell me of forgs", talk.channel)
+    await talk.hear(talk.channel)
+    await talk.until_delivered()
+
+    await talk.edit(asked, "tell me of frogs")
+    await talk.wait(lambda: ANSWER_EDITED in talk.posts(talk.channel)[0].buttons)
+    await talk.press(ANN, talk.posts(talk.channel)[0], ANSWER_EDITED)
+
+    assert await talk.hear(talk.channel, 2) == ["Of forgs.", "Of frogs."]
+    assert "tell me of frogs" in talk.scene.prompt()
+    assert talk.refusals() == []
+
+
+async def test_an_edit_that_calls_the_agent_is_answered_like_a_new_message(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Green."), Answer("Never.")])
+    asked = await talk.say(ANN, "what colour are frogs?", talk.channel, calls=False)
+    await talk.edit(asked, "what colour are the frogs?", calls=False)
+
+    await talk.edit(asked, "what colour are the frogs?")
+    assert await talk.hear(talk.channel) == ["Green."]
+    await talk.edit(asked, "what colour are toads?")
+    await talk.scene.until_value("what colour are toads?", INBOX)
+
+    assert talk.posts(talk.channel)[0].question == asked.id
+    assert await talk.scene.value("SELECT count(*) FROM turns") == 1
+
+
+async def test_a_message_that_is_deleted_before_its_answer_is_withdrawn_and_forgotten(
+    driver: PlatformDriver, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Only this.")])
+    place = driver.direct(ANN)
+    async with driver.open(address, model, works=False):
+        secret = await driver.say(ANN, "my password is frog", place)
+        await driver.scene.until_value(1, "SELECT count(*) FROM inbox")
+        await driver.delete(secret)
+        await driver.scene.until_value("cancelled", "SELECT status FROM inbox")
+
+    async with driver.open(address, model):
+        await driver.say(ANN, "hello", place)
+        assert await driver.hear(place) == ["Only this."]
+        assert await driver.scene.sql("SELECT content, status FROM inbox ORDER BY id") == [
+            ("[deleted]", "cancelled"),
+            ("hello", "answered"),
+        ]
+    assert "password" not in str(model.requests[0].body)
+
+
+async def test_a_message_that_is_deleted_after_its_answer_is_redacted_everywhere(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("I see."), Answer("What?")])
+    secret = await talk.say(ANN, "my password is 4711", talk.channel)
+    await talk.hear(talk.channel)
+    await talk.until_delivered()
+
+    await talk.delete(secret)
+    await talk.scene.until_value("[deleted]", INBOX)
+    await talk.say(ANN, "what did I say?", talk.conversation(secret))
+    await talk.hear(talk.channel, 2)
+
+    assert "4711" not in str(talk.scene.model.requests[-1].body["messages"])
+    assert [row.content for row in await talk.scene.sql(KEPT) if "4711" in row.content] == []
+    told = await talk.press_for_notice(ANN, talk.posts(talk.channel)[0], AGAIN)
+    assert told == "What was asked has been deleted."
+
+
+async def test_an_answer_is_made_again_for_who_asked_alone(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("First try."), Answer("Second try.")])
+    asked = await talk.say(ANN, "write a poem", talk.channel)
+    await talk.hear(talk.channel)
+    await talk.until_delivered()
+
+    told = await talk.press_for_notice(BOB, talk.posts(talk.channel)[0], AGAIN)
+    await talk.press(ANN, talk.posts(talk.channel)[0], AGAIN)
+
+    assert await talk.hear(talk.channel, 2) == ["First try.", "Second try."]
+    assert told == f"These buttons are for {talk.mention(ANN)}."
+    await talk.wait(lambda: talk.posts(talk.channel)[0].buttons == ())
+    assert talk.posts(talk.channel)[1].question == asked.id
+    assert "write a poem" in talk.scene.prompt()
+
+
+async def test_a_yes_is_a_click_of_who_was_asked_whatever_was_said_since(talk: PlatformDriver) -> None:
+    office = Office()
+    talk.scene.model.play([calls(MAIL), Answer("A friend."), Answer("Sent.")])
+    question, conversation = await ask_for_approval(talk, office)
+    await talk.say(ANN, "who is Bob?", conversation)
+    await talk.hear(talk.channel, 2)
+
+    told = await talk.press_for_notice(BOB, question, "Yes")
+    assert ("are for" in told, office.sent) == (True, [])
+    await talk.press(ANN, question, "Yes")
+
+    assert (await talk.hear(talk.channel, 3))[2] == "Sent."
+    assert office.sent == [("bob", "See you at eight.")]
+    assert await statuses(talk.scene.house) == ["used"]
+
+
+async def test_a_no_does_nothing(talk: PlatformDriver) -> None:
+    office = Office()
+    talk.scene.model.play([calls(MAIL), Answer("Then not.")])
+    question, _ = await ask_for_approval(talk, office)
+
+    await talk.press(ANN, question, "No")
+
+    assert (await talk.hear(talk.channel, 2))[1] == "Then not."
+    assert office.sent == []
+    assert await statuses(talk.scene.house) == ["denied"]
+    await talk.wait(lambda: talk.posts(talk.channel)[0].buttons == ())
+
+
+async def test_a_yes_that_comes_too_late_does_nothing(talk: PlatformDriver) -> None:
+    office = Office()
+    talk.scene.model.play([calls(MAIL), Answer("Never.")])
+    question, _ = await ask_for_approval(talk, office)
+    await age(talk.scene.house, 11)
+
+    await talk.press(ANN, question, "Yes")
+
+    assert (await talk.hear(talk.channel, 2))[1].startswith("Your answer came too late")
+    assert office.sent == []
+
+
+async def test_a_running_answer_is_stopped_by_the_button_of_who_asked(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer(SLOW, chunk_chars=4, chunk_delay=0.5)])
+    await talk.say(ANN, "slowly", talk.channel)
+    (shown,) = await talk.wait(lambda: talk.stop_buttons(ANN, talk.channel))
+
+    if Capability.STOP_ON_ANSWER in talk.capabilities:
+        assert "are for" in await talk.press_for_notice(BOB, shown, STOP)
+    else:
+        assert talk.stop_buttons(BOB, talk.channel) == []
+    assert await talk.press_for_notice(ANN, shown, STOP) == "Stopping."
+    await talk.until_delivered()
+
+    assert await talk.scene.value("SELECT status FROM turns") == "cancelled"
+    (said,) = await talk.hear(talk.channel)
+    assert (said.endswith("Stopped."), "ten" in said) == (True, False)
+
+
+async def test_a_running_answer_is_stopped_by_a_command_of_who_asked(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer(SLOW, chunk_chars=4, chunk_delay=0.5)])
+    asked = await talk.say(ANN, "slowly", talk.channel)
+    await talk.scene.until_value("running", "SELECT status FROM turns")
+
+    assert await talk.command(BOB, "stop", talk.channel) == "Nothing of yours is running here."
+    if Capability.COMMANDS_IN_THREADS in talk.capabilities:
+        assert await talk.command(ANN, "stop", talk.channel) == "Stopping."
+    else:
+        await talk.say(ANN, "/stop", talk.conversation(asked))
+    await talk.until_delivered()
+
+    assert await talk.scene.value("SELECT status FROM turns") == "cancelled"
+    assert (await talk.hear(talk.channel))[0].endswith("Stopped.")
+
+
+async def test_a_file_that_comes_in_is_read_by_a_tool(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer(tool_calls=[("file_manager__read_document", {"file_id": 1})]), Answer("Green.")])
+
+    await talk.say(ANN, "read this", talk.direct(ANN), files=[("notes.txt", b"frogs are green")])
+
+    assert await talk.hear(talk.direct(ANN)) == ["Green."]
+    assert "notes.txt (file_id 1" in talk.scene.prompt(0)
+    assert "frogs are green" in json.dumps(talk.scene.model.requests[1].body["messages"][-1])
+    assert await talk.scene.sql("SELECT filename, mime_type, status FROM file_records") == [
+        ("notes.txt", "text/plain", "stored")
+    ]
+
+
+async def test_a_file_of_the_answer_goes_out(talk: PlatformDriver) -> None:
+    arguments = {"title": "Frogs", "content": "Frogs are green.", "format": "txt"}
+    talk.scene.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
+
+    await talk.say(ANN, "write it down", talk.direct(ANN))
+    await talk.until_delivered()
+
+    posts = talk.posts(talk.direct(ANN))
+    (file,) = [file for each in posts for file in each.files]
+    assert (file[0].endswith(".txt"), b"Frogs are green." in file[1]) == (True, True)
+    assert "Here it is." in posts[0].text
+    assert len(posts) == (1 if Capability.FILES_IN_ANSWER in talk.capabilities else 2)
+    assert talk.refusals() == []
+
+
+def test_the_page_on_differences_says_what_the_drivers_say() -> None:
+    rows = document("docs/platform-differences.md").rows("What each platform can do")
+    can = {row[0]: [cell == "yes" for cell in row[1:]] for row in rows}
+
+    assert can == {each.value: [each in kind.capabilities for kind in drivers()] for each in Capability}

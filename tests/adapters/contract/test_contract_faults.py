@@ -1,0 +1,174 @@
+"""What goes wrong and does not show, on every platform: repetition, refusals, interruptions, crashes, floods."""
+
+import re
+from pathlib import Path
+
+from shared.db.database import Address
+from tests.adapters.contract.driver import ANN, BOB, Capability, PlatformDriver
+from tests.bench.children import started
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.chat_scene import COMMAND, child_environment
+from tests.support.given_database import connect
+
+COUNT = "SELECT count(*) FROM inbox"
+DIRECT_INBOX = "SELECT content FROM inbox WHERE platform_channel_id = :channel ORDER BY id"
+# A row as a worker leaves it that dies after the platform has taken the reply, and before it has noted that.
+FORGET_DELIVERY = (
+    "UPDATE outbox SET status = 'pending', delivered_at = NULL, platform_message_id = NULL, claimed_until = now()"
+)
+DEAD_WORKERS = "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
+FLOOD, CHANNELS = 30, 5
+NUMBER = re.compile(r"question (\d+)\b")
+
+
+def numbers_back(body: Body, _number: int) -> Answer:
+    """Answer with the numbers of the questions that are asked, without what is quoted beside them."""
+    asked = re.split(r"<context>|\[Said by others", last_user_text(body))[0]
+    return Answer("".join(f"answer {each}. " for each in NUMBER.findall(asked)))
+
+
+async def test_an_event_that_is_delivered_twice_is_answered_once(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Once."), Answer("Then.")])
+
+    asked = await talk.say(ANN, "hello", talk.channel)
+    await talk.deliver_again(asked)
+    await talk.hear(talk.channel)
+    await talk.deliver_again(asked)
+    await talk.say(ANN, "again", talk.direct(ANN))
+
+    assert await talk.hear(talk.direct(ANN)) == ["Then."]
+    assert talk.texts(talk.channel) == ["Once."]
+    assert await talk.scene.value(COUNT) == 2
+
+
+async def test_refusals_for_their_number_are_waited_for(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("One."), Answer("Two.")])
+    talk.refuse_posts(2)
+
+    await talk.say(ANN, "hello", talk.direct(ANN))
+    await talk.say(BOB, "hello", talk.direct(BOB))
+    await talk.until_delivered(2)
+
+    assert sorted(talk.texts(talk.direct(ANN)) + talk.texts(talk.direct(BOB))) == ["One.", "Two."]
+    assert talk.rate_limited() == 2
+
+
+async def test_a_reply_whose_confirmation_is_lost_is_shown_once(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Only once.")])
+    talk.lose_confirmation()
+
+    await talk.say(ANN, "hello", talk.channel)
+    await talk.until_delivered()
+
+    assert talk.texts(talk.channel) == ["Only once."]
+
+
+async def test_a_reply_whose_worker_died_after_sending_it_is_shown_once(
+    driver: PlatformDriver, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Only once."), Answer("Directly.")])
+    async with driver.open(address, model):
+        await driver.say(ANN, "hello", driver.channel)
+        await driver.say(ANN, "hello", driver.direct(ANN))
+        await driver.until_delivered(2)
+    async with driver.open(address, model, works=False):
+        await driver.scene.sql(FORGET_DELIVERY)
+
+    async with driver.open(address, model):
+        await driver.until_delivered(2)
+
+    assert sorted(driver.texts(driver.channel) + driver.texts(driver.direct(ANN))) == ["Directly.", "Only once."]
+
+
+async def test_a_connection_that_is_cut_comes_back_and_loses_nothing(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Still here.")])
+
+    await talk.cut_connections()
+    await talk.say(ANN, "are you back?", talk.direct(ANN))
+
+    assert await talk.hear(talk.direct(ANN)) == ["Still here."]
+    assert await talk.scene.value(COUNT) == 1
+
+
+async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
+    driver: PlatformDriver, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Before.")] * 2)
+    place = driver.direct(ANN)
+    async with driver.open(address, model):
+        await driver.say(ANN, "hello to all", driver.channel)
+        await driver.hear(driver.channel)
+        await driver.say(ANN, "hello", place)
+        await driver.hear(place)
+        await driver.until_delivered(2)
+        await driver.scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    unknown = await driver.add_channel("never-spoken-in")
+    for text in ("first", "second", "third"):
+        await driver.say(ANN, text, place, is_delivered=False)
+    await driver.say(BOB, "not for you", driver.channel, calls=False, is_delivered=False)
+    await driver.say(BOB, "over here", unknown, is_delivered=False)
+    await driver.say(BOB, "for you", driver.channel, is_delivered=False)
+
+    asked = {"hello to all", "hello", "first", "second", "third", "for you"}
+    if Capability.CATCH_UP_ANYWHERE in driver.capabilities:
+        asked.add("over here")
+    async with driver.open(address, model):
+        await driver.scene.until_value(len(asked), COUNT)
+        await driver.scene.until_value(0, "SELECT count(*) FROM inbox WHERE status <> 'answered'")
+        assert {row.content for row in await driver.scene.sql("SELECT content FROM inbox")} == asked
+        in_order = await driver.scene.sql(DIRECT_INBOX, channel=place.channel)
+        assert in_order == [("hello",), ("first",), ("second",), ("third",)]
+
+    shown = "\n".join(str(each.body["messages"]) for each in model.requests)
+    assert shown.index("first") < shown.index("second") < shown.index("third")
+
+
+async def test_a_flood_is_answered_completely_within_the_platforms_limits(talk: PlatformDriver) -> None:
+    talk.scene.model.play(numbers_back)
+    places = [await talk.add_channel(f"channel-{number}") for number in range(CHANNELS)]
+    talk.limit_rate()
+    talk.refuse_posts(5)
+
+    for number in range(FLOOD):
+        await talk.say((ANN, BOB)[number % 2], f"question {number}", places[number % CHANNELS])
+    await talk.scene.until_value(FLOOD, "SELECT count(*) FROM inbox WHERE status = 'answered'")
+    await talk.scene.until_value(0, "SELECT count(*) FROM outbox WHERE status <> 'delivered'")
+
+    assert talk.rate_limited() >= 5
+    for index, place in enumerate(places):
+        answered = re.findall(r"answer (\d+)\.", " ".join(talk.texts(place)))
+        assert sorted(map(int, answered)) == list(range(index, FLOOD, CHANNELS))
+
+
+async def test_a_slow_platform_changes_nothing(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Slow " * 3 + "but sure.", chunk_chars=4, chunk_delay=0.3), Answer("And again.")])
+    talk.slow_down(0.4)
+
+    await talk.say(ANN, "hello", talk.channel)
+    await talk.say(BOB, "hello", talk.direct(BOB))
+    await talk.until_delivered(2)
+
+    assert sorted(talk.texts(talk.channel) + talk.texts(talk.direct(BOB))) == ["And again.", "Slow Slow Slow but sure."]
+    assert talk.refusals() == []
+
+
+async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
+    driver: PlatformDriver, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
+    model.play([Answer("One two three four five six seven.", chunk_chars=4, chunk_delay=2.0), Answer("All seven.")])
+    async with started(*COMMAND, "adapter", driver.name, env=env), started(*COMMAND, "worker", env=env) as first:
+        await driver.until_connected()
+        await driver.say(ANN, "count", driver.channel)
+        (live,) = await driver.wait(lambda: driver.posts(driver.channel), 100)
+        owner = await connect(address)
+        while await owner.fetchval("SELECT live_message_id FROM turns") is None:
+            await owner.execute("SELECT pg_sleep(0.05)")
+        first.kill()
+        await first.wait()
+        await owner.execute(DEAD_WORKERS)
+        await owner.close()
+        async with started(*COMMAND, "worker", env=env):
+            await driver.wait(lambda: driver.texts(driver.channel) == ["All seven."], 100)
+    assert [each.id for each in driver.posts(driver.channel)] == [live.id]

@@ -1,0 +1,116 @@
+"""What the tests of all chat platforms share: a scene with two people, a house, and an adapter that listens."""
+
+import asyncio
+import sys
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from agent.app import App, Sender
+from shared.db.database import Address
+from shared.settings import Settings, prepare_litellm_environment
+from tests.standins.openai_api import OpenAIStub
+from tests.support.house import House, open_house
+
+# Starts the program as its users do, for tests that kill one of its processes.
+COMMAND = (sys.executable, "-m", "adapters.cli")
+
+
+class Platform(Sender, Protocol):
+    """An adapter as these tests use it: it listens and sends."""
+
+    platform: str
+
+    async def listen(self, app: App) -> None:
+        """Take what people write, until cancelled."""
+        ...
+
+
+@dataclass(kw_only=True)
+class ChatScene:
+    """Settings for a platform's stand-in, and the house once it is open."""
+
+    settings: Settings
+    house: House = field(init=False)
+
+    @property
+    def model(self) -> OpenAIStub:
+        return self.house.model
+
+    async def sql(self, statement: str, **given: Any) -> list[Any]:
+        return await self.house.sql(statement, **given)
+
+    async def value(self, statement: str, **given: Any) -> Any:
+        return await self.house.value(statement, **given)
+
+    async def until_value(self, wanted: Any, statement: str, **given: Any) -> None:
+        """Return once a query gives this value."""
+        for _ in range(1500):
+            rows = await self.sql(statement, **given)
+            if rows and rows[0][0] == wanted:
+                return
+            await asyncio.sleep(0.02)
+        assert rows == [(wanted,)]
+
+    def prompt(self, number: int = -1) -> str:
+        """Return the last user message that the model was shown."""
+        content: str = self.model.requests[number].body["messages"][-1]["content"]
+        return content
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded() -> None:
+    """Import litellm, which takes seconds, before the first answer is timed."""
+    prepare_litellm_environment()
+    with warnings.catch_warnings():
+        # pydantic builds these classes at their first use, and warns of a type in them.
+        warnings.simplefilter("ignore")
+        import_module("litellm.types.utils").ModelResponse()
+
+
+async def ended(listening: "asyncio.Task[None]") -> None:
+    """Cancel an adapter that listens, and wait for its end."""
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+@asynccontextmanager
+async def open_scene(
+    scene: ChatScene,
+    address: Address,
+    model: OpenAIStub,
+    platform: Platform,
+    *,
+    until_connected: Callable[[], Awaitable[None]] | None,
+    works: bool,
+) -> AsyncIterator[None]:
+    """Open the scene's house: with an adapter that listens (unless `until_connected` is None), a worker, or both."""
+    async with open_house(scene.settings, address, model, senders={platform.platform: platform}, works=works) as house:
+        scene.house = house
+        if until_connected is None:
+            yield
+            return
+        listening = asyncio.create_task(platform.listen(house.app))
+        try:
+            await until_connected()
+            yield
+        finally:
+            await ended(listening)
+
+
+def child_environment(settings: Settings, address: Address, home: Path) -> dict[str, str]:
+    """Return the settings that the processes of one house share; those of the platform come on top."""
+    return {
+        "PARLEY_HOME": str(home),
+        "DATABASE_URL": address.libpq(as_owner=True),
+        "LLM_MODELS": "openai/stub",
+        "OPENAI_BASE_URL": settings.openai_base_url or "",
+        "OPENAI_API_KEY": "sk-test",
+        "SECRET_KEY": "shared",
+    }
