@@ -306,18 +306,30 @@ async def test_a_running_answer_is_stopped_by_the_button_of_who_asked(talk: Plat
 
 async def test_a_running_answer_is_stopped_by_a_command_of_who_asked(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer(SLOW, chunk_chars=4, chunk_delay=0.5)])
-    asked = await talk.say(ANN, "slowly", talk.channel)
+    await talk.say(ANN, "slowly", talk.channel)
     await talk.scene.until_value("running", "SELECT status FROM turns")
 
     assert await talk.command(BOB, "stop", talk.channel) == "Nothing of yours is running here."
-    if Capability.COMMANDS_IN_THREADS in talk.capabilities:
-        assert await talk.command(ANN, "stop", talk.channel) == "Stopping."
-    else:
-        await talk.say(ANN, "/stop", talk.conversation(asked))
+    assert await talk.command(ANN, "stop", talk.channel) == "Stopping."
     await talk.until_delivered()
 
     assert await talk.scene.value("SELECT status FROM turns") == "cancelled"
     assert (await talk.hear(talk.channel))[0].endswith("Stopped.")
+
+
+async def test_in_a_thread_a_command_stops_the_answer_too(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer(SLOW, chunk_chars=4, chunk_delay=0.5)])
+    thread = await talk.add_thread("Tadpoles")
+    await talk.say(ANN, "slowly", thread)
+    await talk.scene.until_value("running", "SELECT status FROM turns")
+
+    if Capability.COMMANDS_IN_THREADS in talk.capabilities:
+        assert await talk.command(ANN, "stop", thread) == "Stopping."
+    else:
+        await talk.say(ANN, "/stop", thread)
+    await talk.until_delivered()
+
+    assert (await talk.hear(thread))[0].endswith("Stopped.")
 
 
 async def test_a_file_that_comes_in_is_read_by_a_tool(talk: PlatformDriver) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
 from tests.adapters.discord.conftest import Scene
-from tests.standins.discord import Fault, Json, Sent
+from tests.standins.discord import Json, Sent
 from tests.standins.discord.rules import MEGABYTE
 from tests.standins.openai_api import Answer
-
-CODE = "```python\n" + "\n".join(f"print({number:04})" for number in range(400)) + "\n```"
 
 
 def edits(pond: Scene) -> list[Sent]:
@@ -84,83 +82,6 @@ async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finishe
 
     await pond.until_value("delivered", "SELECT status FROM outbox")
     assert [each["content"] for each in pond.ann.reads(dm)] == ["The end."]
-
-
-async def test_a_post_that_was_made_before_a_500_is_there_once(pond: Scene) -> None:
-    pond.model.play([Answer("Only once.")])
-    pond.discord.faults.append(Fault("POST", "/messages", 500, after=True))
-
-    await pond.ann.says("hello", pond.ann.dm())
-    await pond.until_value("delivered", "SELECT status FROM outbox")
-
-    assert await pond.ann.hears(pond.ann.dm()) == ["Only once."]
-    assert [each.status for each in pond.discord.sent("POST", "/messages")] == [500, 200]
-
-
-async def test_long_answers_are_split_and_fences_opened_again(pond: Scene) -> None:
-    pond.model.play([Answer(f"Here:\n{CODE}\nThat is all.")])
-
-    await pond.ann.says("code, please", pond.ann.dm())
-    await pond.until_value("delivered", "SELECT status FROM outbox")
-
-    parts = [each["content"] for each in pond.ann.reads(pond.ann.dm())]
-    assert len(parts) == 3
-    assert all(len(part) <= 2000 and part.count("```") == 2 for part in parts)
-    assert all(part.startswith("```python\n") for part in parts[1:])
-    printed = [line for part in parts for line in part.splitlines() if line.startswith("print")]
-    assert printed == [f"print({number:04})" for number in range(400)]
-    assert [bool(each["components"]) for each in pond.ann.reads(pond.ann.dm())] == [False, False, True]
-
-
-async def test_an_answer_of_more_than_six_parts_is_a_file(pond: Scene) -> None:
-    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(40))
-    pond.model.play([Answer(text)])
-
-    await pond.ann.says("a book, please", pond.ann.dm())
-    await pond.until_value("delivered", "SELECT status FROM outbox")
-
-    (post,) = pond.ann.reads(pond.ann.dm())
-    (file,) = post["attachments"]
-    assert post["content"].startswith("Paragraph 0.")
-    assert post["content"].endswith("The whole answer is in the file.")
-    assert pond.discord.world.files[file["url"].removeprefix(pond.discord.cdn_base)].decode() == text.strip()
-
-
-async def test_tables_become_aligned_text(pond: Scene) -> None:
-    pond.model.play([Answer("| Frog | Legs |\n|---|:-:|\n| Grass frog | 4 |\n| **Tadpole** | 0 |\n\nDone.")])
-
-    await pond.ann.says("a table", pond.ann.dm())
-
-    drawn = "```\nFrog        Legs\n----------  ----\nGrass frog  4\nTadpole     0\n```\n\nDone."
-    assert await pond.ann.hears(pond.ann.dm()) == [drawn]
-
-
-async def test_nobody_is_mentioned_unless_the_persona_allows_it(pond: Scene) -> None:
-    said = f"@everyone and <@{pond.bob.id}>"
-    pond.model.play([Answer(said), Answer(said)])
-
-    await pond.ann.asks("shout", pond.general)
-    await pond.ann.hears(pond.general)
-    await pond.sql(
-        "INSERT INTO personas (name, system_prompt, platform, allow_mentions) VALUES ('p', 's', 'discord', true)"
-    )
-    await pond.ann.asks("shout", pond.general)
-    await pond.ann.hears(pond.general, 2)
-
-    allowed = [each.body["allowed_mentions"]["parse"] for each in pond.discord.sent("POST", "/messages")]
-    assert allowed == [[], ["users"]]
-
-
-async def test_files_of_an_answer_come_along(pond: Scene) -> None:
-    arguments = {"title": "Frogs", "content": "Frogs are green.", "format": "txt"}
-    pond.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
-
-    await pond.ann.says("write it down", pond.ann.dm())
-    await pond.ann.hears(pond.ann.dm())
-
-    (file,) = pond.ann.reads(pond.ann.dm())[0]["attachments"]
-    assert file["filename"].endswith(".txt")
-    assert b"Frogs are green." in pond.discord.world.files[file["url"].removeprefix(pond.discord.cdn_base)]
 
 
 async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(pond: Scene) -> None:

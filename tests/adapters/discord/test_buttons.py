@@ -13,23 +13,6 @@ from tests.support.office import MAIL, Office, calls
 CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
 
 
-async def test_an_answer_can_be_made_again_by_who_asked(pond: Scene) -> None:
-    pond.model.play([Answer("First try."), Answer("Second try.")])
-    asked = await pond.ann.asks("write a poem", pond.general)
-    await pond.ann.hears(pond.general)
-    answer = pond.ann.reads(pond.general)[0]
-
-    stranger = await (await pond.bob.clicks(answer, "🔄")).acked()
-    await (await pond.ann.clicks(answer, "🔄")).acked()
-
-    assert await pond.ann.hears(pond.general, 2) == ["First try.", "Second try."]
-    assert stranger.text == f"These buttons are for <@{pond.ann.id}>."
-    assert stranger.is_private
-    assert pond.ann.reads(pond.general)[0]["components"] == []
-    assert pond.ann.reads(pond.general)[1]["message_reference"]["message_id"] == asked["id"]
-    assert "write a poem" in pond.prompt()
-
-
 async def test_thumbs_are_kept_as_feedback_and_the_last_counts(pond: Scene) -> None:
     pond.model.play([Answer("Good?")])
     await pond.ann.says("hello", pond.ann.dm())
@@ -58,26 +41,6 @@ async def test_choices_are_buttons_and_a_choice_is_the_next_message(pond: Scene)
     assert await pond.value("SELECT content FROM inbox ORDER BY id DESC LIMIT 1") == "Toad"
     shown = [(each["label"], each["disabled"]) for row in question["components"] for each in row["components"]]
     assert shown == [("Frog", True), ("Toad", True)]
-
-
-async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_said_since(pond: Scene) -> None:
-    office = Office()
-    pond.house.app.toolbox.set_remote(office.tools())
-    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
-    pond.model.play([calls(MAIL), Answer("A friend."), Answer("Sent.")])
-    await pond.ann.asks("mail Bob", pond.general)
-    await pond.ann.hears(pond.general)
-    question = pond.ann.reads(pond.general)[0]
-    await pond.ann.asks("who is Bob?", pond.general)
-    await pond.ann.hears(pond.general, 2)
-
-    stranger = await (await pond.bob.clicks(question, "Yes")).acked()
-    assert ("are for" in stranger.text, office.sent) == (True, [])
-    await (await pond.ann.clicks(question, "Yes")).acked()
-
-    assert (await pond.ann.hears(pond.general, 3))[2] == "Sent."
-    assert office.sent == [("bob", "See you at eight.")]
-    assert await pond.value("SELECT status FROM confirmations") == "used"
 
 
 async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pond: Scene) -> None:
@@ -116,23 +79,6 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pon
         " WHERE turns.user_id = confirmations.user_id"
     )
     assert rows == [("used", pond.ann.id, pond.bob.id)]
-
-
-async def test_a_running_answer_can_be_stopped_by_who_asked(pond: Scene) -> None:
-    pond.model.play([Answer("One two three four five six seven eight nine.", chunk_chars=4, chunk_delay=0.5)])
-    await pond.ann.asks("slowly", pond.general)
-    shown = await pond.discord.until(lambda: pond.ann.reads(pond.general))
-
-    stranger = await (await pond.bob.clicks(shown[0], "Stop")).acked()
-    stopped = await (await pond.ann.clicks(shown[0], "Stop")).acked()
-    await pond.until_value("delivered", "SELECT status FROM outbox")
-
-    assert "are for" in stranger.text
-    assert stopped.text == "Stopping."
-    assert await pond.value("SELECT status FROM turns") == "cancelled"
-    (said,) = await pond.ann.hears(pond.general)
-    assert said.endswith("Stopped.")
-    assert "nine" not in said
 
 
 async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: Address, model: OpenAIStub) -> None:

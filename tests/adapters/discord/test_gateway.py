@@ -25,16 +25,6 @@ async def test_after_a_reconnect_the_session_goes_on_and_nothing_is_missed(pond:
     assert pond.discord.gateway.resumes == 1
 
 
-async def test_a_connection_that_is_cut_is_resumed(pond: Scene) -> None:
-    pond.model.play([Answer("Still here.")])
-
-    await pond.discord.gateway.drop_all()
-    await pond.ann.says("are you back?", pond.ann.dm())
-
-    assert await pond.ann.hears(pond.ann.dm()) == ["Still here."]
-    assert pond.discord.gateway.resumes >= 1
-
-
 async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(pond: Scene) -> None:
     pond.model.play([Answer("First."), Answer("Second.")])
     await pond.ann.asks("before", pond.general)
@@ -134,28 +124,6 @@ async def test_without_the_intent_it_says_so_and_does_not_hammer(
         await asyncio.wait([listening], timeout=1.5)
         await ended(listening)
     assert len(scene.discord.gateway.identifies) == 1
-
-
-async def test_after_downtime_it_answers_what_mentioned_it_and_nothing_twice(
-    scene: Scene, address: Address, model: OpenAIStub
-) -> None:
-    async with opened(scene, address, model):
-        model.play([Answer("Before.")])
-        await scene.ann.says("hello", scene.ann.dm())
-        await scene.ann.hears(scene.ann.dm())
-        await scene.ann.asks("hello to all", scene.general)
-        await scene.ann.hears(scene.general)
-    await scene.discord.gateway.until_gone()
-    await scene.ann.asks("while you were away", scene.general, is_heard=False)
-    await scene.ann.says("not for you", scene.general, is_heard=False)
-    await scene.ann.says("a secret", scene.ann.dm(), is_heard=False)
-
-    async with opened(scene, address, model):
-        await scene.ann.hears(scene.general, 2)
-        await scene.ann.hears(scene.ann.dm(), 2)
-        asked = [row.content for row in await scene.sql("SELECT content FROM inbox ORDER BY id")]
-    assert asked[:2] == ["hello", "hello to all"]
-    assert sorted(asked[2:]) == ["a secret", "while you were away"]
 
 
 async def test_what_is_older_than_the_cap_is_not_answered(scene: Scene, address: Address, model: OpenAIStub) -> None:

@@ -1,6 +1,5 @@
 """What the bot answers to, and what it knows of the place it was called in."""
 
-from adapters.discord.events.incoming import PLATFORM
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer
@@ -185,31 +184,9 @@ async def test_what_people_call_themselves_and_their_channels_cannot_speak_for_o
     assert prompt.count("</context>") == 1
 
 
-async def test_attachments_arrive_as_files_of_the_message(pond: Scene) -> None:
-    pond.model.play([Answer("Thank you.")])
-
-    await pond.ann.says("look at this", pond.ann.dm(), files=[("notes.txt", b"frogs are green", "text/plain")])
-    await pond.ann.hears(pond.ann.dm())
-
-    assert "notes.txt" in pond.prompt()
-    assert await pond.sql("SELECT filename, status, size_bytes FROM file_records") == [("notes.txt", "stored", 15)]
-
-
 async def test_an_image_is_seen_by_the_model(pond: Scene) -> None:
     await pond.ann.says("what is this?", pond.ann.dm(), files=[("frog.png", picture(), "image/png")])
     await pond.ann.hears(pond.ann.dm())
 
     (image,) = shown(pond.house)
     assert image.getpixel((5, 5)) == GREEN
-
-
-async def test_the_same_event_twice_is_one_message(pond: Scene) -> None:
-    pond.model.play([Answer("Once."), Answer("Then.")])
-
-    asked = await pond.ann.says("hello", pond.ann.dm())
-    await pond.ann.hears(pond.ann.dm())
-    await pond.discord.tell_message("MESSAGE_CREATE", asked)
-    await pond.ann.says("again", pond.ann.dm())
-
-    assert await pond.ann.hears(pond.ann.dm(), 2) == ["Once.", "Then."]
-    assert await pond.value("SELECT count(*) FROM inbox WHERE platform = :p", p=PLATFORM) == 2

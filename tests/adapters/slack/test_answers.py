@@ -7,7 +7,6 @@ from tests.adapters.slack.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Sent, pings
 
-CODE = "```python\n" + "\n".join(f"print({number:05})" for number in range(1500)) + "\n```"
 DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
 
 
@@ -98,22 +97,6 @@ async def test_a_workspace_without_streams_is_asked_once_and_answered_all_the_sa
     assert len(office.slack.calls("chat.startStream")) <= 1
 
 
-async def test_a_post_whose_answer_is_lost_is_found_by_its_metadata_and_not_made_again(office: Scene) -> None:
-    office.model.play([Answer("Only once."), Answer("Only once.")])
-    office.slack.fail("chat.postMessage", is_lost=True, times=2)
-
-    asked = await office.ann.mentions(office.general, "hello")
-    await office.bob.direct("hello")
-    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'pending'")
-    # They are tried again at once, not after a while.
-    await office.sql("UPDATE outbox SET claimed_until = now()")
-    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
-
-    assert office.ann.reads(office.general, asked["ts"]) == ["Only once."]
-    assert office.bob.reads() == ["Only once."]
-    assert len(office.slack.calls("chat.postMessage")) == 2
-
-
 async def test_the_stream_of_a_worker_that_died_is_ended_with_the_answer(office: Scene) -> None:
     office.model.play([Answer("The end.", delay=1.5)])
     asked = await office.ann.mentions(office.general, "hello")
@@ -128,33 +111,6 @@ async def test_the_stream_of_a_worker_that_died_is_ended_with_the_answer(office:
 
     assert office.ann.reads(office.general, asked["ts"]) == ["The end."]
     assert len([each for each in office.slack.world.messages[office.general["id"]].values() if "bot_id" in each]) == 1
-
-
-async def test_long_answers_are_split_and_fences_opened_again(office: Scene) -> None:
-    office.model.play([Answer(f"Here:\n{CODE}\nThat is all.")])
-
-    await office.ann.direct("code, please")
-    await office.until_value("delivered", DELIVERED)
-
-    parts = office.ann.reads()
-    assert len(parts) == 2
-    assert all(len(part) <= 12_000 and part.count("```") == 2 for part in parts)
-    printed = [line for part in parts for line in part.splitlines() if line.startswith("print")]
-    assert printed == [f"print({number:05})" for number in range(1500)]
-    assert office.refusals() == []
-
-
-async def test_an_answer_of_more_parts_is_a_file_behind_its_beginning(office: Scene) -> None:
-    text = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(60))
-    office.model.play([Answer(text)])
-
-    asked = await office.ann.mentions(office.general, "a book, please")
-    await office.until_value("delivered", DELIVERED)
-
-    beginning, shared = office.ann.written(office.general, asked["ts"])
-    assert "Paragraph 0." in beginning["text"]
-    assert [each["name"] for each in shared["files"]] == ["answer.md"]
-    assert office.slack.world.contents[shared["files"][0]["id"]].decode() == text.strip()
 
 
 async def test_a_text_that_slack_finds_too_long_becomes_a_file(office: Scene) -> None:

@@ -54,21 +54,6 @@ async def test_an_answer_can_be_made_again_once_by_who_asked(office: Scene) -> N
     assert office.refusals() == []
 
 
-async def test_a_question_that_is_changed_after_its_answer_can_be_answered_as_it_stands_now(office: Scene) -> None:
-    office.model.play([Answer("Green."), Answer("Brown.")])
-    asked = await office.ann.mentions(office.general, "what colour are frogs?")
-    await office.ann.hears(office.general)
-
-    await office.ann.edits(office.general, asked, f"<@{office.slack.bot_user_id}> what colour are toads?")
-    await office.slack.until(lambda: labels(office.ann.written(office.general)[0]) == ["Answer the edited message"])
-    answer = office.ann.written(office.general)[0]
-    await office.ann.presses(office.general, answer, "Answer the edited message")
-
-    assert await office.ann.hears(office.general, 2) == ["Green.", "Brown."]
-    assert "toads" in office.prompt()
-    assert office.refusals() == []
-
-
 async def test_thumbs_are_kept_as_feedback_and_the_last_counts(office: Scene) -> None:
     office.model.play([Answer("Good?")])
     await office.ann.direct("hello")

@@ -135,19 +135,6 @@ async def test_ask_is_answered_where_the_agent_is_no_member(office: Scene) -> No
     ]
 
 
-async def test_stop_finds_what_runs_in_a_thread_of_the_channel(office: Scene) -> None:
-    office.model.play([Answer("One two three four five six seven.", chunk_chars=4, chunk_delay=0.5)])
-    asked = await office.ann.mentions(office.general, "count")
-    await office.until_value("running", "SELECT status FROM turns")
-
-    assert await told(office, office.bob, "stop") == "Nothing of yours is running here."
-    assert await told(office, office.ann, "stop") == "Stopping."
-    await office.until_value("cancelled", "SELECT status FROM turns")
-    await office.until_value("delivered", "SELECT status FROM outbox")
-    (said,) = await office.ann.hears(office.general, thread_ts=asked["ts"])
-    assert "Stopped." in said
-
-
 async def test_the_shortcut_asks_about_a_message_in_its_thread(office: Scene) -> None:
     office.model.play([Answer("It is about toads.")])
     message = await office.bob.posts(office.general, f"Toads &lt; frogs, says <@{office.ann.id}>")

@@ -109,17 +109,6 @@ async def test_a_connection_that_is_refreshed_loses_nothing(office: Scene, reaso
     assert await office.ann.hears(count=2) == ["Before.", "After."]
 
 
-async def test_a_connection_that_is_cut_comes_back(office: Scene) -> None:
-    office.model.play([Answer("Back.")])
-    office.slack.delivery.retry_delays = (0.5,) * 60
-
-    office.slack.socket.cut_all()
-    await office.slack.socket.until_gone()
-    await office.ann.direct("are you there?")
-
-    assert await office.ann.hears() == ["Back."]
-
-
 async def test_an_app_token_that_is_refused_is_told_and_tried_again(
     scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
