@@ -11,21 +11,17 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.delegating import ASKER, add_agent, ask, play, requests_of, result_of
 from tests.support.house import House
-from tests.support.office import MAIL, Office, calls, open_office, statuses
+from tests.support.office import MAIL, Office, calls, new_office, open_office, statuses
 from tests.support.planning import call, plan
 from tests.support.recovery import open_house_with
 from tests.test_peers import FakePeers, add_peer
+
+__all__ = ["new_office"]
 
 BROWSE, LOOK_UP = ("office__browse", dict[str, Any]()), ("office__look_up", dict[str, Any]())
 POST = ("office__post", {"text": "Ann earns 4,200."})
 SUM = ("calculator__calculate", {"expression": "6*7"})
 ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
-
-
-@pytest.fixture
-def office() -> Office:
-    """What the tools of this test do."""
-    return Office()
 
 
 @pytest.fixture

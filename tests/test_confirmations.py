@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,24 +13,13 @@ from shared.messages import AgentResponse, Decision
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.house import FakePlatform, House, message
-from tests.support.office import MAIL, Office, age, calls, open_office, statuses
+from tests.support.office import MAIL, Office, age, calls, new_office, office_house, open_office, statuses
+
+__all__ = ["new_office", "office_house"]
 
 ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
 EXPIRED = "Your answer came too late: my question was open for ten minutes. Nothing was done; ask again if you want it."
 CLOSED = "That question is not open any more; your answer changed nothing."
-
-
-@pytest.fixture
-def office() -> Office:
-    """What the tools of this test do."""
-    return Office()
-
-
-@pytest.fixture
-async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
-    """A house with tools that need a person's word."""
-    async with open_office(settings, address, model, office) as house:
-        yield house
 
 
 async def ask(house: House, *then: Answer | Fault, **given: Any) -> AgentResponse:

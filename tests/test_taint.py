@@ -1,7 +1,6 @@
 """A turn that has read both strangers' words and private data acts only with the person's yes."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,24 +11,13 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.house import House
 from tests.support.mcp_servers import add_server, until
-from tests.support.office import Office, calls, open_office, statuses
+from tests.support.office import Office, calls, new_office, office_house, open_office, statuses
+
+__all__ = ["new_office", "office_house"]
 
 BROWSE, LOOK_UP = ("office__browse", dict[str, Any]()), ("office__look_up", dict[str, Any]())
 POST = ("office__post", {"text": "Ann earns 4,200."})
 TEA = ("knowledge__remember", {"content": "Ann likes tea"})
-
-
-@pytest.fixture
-def office() -> Office:
-    """What the tools of this test do."""
-    return Office()
-
-
-@pytest.fixture
-async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
-    """A house with tools that taint and a tool that acts."""
-    async with open_office(settings, address, model, office) as house:
-        yield house
 
 
 async def plays(house: House, *waves: tuple[tuple[str, dict[str, Any]], ...], **given: Any) -> AgentResponse:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from agent.app import App, Sender
+from agent.app import App
+from agent.queue.outbox import Reply
 from shared.db.database import Address
 from shared.settings import Settings, prepare_litellm_environment
 from tests.standins.openai_api import OpenAIStub
@@ -22,10 +23,14 @@ from tests.support.house import House, open_house
 COMMAND = (sys.executable, "-m", "adapters.cli")
 
 
-class Platform(Sender, Protocol):
+class Platform(Protocol):
     """An adapter as these tests use it: it listens and sends."""
 
     platform: str
+
+    async def send(self, reply: Reply) -> str | None:
+        """Send a reply and return the platform's message id."""
+        ...
 
     async def listen(self, app: App) -> None:
         """Take what people write, until cancelled."""

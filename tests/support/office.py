@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from agent.tools.modules import discover
 from agent.tools.toolbox import Toolbox
 from shared.db.database import Address
@@ -99,3 +101,16 @@ async def age(house: House, minutes: int) -> None:
     """Let time pass for every question that was asked."""
     past = f"interval '{minutes} minutes'"
     await house.sql(f"UPDATE confirmations SET created_at = created_at - {past}, expires_at = expires_at - {past}")  # noqa: S608
+
+
+@pytest.fixture(name="office")
+def new_office() -> Office:
+    """Tools that record what they did in this test."""
+    return Office()
+
+
+@pytest.fixture(name="house")
+async def office_house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
+    """A house whose guests may use these tools."""
+    async with open_office(settings, address, model, office) as house:
+        yield house

@@ -1,36 +1,18 @@
 """Questions that need a yes, over HTTP and on the page."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from playwright.async_api import Browser, expect
 
-from shared.db.database import Address
-from shared.settings import Settings
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_messages import frames
 from tests.adapters.web.test_page import chromium, open_window
-from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.house import House
-from tests.support.office import MAIL, Office, age, calls, open_office, statuses
+from tests.standins.openai_api import Answer
+from tests.support.office import MAIL, Office, age, calls, new_office, office_house, statuses
 
-__all__ = ["chromium"]
+__all__ = ["chromium", "new_office", "office_house"]
 
 ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
-
-
-@pytest.fixture
-def office() -> Office:
-    """What the tools of this test do."""
-    return Office()
-
-
-@pytest.fixture
-async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
-    """A house with tools that need a person's word."""
-    async with open_office(settings, address, model, office) as house:
-        yield house
 
 
 async def test_an_answer_that_asks_says_so_and_is_answered_by_its_id(site: Site, office: Office) -> None:
