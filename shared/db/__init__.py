@@ -1,1 +1,1 @@
-"""The way to Postgres: connections, transactions, retries, the embedded server; the tables are in `shared/models`."""
+"""Access to Postgres: connections, transactions, retries and the embedded server; the tables are in `shared/models`."""

@@ -1,4 +1,4 @@
-"""The database: where it is, whether it will do, the migrations, and `Database.transaction()`, the only commit."""
+"""The database: its address, the check of its version, the migrations, and `Database`, the only code that commits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -25,20 +25,19 @@ UNIQUE_VIOLATION = "23505"
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 CONNECTION_SETTINGS = {
     "application_name": "parley",
-    # Plans of our short statements cost more to compile than to run.
+    # Our statements are short: compiling their plans takes longer than running them.
     "jit": "off",
-    # Our statements are few, short and indexed: to plan them anew each time takes longer than to run them.
+    # Our statements are few, short and indexed: planning each execution takes longer than running it.
     "plan_cache_mode": "force_generic_plan",
-    # A frozen worker lets go of its locks about when the others take its turns over.
+    # A worker that hangs loses its locks at about the time when other workers take over its turns.
     "idle_in_transaction_session_timeout": "10s",
 }
 
+# SQLSTATEs, or their prefixes, that pass by themselves: connection lost, transaction idle for too long, serialization
+# failure, deadlock, too many connections, server starting or stopping.
+TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53300", "57P")
 
-# The server goes down, comes up, is full or has cut us off; or it gave this transaction up for another's sake.
-PASSING_STATES = ("08", "25P03", "40001", "40P01", "53300", "57P")
-
-
-# What the database says no to, through the session and through the driver.
+# Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
 REFUSED = (DBAPIError, asyncpg.PostgresError)
 
 
@@ -50,7 +49,7 @@ class DatabaseLost(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the database is. `url` is the owner's; the program itself acts as `parley_app`."""
+    """Address of the database. `url` names the owner's role; the program itself uses the role `parley_app`."""
 
     url: URL
     is_embedded: bool
@@ -77,7 +76,7 @@ class Address:
         }
 
     def libpq(self, *, as_owner: bool = False) -> str:
-        """Return the address as libpq's URL, for psql and psycopg."""
+        """Return the address as a libpq URL, for psql and psycopg."""
         user = self.url.username
         query = dict(self.url.query)
         if "ssl" in query:
@@ -86,7 +85,7 @@ class Address:
             user = APP_ROLE
         elif not as_owner and user != APP_ROLE:
             query["options"] = f"-crole={APP_ROLE}"
-        # Not SQLAlchemy's own rendering: it writes a space as `+`, which libpq takes for a plus sign.
+        # SQLAlchemy's own rendering writes a space as `+`, which libpq reads as a plus sign.
         names = ":".join(quote(part, safe="") for part in (user, self.url.password) if part)
         host = f"[{self.url.host}]" if ":" in (self.url.host or "") else self.url.host or ""
         port = f":{self.url.port}" if self.url.port else ""
@@ -96,9 +95,9 @@ class Address:
 
 
 def locate(settings: Settings) -> Address:
-    """Return the address of the given database, or start the embedded one.
+    """Return the address of the configured database, or start the embedded one.
 
-    Raises `ConfigurationError` with the remedy when `DATABASE_URL` is no Postgres URL.
+    Raises `ConfigurationError` with the remedy when `DATABASE_URL` is not a Postgres URL.
     """
     if settings.database_url is None:
         return Address(start_postgres(settings.parley_home), is_embedded=True)
@@ -116,7 +115,7 @@ def locate(settings: Settings) -> Address:
 
 
 async def check(address: Address) -> None:
-    """See that the database can be reached and will do; raises `ConfigurationError` with one clear line."""
+    """Connect once and check version and extensions; raises `ConfigurationError` with a one-line reason."""
     shown = address.url.render_as_string(hide_password=True)
     try:
         connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
@@ -139,7 +138,7 @@ async def check(address: Address) -> None:
 
 
 def refuse_unfit(version: int, *, has_vector: bool) -> None:
-    """Raise `ConfigurationError` with the remedy when this release of Postgres, or one without pgvector, won't do."""
+    """Raise `ConfigurationError` with the remedy when Postgres is older than `MIN_VERSION` or has no pgvector."""
     if version < MIN_VERSION:
         raise ConfigurationError(f"DATABASE_URL: this is Postgres {version}; Parley needs {MIN_VERSION} or newer.")
     if not has_vector:
@@ -155,7 +154,7 @@ def newest_revision() -> str:
 
 
 async def find_revision(address: Address) -> str | None:
-    """Return the revision that the database is at, None when it is empty."""
+    """Return the current revision of the database, None when it is empty."""
     connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
     try:
         if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
@@ -167,21 +166,21 @@ async def find_revision(address: Address) -> str | None:
 
 
 async def migrate(address: Address, revision: str = "head") -> bool:
-    """Bring the tables to the newest revision; returns False when they were there already.
+    """Migrate to the newest revision, or down to `revision`; returns False when there was nothing to do.
 
-    Tables that a newer release has made stay: this release works on them. Raises `ConfigurationError` when the user of
-    `DATABASE_URL` may not make them, `Unavailable` when another program holds them.
+    A database that a newer release has migrated is left as it is, because this release works with it. Raises
+    `ConfigurationError` when the role of `DATABASE_URL` lacks privileges, `Unavailable` when tables are locked.
     """
     if revision == "head" and (await find_revision(address) or "") >= newest_revision():
         return False
     try:
         await asyncio.to_thread(_migrate, address.libpq(as_owner=True), revision)
     except DBAPIError as error:
-        raise _explained(error, address) from error
+        raise _migration_error(error, address) from error
     return True
 
 
-def _explained(error: DBAPIError, address: Address) -> Exception:
+def _migration_error(error: DBAPIError, address: Address) -> Exception:
     state = sqlstate_of(error)
     if state == LOCK_NOT_AVAILABLE:
         return Unavailable("The tables can't be changed while another program holds them; stop it, then start again.")
@@ -197,7 +196,7 @@ def _explained(error: DBAPIError, address: Address) -> Exception:
 
 
 def _migrate(url: str, revision: str) -> None:
-    # Imported here: Alembic costs 0.2 s, and most starts find the tables ready.
+    # Imported here: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
     from alembic import command
     from alembic.config import Config
 
@@ -211,7 +210,7 @@ def _migrate(url: str, revision: str) -> None:
 
 
 class Database:
-    """The connections. `transaction()`, and `statement()` for single ones, are the only places that commit."""
+    """The connection pools. Only `transaction()`, and `statement()` for single statements, commit."""
 
     def __init__(self, address: Address, *, pool_size: int = 20) -> None:
         self.address = address
@@ -221,9 +220,9 @@ class Database:
             pool_size=pool_size // 2,
             max_overflow=0,
             pool_timeout=60,
-            # The connection used last has its statements prepared and its server process's caches warm.
+            # The most recently used connection has prepared statements and warm caches on the server.
             pool_use_lifo=True,
-            # The parameters are what people have written; they belong into no log.
+            # Parameters contain message text, which must not be logged.
             hide_parameters=True,
         )
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
@@ -233,24 +232,24 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncSession]:
         """Open a transaction: committed at the end of the block, rolled back on any exception.
 
-        Raises `DatabaseLost` when the connection is gone: what was in the block may or may not be committed.
+        Raises `DatabaseLost` when the connection is lost: the block may or may not have been committed.
         """
-        with _losses_named():
+        with _raise_database_lost():
             async with self._sessions() as session, session.begin():
                 yield session
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Connection]:
-        """Take a connection on which each statement is a transaction by itself, at a third of a session's cost.
+        """Open a connection in autocommit mode, at a third of the cost of a session.
 
-        An exception takes back no statement before it. Raises `DatabaseLost` as `transaction` does.
+        An exception rolls back none of the earlier statements. Raises `DatabaseLost` as `transaction` does.
         """
-        with _losses_named():
+        with _raise_database_lost():
             async with self._pool.connection() as connection:
                 yield connection
 
     async def connect(self) -> asyncpg.Connection:
-        """Open a connection of one's own, to listen on."""
+        """Open a connection outside the pools, for `LISTEN`."""
         connection: asyncpg.Connection = await asyncpg.connect(timeout=10, **self.address.asyncpg_arguments())
         return connection
 
@@ -261,7 +260,7 @@ class Database:
 
 
 @contextmanager
-def _losses_named() -> Iterator[None]:
+def _raise_database_lost() -> Iterator[None]:
     try:
         yield
     except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
@@ -271,22 +270,22 @@ def _losses_named() -> Iterator[None]:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether the connection or the transaction is gone for a reason that passes, not for a wrong statement."""
+    """Tell whether the connection or transaction was lost for a transient reason, so that trying again can help."""
     if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error, InterfaceError)):
         return True
     if isinstance(error, REFUSED):
-        return str(sqlstate_of(error)).startswith(PASSING_STATES)
-    # What the driver could not make a parameter of is our own mistake.
+        return str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
+    # asyncpg raises a ValueError for a parameter that it can't encode: that is a bug, not a lost connection.
     lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
     return isinstance(error, lost) and not isinstance(error, ValueError)
 
 
 def is_duplicate(error: BaseException) -> bool:
-    """Return whether a row was refused because it is there already."""
+    """Tell whether a unique constraint was violated."""
     return sqlstate_of(error) == UNIQUE_VIOLATION
 
 
 def sqlstate_of(error: BaseException) -> str | None:
-    """Return the database's own code for what is wrong, None when the error is not the database's."""
+    """Return the SQLSTATE of an error, None when the error did not come from the server."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return getattr(cause, "sqlstate", None)

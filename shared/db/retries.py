@@ -1,4 +1,4 @@
-"""Holding on to what cost money while the database is away for a moment, and letting go of what never ends."""
+"""Retries of database work whose input is expensive to get again, such as a model's answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,24 +16,25 @@ from shared.db.database import REFUSED, DatabaseLost, is_duplicate
 
 Result = TypeVar("Result")
 
-FIRST_WAIT = 0.1
+FIRST_WAIT_SECONDS = 0.1
 
 
-class WrittenBefore(DatabaseLost):
+class AlreadyWritten(DatabaseLost):
     """I lost my database for a moment; please try again."""
 
 
 async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float) -> Result:
-    """Do database work again while the connection is lost, for so long at the most.
+    """Run database work, and retry it for up to `seconds` while the connection is lost.
 
-    A model answer that was paid for is not given away to a cut connection. When a first try was committed and only its
-    word was lost, the second meets its own rows: then `WrittenBefore` sends the turn back to its journal at once.
+    So a model answer that was paid for survives a lost connection. When an earlier try was committed but its
+    acknowledgement was lost, the retry violates a unique constraint: it raises `AlreadyWritten`, a `DatabaseLost` that
+    is not retried here, so that the turn resumes from its journal at once.
     """
     try:
-        # Nearly always the only try, and one of every turn's: tenacity is left out of it.
+        # The first try nearly always succeeds, and every turn makes some: it avoids the overhead of tenacity.
         return await work()
     except DatabaseLost:
-        await asyncio.sleep(FIRST_WAIT)
+        await asyncio.sleep(FIRST_WAIT_SECONDS)
 
     async def again() -> Result:
         try:
@@ -41,12 +42,12 @@ async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float
         except REFUSED as error:
             if not is_duplicate(error):
                 raise
-            raise WrittenBefore from error
+            raise AlreadyWritten from error
 
-    patiently = AsyncRetrying(
-        retry=retry_if_exception_type(DatabaseLost) & retry_if_not_exception_type(WrittenBefore),
-        wait=wait_exponential(multiplier=2 * FIRST_WAIT, max=2),
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(DatabaseLost) & retry_if_not_exception_type(AlreadyWritten),
+        wait=wait_exponential(multiplier=2 * FIRST_WAIT_SECONDS, max=2),
         stop=stop_after_delay(max(0.0, seconds)),
         reraise=True,
     )
-    return await patiently(again)
+    return await retrying(again)

@@ -1,4 +1,4 @@
-"""The database: given over TCP or embedded, checked with one clear line, and written in transactions."""
+"""Address, start-up check and transactions of the database, external over TCP and embedded."""
 
 import asyncio
 import signal
@@ -41,7 +41,9 @@ async def count(database: Database) -> int:
         return found
 
 
-async def test_a_transaction_is_kept_when_its_block_ends_and_undone_when_it_raises(database: Database) -> None:
+async def test_a_transaction_commits_when_its_block_ends_and_rolls_back_when_it_raises(
+    database: Database,
+) -> None:
     async with database.transaction() as session:
         await session.execute(text("INSERT INTO users DEFAULT VALUES"))
     with suppress(KeyError):
@@ -52,7 +54,7 @@ async def test_a_transaction_is_kept_when_its_block_ends_and_undone_when_it_rais
     assert await count(database) == 1
 
 
-async def test_a_wrong_value_is_told_as_what_it_is(database: Database) -> None:
+async def test_a_constraint_violation_is_raised_as_an_integrity_error(database: Database) -> None:
     with pytest.raises(IntegrityError, match="users_token_budget_monthly_is_not_negative"):
         async with database.transaction() as session:
             await session.execute(text("INSERT INTO users (token_budget_monthly) VALUES (-1)"))
@@ -60,7 +62,7 @@ async def test_a_wrong_value_is_told_as_what_it_is(database: Database) -> None:
     assert await count(database) == 0
 
 
-async def test_a_connection_that_is_cut_is_told_as_lost_and_the_next_one_works(database: Database) -> None:
+async def test_a_terminated_connection_raises_database_lost_and_the_next_one_works(database: Database) -> None:
     with pytest.raises(DatabaseLost):
         async with database.transaction() as session:
             await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
@@ -68,9 +70,7 @@ async def test_a_connection_that_is_cut_is_told_as_lost_and_the_next_one_works(d
     assert await count(database) == 0
 
 
-async def test_a_connection_that_was_cut_while_nobody_used_it_costs_one_transaction(
-    database: Database, postgres: URL
-) -> None:
+async def test_a_connection_terminated_while_idle_fails_one_transaction(database: Database, postgres: URL) -> None:
     await count(database)
     owner = await Database(database.address).connect()
     pid = await owner.fetchval("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> $1", 0)
@@ -86,7 +86,7 @@ async def test_a_connection_that_was_cut_while_nobody_used_it_costs_one_transact
     assert await count(database) == 0
 
 
-async def test_a_given_database_over_tcp_with_a_password_serves_a_whole_house(
+async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
     postgres: URL, settings: Settings, model: OpenAIStub
 ) -> None:
     model.play([Answer("Hi Ann.")])
@@ -101,7 +101,7 @@ async def test_a_given_database_over_tcp_with_a_password_serves_a_whole_house(
             assert await house.value("SELECT count(*) FROM pg_stat_activity WHERE usename = :me", me=given.url.username)
 
 
-async def test_both_drivers_find_the_way_to_a_given_database(postgres: URL) -> None:
+async def test_both_drivers_connect_to_an_external_database(postgres: URL) -> None:
     async with given_database(postgres) as address:
         for as_owner, role in ((True, str(address.url.username)), (False, "parley_app")):
             async with await psycopg.AsyncConnection.connect(address.libpq(as_owner=as_owner)) as connection:
@@ -109,7 +109,7 @@ async def test_both_drivers_find_the_way_to_a_given_database(postgres: URL) -> N
             assert found == (role,)
 
 
-def test_an_address_survives_being_written_as_a_url() -> None:
+def test_special_characters_of_an_address_survive_in_the_libpq_url() -> None:
     url = URL.create("postgresql", "a b@c", PASSWORD + " +%", host="::1", port=5433, database="my db")
 
     written = Address(url.set(query={"sslmode": "require"}), is_embedded=False).libpq()
@@ -128,50 +128,50 @@ def test_an_address_survives_being_written_as_a_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("hello", "DATABASE_URL is not a database address; write postgresql://user:password@host:5432/database."),
         ("mysql://root@localhost/x", "DATABASE_URL names mysql; Parley needs postgresql:// (15 or newer)."),
         ("postgresql://u:p@host:port/x", "DATABASE_URL is not a database address"),
     ],
 )
-def test_an_address_that_is_none_is_refused(url: str, said: str) -> None:
+def test_an_invalid_database_url_is_refused(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         locate(Settings(database_url=SecretStr(url)))
 
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
-def test_the_short_scheme_that_hosts_hand_out_is_taken() -> None:
+def test_the_scheme_postgres_is_accepted() -> None:
     address = locate(Settings(database_url=SecretStr("postgres://u:p@db.example:5432/x")))
 
     assert address.url == make_url("postgresql://u:p@db.example:5432/x")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"password": "guessed"}, "user or password is wrong for postgresql://owner_"),
         ({"username": "owner_nobody"}, "user or password is wrong for postgresql://owner_nobody:***@"),
         ({"database": "none"}, "there is no database 'none'; create it: createdb none."),
     ],
 )
-async def test_what_is_wrong_with_a_given_database_is_one_line_without_the_password(
-    wrong: dict[str, str], said: str, postgres: URL
+async def test_a_connection_error_is_one_line_without_the_password(
+    wrong: dict[str, str], message: str, postgres: URL
 ) -> None:
     async with given_database(postgres) as address:
         with pytest.raises(ConfigurationError) as refused:
-            await check(Address(address.url.set(**wrong), is_embedded=False))  # type: ignore[arg-type]  # names of parts
+            await check(Address(address.url.set(**wrong), is_embedded=False))  # type: ignore[arg-type]  # the keys are parameter names
 
     line = str(refused.value)
     assert line.startswith("DATABASE_URL: ")
-    assert said in line
+    assert message in line
     assert "\n" not in line
     assert PASSWORD not in line
     assert "guessed" not in line
 
 
-async def test_an_address_where_nothing_listens_is_one_line() -> None:
+async def test_a_refused_connection_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
 
@@ -179,7 +179,7 @@ async def test_an_address_where_nothing_listens_is_one_line() -> None:
         await check(Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False))
 
 
-def test_an_old_release_and_a_missing_extension_are_one_line_with_the_remedy() -> None:
+def test_an_old_release_and_a_missing_extension_are_reported_with_the_remedy() -> None:
     with pytest.raises(ConfigurationError, match=r"this is Postgres 14; Parley needs 15 or newer\.$"):
         refuse_unfit(14, has_vector=True)
     with pytest.raises(ConfigurationError, match="apt-get install postgresql-16-pgvector"):
@@ -189,7 +189,7 @@ def test_an_old_release_and_a_missing_extension_are_one_line_with_the_remedy() -
 
 @asynccontextmanager
 async def attached(folder: Path) -> AsyncIterator[tuple[Process, int]]:
-    """Run a process that uses the embedded Postgres of this folder, and give the server's pid."""
+    """Run a process that attaches to the embedded Postgres of this folder; yields the process and the server's pid."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", ATTACH, str(folder), stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -214,7 +214,7 @@ async def test_the_embedded_server_outlives_a_killed_process_and_stops_with_the_
     assert not (tmp_path / "postgres" / "postmaster.pid").exists()
 
 
-def test_a_home_that_is_no_folder_is_one_line(tmp_path: Path) -> None:
+def test_a_home_that_is_no_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
 
     with pytest.raises(ConfigurationError, match=r"PARLEY_HOME: the embedded Postgres in .* does not start"):
