@@ -1,1 +1,1 @@
-"""What is remembered about people: stored, indexed, recalled; not the history of a conversation (`agent/context`)."""
+"""Memories about users: storage, index and recall; the history of a conversation is in `agent/context`."""

@@ -1,4 +1,4 @@
-"""Text to vector through litellm, under a short deadline; a provider that fails is left alone for a while."""
+"""Text embeddings through litellm, with a short deadline and a cooldown after a failure."""
 
 import asyncio
 import logging
@@ -15,11 +15,12 @@ from shared.settings import Settings, prepare_litellm_environment
 
 log = get_logger()
 DEADLINE_SECONDS = 3.0
-# A provider that is down must not cost every message the deadline.
-REST_SECONDS = 30.0
+# Without a cooldown, every message would wait for the deadline while the provider is down.
+COOLDOWN_SECONDS = 30.0
 DIMENSIONS = 512
 MAX_DIMENSIONS = 1280
-MARK_TOKENS = 16
+# Tokens that a model may add to each text to mark its beginning and end.
+SPECIAL_TOKENS = 16
 
 
 class EmbeddingUnavailable(Unavailable):
@@ -30,14 +31,14 @@ class EmbeddingUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Vectors of length one, in the order of the texts, and what they cost."""
+    """Unit vectors in the order of the texts, and the usage of the call."""
 
     vectors: tuple[tuple[float, ...], ...]
     usage: Usage
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors. `model` stands beside each vector: those of two models are never compared."""
+    """Turns texts into vectors. `model` is stored with each vector: those of two models can't be compared."""
 
     @property
     def model(self) -> str:
@@ -45,25 +46,25 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
-        """Return one vector per text; raises `EmbeddingUnavailable`. Never called inside a transaction."""
+        """Return one vector per text; raises `EmbeddingUnavailable`. Not to be called inside a transaction."""
         ...
 
     async def load(self) -> None:
-        """Make ready what takes long the first time."""
+        """Load what the first call needs, which may take seconds."""
         ...
 
     async def aclose(self) -> None:
-        """Give back what is held open."""
+        """Close all connections."""
         ...
 
 
 def open_embedder(settings: Settings, clock: Clock) -> Embedder | None:
-    """Return the embedder that the settings name; None: recall goes by words alone."""
+    """Return the embedder of `EMBEDDING_MODEL`, None when it is not set."""
     return LiteLLMEmbedder(settings, clock) if settings.embedding_model else None
 
 
 class LiteLLMEmbedder:
-    """Any provider that litellm knows."""
+    """An embedder that calls any provider that litellm supports."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.model = settings.embedding_model or ""
@@ -73,25 +74,25 @@ class LiteLLMEmbedder:
         self._litellm: Any = None
         self._client: Any = None
         self._loading = asyncio.Lock()
-        self._takes_dimensions = True
-        self._rests_until: float | None = None
+        self._accepts_dimensions = True
+        self._cooldown_until: float | None = None
 
     async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
-        """Return one vector per text; raises `EmbeddingUnavailable`, at once while the provider is left alone."""
+        """Return one vector per text; raises `EmbeddingUnavailable`, during a cooldown without a call."""
         now = self._clock.monotonic()
-        if self._rests_until is not None and now < self._rests_until:
+        if self._cooldown_until is not None and now < self._cooldown_until:
             raise EmbeddingUnavailable
         try:
             async with asyncio.timeout(deadline_seconds):
                 embedded = await self._ask(texts)
         except TimeoutError as error:
             if self._litellm is None:
-                # Still being imported, which takes seconds: the provider is not to blame.
+                # The import of litellm takes seconds; its time must not start a cooldown of the provider.
                 raise EmbeddingUnavailable from error
-            raise self._rest("no answer in time") from error
+            raise self._start_cooldown("no answer in time") from error
         except EmbeddingUnavailable as error:
-            raise self._rest(str(error)) from error
-        self._rests_until = None
+            raise self._start_cooldown(str(error)) from error
+        self._cooldown_until = None
         return embedded
 
     async def aclose(self) -> None:
@@ -100,10 +101,10 @@ class LiteLLMEmbedder:
             await self._client.close()
             self._client = None
 
-    def _rest(self, cause: str) -> EmbeddingUnavailable:
-        if self._rests_until is None:
+    def _start_cooldown(self, cause: str) -> EmbeddingUnavailable:
+        if self._cooldown_until is None:
             log.warning("embedding_failed", model=self.model, cause=cause)
-        self._rests_until = self._clock.monotonic() + REST_SECONDS
+        self._cooldown_until = self._clock.monotonic() + COOLDOWN_SECONDS
         return EmbeddingUnavailable()
 
     async def _ask(self, texts: Sequence[str]) -> Embedded:
@@ -113,26 +114,26 @@ class LiteLLMEmbedder:
         from litellm.exceptions import BadRequestError
         from openai import OpenAIError
 
-        # Without this litellm leaves tasks of its own logging running behind it.
+        # Otherwise litellm starts logging tasks in the background that outlive the call.
         is_internal_call.set(True)
         try:
             try:
                 answer = await self._call(texts)
             except BadRequestError:
-                if not self._takes_dimensions:
+                if not self._accepts_dimensions:
                     raise
-                # Most models have one size, and some servers refuse to be asked for another.
-                self._takes_dimensions = False
+                # Some servers reject the parameter, because their model has only one size.
+                self._accepts_dimensions = False
                 answer = await self._call(texts)
             return self._read(answer, texts)
         except (OpenAIError, httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
-            # An answer that is no answer ends in whatever error its reader ran into.
+            # A malformed answer raises whatever litellm or `_read` runs into.
             raise EmbeddingUnavailable(type(error).__name__) from error
 
     async def _call(self, texts: Sequence[str]) -> Any:
-        wish = {"dimensions": DIMENSIONS} if self._takes_dimensions else {}
+        size = {"dimensions": DIMENSIONS} if self._accepts_dimensions else {}
         return await self._litellm.aembedding(
-            **self._target(), **wish, input=list(texts), drop_params=True, num_retries=0, max_retries=0
+            **self._model_arguments(), **size, input=list(texts), drop_params=True, num_retries=0, max_retries=0
         )
 
     async def load(self) -> None:
@@ -142,8 +143,8 @@ class LiteLLMEmbedder:
                 self._litellm = await asyncio.to_thread(_import_litellm)
                 self._client = self._litellm.AsyncHTTPHandler()
 
-    def _target(self) -> dict[str, Any]:
-        """Return what leads litellm to the model; OpenAI-compatible servers are reached by its lightest route."""
+    def _model_arguments(self) -> dict[str, Any]:
+        """Return litellm's arguments for the model; `hosted_vllm` is its lightest OpenAI-compatible client."""
         bare = self.model.removeprefix("openai/")
         if not self._is_openai(bare):
             return {"model": self.model}
@@ -158,17 +159,17 @@ class LiteLLMEmbedder:
         try:
             return str(self._litellm.get_llm_provider(self.model)[1]) == "openai"
         except self._litellm.exceptions.BadRequestError:
-            # A name that litellm does not know is one of the server that OPENAI_BASE_URL names.
+            # litellm does not know the name, so it must be a model of the server in OPENAI_BASE_URL.
             return self._base_url is not None and "/" not in bare
 
     def _read(self, answer: Any, texts: Sequence[str]) -> Embedded:
         rows = sorted(answer.data, key=lambda row: row["index"])
         if len(rows) != len(texts):
             raise ValueError("as many vectors as texts are needed")
-        vectors = tuple(_unit(row["embedding"]) for row in rows)
-        spent = int(answer.usage.prompt_tokens or answer.usage.total_tokens or 0) if answer.usage else 0
-        # A byte is a token at the most, beside what marks the ends of a text: more was not counted.
-        tokens = min(max(0, spent), sum(len(each.encode(errors="replace")) + MARK_TOKENS for each in texts))
+        vectors = tuple(_unit_vector(row["embedding"]) for row in rows)
+        reported = int(answer.usage.prompt_tokens or answer.usage.total_tokens or 0) if answer.usage else 0
+        # Some servers report wrong numbers. A token has at least one byte, which gives the upper bound.
+        tokens = min(max(0, reported), sum(len(each.encode(errors="replace")) + SPECIAL_TOKENS for each in texts))
         return Embedded(vectors, Usage(input_tokens=tokens, cost=self._price(tokens)))
 
     def _price(self, tokens: int) -> float | None:
@@ -177,8 +178,8 @@ class LiteLLMEmbedder:
         return None if price is None else float(price) * tokens
 
 
-def _unit(numbers: Sequence[float]) -> tuple[float, ...]:
-    """Return the vector at length one, so that half precision holds it; raises `ValueError` when it can't be kept."""
+def _unit_vector(numbers: Sequence[float]) -> tuple[float, ...]:
+    """Return the vector at length one, so that half precision can hold it; raises `ValueError` for an unusable one."""
     length = sqrt(sum(number * number for number in numbers))
     if not 0 < len(numbers) <= MAX_DIMENSIONS or not isfinite(length) or length == 0:
         raise ValueError(f"a vector needs 1 to {MAX_DIMENSIONS} dimensions and a length")
@@ -192,6 +193,6 @@ def _import_litellm() -> Any:
     litellm.telemetry = False
     litellm.suppress_debug_info = True
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        # Its messages repeat requests and answers, and they bring an output of their own.
+        # litellm logs requests and answers, through handlers of its own.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return litellm

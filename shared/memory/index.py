@@ -1,4 +1,4 @@
-"""The words by which memories are found: postings of each text, and of its window where it has neighbours."""
+"""The full-text index of memories: postings of each text, and of its window (the text with its neighbours)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from shared.memory.tokenizer import count_words, dated
 from shared.memory.visibility import prepare
 
 Kind = Literal["turn", "window"]
-# The source of memories that are lines of a conversation; anything else stands alone.
+# The `source` of memories that are messages of a conversation; only these have neighbours.
 TURN = "turn"
 
 ADD_POSTINGS = prepare("""
@@ -38,10 +38,10 @@ LEFT JOIN LATERAL (
 WHERE m.user_id = :user_id AND m.id IN ({which})
 """
 
-OF_IDS = prepare(NEIGHBOURS.format(which="SELECT unnest(:ids)"))
+SELECT_BY_ID = prepare(NEIGHBOURS.format(which="SELECT unnest(:ids)"))
 
-# The memory itself and the one on each side: theirs are the windows that it is part of.
-CONTEXT_FIELDS = prepare(
+# The memory and its neighbour on each side: all whose windows contain the memory.
+SELECT_WITH_NEIGHBOURS = prepare(
     NEIGHBOURS.format(
         which="""
     (SELECT id FROM memories WHERE conversation_id = :conversation_id AND user_id = :user_id AND source = 'turn'
@@ -70,7 +70,7 @@ FROM unnest(:ids, :lengths) AS given (id, length) WHERE m.id = given.id AND m.us
 
 @dataclass(frozen=True, slots=True)
 class IndexedText:
-    """A memory with the text of its window; None: it has no neighbours."""
+    """A memory and the text of its window; `window` is None when it has no neighbours."""
 
     memory_id: int
     said_at: datetime
@@ -80,7 +80,7 @@ class IndexedText:
 
     @property
     def texts(self) -> dict[Kind, str]:
-        """Return what is to be found of it, with its day."""
+        """Return the texts to index by kind, each preceded by the memory's date."""
         texts: dict[Kind, str] = {"turn": dated(self.content, self.said_at)}
         if self.window is not None:
             texts["window"] = dated(self.window, self.said_at)
@@ -88,13 +88,13 @@ class IndexedText:
 
 
 async def list_texts(session: AsyncSession, user_id: int, memory_ids: Sequence[int]) -> list[IndexedText]:
-    """Return the texts of these memories with their windows."""
-    rows = await session.execute(OF_IDS, {"user_id": user_id, "ids": list(memory_ids)})
-    return [_to_text(row) for row in rows]
+    """Return the texts and windows of these memories of a user."""
+    rows = await session.execute(SELECT_BY_ID, {"user_id": user_id, "ids": list(memory_ids)})
+    return [_to_indexed_text(row) for row in rows]
 
 
 async def add_postings(session: AsyncSession, user_id: int, counted: Mapping[tuple[int, Kind], Counter[str]]) -> None:
-    """Store the words of each (memory, kind)."""
+    """Store the word counts of each (memory id, kind)."""
     rows = [(*key, word, count) for key, words in counted.items() for word, count in words.items()]
     if not rows:
         return
@@ -107,9 +107,9 @@ async def add_postings(session: AsyncSession, user_id: int, counted: Mapping[tup
 async def rebuild_windows(
     session: AsyncSession, user_id: int, *, conversation_id: int, scope: str, memory_id: int
 ) -> None:
-    """Bring the windows around a memory of a conversation up to date, whether it has come or gone."""
+    """Index the windows around a memory again, after it was added to its conversation or deleted."""
     place = {"user_id": user_id, "conversation_id": conversation_id, "scope": scope, "memory_id": memory_id}
-    texts = [_to_text(row) for row in await session.execute(CONTEXT_FIELDS, place)]
+    texts = [_to_indexed_text(row) for row in await session.execute(SELECT_WITH_NEIGHBOURS, place)]
     if not texts:
         return
     ids = [each.memory_id for each in texts]
@@ -120,7 +120,7 @@ async def rebuild_windows(
     await add_postings(session, user_id, {(each, "window"): words for each, words in windows.items()})
 
 
-def _to_text(row: Any) -> IndexedText:
-    around = [text for text in (row.before, row.content, row.after) if text is not None]
-    window = "\n".join(around) if len(around) > 1 else None
+def _to_indexed_text(row: Any) -> IndexedText:
+    texts = [text for text in (row.before, row.content, row.after) if text is not None]
+    window = "\n".join(texts) if len(texts) > 1 else None
     return IndexedText(row.id, row.said_at, row.window_length, row.content, window)

@@ -1,4 +1,4 @@
-"""Memory: keep what people want remembered, find it again, list it, forget it."""
+"""Memories of users: remember, recall, list and forget."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ __all__ = ["Memories", "MemoryFull", "MemoryOfUser", "RecalledMemory", "StoredMe
 MAX_CONTENT_CHARS = 2000
 CAPACITY = 10_000
 MAX_SPEAKER_CHARS = 100
-# A number beyond this is no row's, and Postgres would refuse it.
+# The largest bigint; Postgres rejects a larger parameter.
 MAX_ID = 2**63 - 1
 
 ADD = prepare("""
@@ -38,7 +38,7 @@ ON CONFLICT DO NOTHING
 RETURNING id
 """)
 
-FIND_SAME = prepare("""
+SELECT_DUPLICATE = prepare("""
 SELECT id, content, scope, said_at FROM memories
 WHERE user_id = :user_id AND content_key = :content_key AND scope = :scope
       AND (scope = 'private' OR (platform = :platform AND platform_server_id = :server))
@@ -60,7 +60,7 @@ class MemoryFull(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory as it is kept. `scope` is `private` (direct messages only) or `server`."""
+    """A stored memory. `scope` is `private` (visible in direct messages only) or `server`."""
 
     id: int
     content: str
@@ -69,9 +69,9 @@ class StoredMemory:
 
 
 class Memories:
-    """Everybody's memories; `of_user` narrows them to what one user may see in one place.
+    """The memories of all users; `of_user` gives those of one user that are visible in one place.
 
-    Without an embedder (`EMBEDDING_MODEL`), recall goes by words alone.
+    Without an embedder (`EMBEDDING_MODEL`), recall uses words only.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Memories:
     def of_user(
         self, user_id: int, place: Place, conversation_id: int | None, speaker: str | None = None
     ) -> "MemoryOfUser":
-        """Return this user's memories as far as this place may see them."""
+        """Return the memories of this user that are visible in this place."""
         return MemoryOfUser(
             Visibility.of(user_id, place),
             conversation_id,
@@ -105,11 +105,11 @@ class Memories:
         )
 
     async def fill_vectors(self, limit: int = 32) -> int:
-        """Give memories without vectors of today's model theirs; returns how many got them, after seconds at most."""
+        """Embed up to `limit` memories without vectors of the current model; returns how many, within seconds."""
         return await self._vectors.fill_missing(limit) if self._vectors else 0
 
     async def warm(self) -> None:
-        """Make the embedder ready, which takes seconds the first time."""
+        """Load the embedder, which takes seconds the first time."""
         if self._embedder is not None:
             await self._embedder.load()
 
@@ -121,7 +121,7 @@ class Memories:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOfUser:
-    """The memories of one user, as far as one place may see them."""
+    """The memories of one user that are visible in one place."""
 
     visibility: Visibility
     conversation_id: int | None
@@ -133,26 +133,26 @@ class MemoryOfUser:
     capacity: int = CAPACITY
 
     async def remember(self, content: str, source: str = "fact") -> StoredMemory:
-        """Keep a text; the same text again gives the memory that is there already.
+        """Store a text and return its memory; for a text that is stored already, return the existing one.
 
-        `source` is `turn` for a line of the conversation, which is then found by its neighbours too. Raises
-        `ToolError` for a text that is empty or too long, `MemoryFull` when the user's memory is full.
+        With the `source` `turn` it is a message of the conversation, found also by the words of its neighbours. Raises
+        `ToolError` for a text that is empty or too long, `MemoryFull` when the user has `capacity` memories.
         """
-        content = _checked(content)
+        content = _validated_content(content)
         async with self._transaction() as session:
             stored, is_new = await self._store(session, content, source)
         if is_new and self.vectors is not None:
             try:
                 await self.vectors.fill(self.visibility.user_id, [stored.id], conversation_id=self.conversation_id)
             except EmbeddingUnavailable:
-                # The embedder has said so once; `fill_vectors` comes by later.
+                # The embedder has logged it, and `fill_vectors` adds the vectors later.
                 return stored
         return stored
 
     async def recall(self, query: str, k: int = 5) -> list[RecalledMemory]:
-        """Return at most `k` memories that have to do with the query, the best first, newer before older.
+        """Return at most `k` memories that match the query, by descending score, newer before older.
 
-        A query without any telling word ("what do you know about me?") gives the newest.
+        A query of stop words only ("what do you know about me?") returns the newest.
         """
         query = clean(query)[:MAX_CHARS]
         if k < 1:
@@ -178,14 +178,14 @@ class MemoryOfUser:
             )
 
     async def list_all(self, limit: int = 100, skip: int = 0) -> list[StoredMemory]:
-        """Return the memories, the newest first."""
+        """Return the memories, newest first."""
         statement = prepare(LIST.format(condition=self.visibility.condition))
         async with self._transaction() as session:
             rows = await session.execute(statement, self.visibility.parameters | {"limit": limit, "skip": skip})
             return [StoredMemory(*row) for row in rows]
 
     async def forget(self, memory_id: int) -> bool:
-        """Delete a memory with all that it is found by; False when there is none with this id to be seen here."""
+        """Delete a memory and its index entries; returns False when none with this id is visible here."""
         if not 0 < memory_id <= MAX_ID:
             return False
         statement = prepare(FORGET.format(condition=self.visibility.condition))
@@ -212,16 +212,16 @@ class MemoryOfUser:
     async def _store(self, session: AsyncSession, content: str, source: str) -> tuple[StoredMemory, bool]:
         said_at, key = self.clock.now(), content_key(content)
         words = count_words(dated(content, said_at))
-        given = self.visibility.parameters | {
+        parameters = self.visibility.parameters | {
             "scope": self.visibility.scope,
             "content_key": key,
             "capacity": self.capacity,
         }
-        given |= {"conversation_id": self.conversation_id, "said_at": said_at, "speaker": self.speaker}
-        given |= {"content": content, "source": source, "length": words.total()}
-        memory_id = (await session.execute(ADD, given)).scalar_one_or_none()
+        parameters |= {"conversation_id": self.conversation_id, "said_at": said_at, "speaker": self.speaker}
+        parameters |= {"content": content, "source": source, "length": words.total()}
+        memory_id = (await session.execute(ADD, parameters)).scalar_one_or_none()
         if memory_id is None:
-            same = (await session.execute(FIND_SAME, given)).one_or_none()
+            same = (await session.execute(SELECT_DUPLICATE, parameters)).one_or_none()
             if same is None:
                 raise MemoryFull(capacity=self.capacity)
             return StoredMemory(*same), False
@@ -238,7 +238,7 @@ class MemoryOfUser:
         return StoredMemory(memory_id, content, self.visibility.scope, said_at), True
 
 
-def _checked(content: str) -> str:
+def _validated_content(content: str) -> str:
     content = clean(content).strip()
     if not content:
         raise ToolError("There is nothing to remember: the text is empty.")

@@ -1,7 +1,7 @@
-"""Recall: which memories have to do with a question, by words (BM25) and, with an embedder, by vectors.
+"""Search in memories: by words (BM25) and, with an embedder, by vectors.
 
-Both are asked about the text alone and about the text with its two neighbours (its window). The four scores are scaled
-and added: ranks, as reciprocal rank fusion takes them, were worse than BM25 alone.
+Both score the text alone and the text with its two neighbours (its window). The four scores are normalised and added;
+in our measurements, reciprocal rank fusion was worse than BM25 alone.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ from shared.memory.visibility import Visibility, prepare
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each score counts; to be measured again for another kind of embedder."""
+    """The weight of each score and the parameters of BM25, measured; another kind of embedder needs other ones."""
 
     words_turn: float = 1.0
     words_window: float = 1.0
@@ -29,16 +29,17 @@ class Weights:
 
 
 WEIGHTS = Weights()
-# A question's rarest words decide; how rare a word is, is counted up to here.
-RAREST_WORDS = 12
-COUNTED_UP_TO = 2000
-# As many as the words find go into the sum with the vectors.
-CANDIDATES = 200
+# Only the rarest words of a query are searched for.
+MAX_QUERY_WORDS = 12
+# A word's document frequency is counted up to here; beyond it all words count as equally common.
+MAX_COUNTED_POSTINGS = 2000
+# How many results of the search by words are combined with the vector scores.
+MAX_CANDIDATES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RecalledMemory:
-    """A memory that has to do with the question."""
+    """A memory that matches the query; a higher score is a better match."""
 
     id: int
     content: str
@@ -48,8 +49,12 @@ class RecalledMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What the words found: how many memories there are to see, how many have vectors, the best ones with scores."""
+class WordMatches:
+    """The result of the search by words.
+
+    `stored` counts the visible memories, `embedded` those of them with vectors of the current model; `scores` has the
+    scores of all candidates by memory id, `best` the first `k` of them.
+    """
 
     stored: int
     embedded: int
@@ -58,11 +63,11 @@ class Found:
 
     @property
     def has_vectors(self) -> bool:
-        """Return whether vectors can speak: a few new memories may lack theirs, but not most of them."""
+        """Tell whether enough memories have vectors to rank by: all but 3 of them, or all but 10 %."""
         return self.embedded > 0 and self.stored - self.embedded <= max(3, self.stored // 10)
 
 
-# Tokens of embeddings go on the ledger in the statement that uses them.
+# Charges the tokens of an embedding, in the same statement that uses the vectors.
 CHARGE = """
     charged AS (
         UPDATE users SET tokens_used_this_month = tokens_used_this_month + :tokens WHERE id = :user_id
@@ -151,7 +156,7 @@ WITH {charge}, {visible}, words AS (
                     ELSE turn * :vector_turn + around * :vector_window END AS score
     FROM scaled
 ), ranked AS (
-    -- One whose vectors are still missing is held for average.
+    -- A memory without vectors gets the average score.
     SELECT v.id, v.said_at,
            coalesce(w.score, 0) + coalesce(s.score, avg(s.score) OVER (), 0) AS score
     FROM visible AS v LEFT JOIN summed AS s ON s.id = v.id LEFT JOIN words AS w ON w.id = v.id
@@ -165,54 +170,55 @@ ORDER BY r.score DESC, r.said_at DESC, r.id DESC
 
 @lru_cache
 def by_words(condition: str) -> TextClause:
-    """Return the statement for what a place sees."""
+    """Return the statement of the search by words, over the memories that meet `condition`."""
     visible = VISIBLE.format(condition=condition)
-    return prepare(BY_WORDS.format(visible=visible, rarest_words=RAREST_WORDS, counted_up_to=COUNTED_UP_TO))
+    return prepare(BY_WORDS.format(visible=visible, rarest_words=MAX_QUERY_WORDS, counted_up_to=MAX_COUNTED_POSTINGS))
 
 
 @lru_cache
 def by_vectors(condition: str) -> TextClause:
-    """Return the statement for what a place sees."""
+    """Return the statement of the search by vectors, over the memories that meet `condition`."""
     return prepare(BY_VECTORS.format(charge=CHARGE, visible=VISIBLE.format(condition=condition)))
 
 
 async def find_by_words(
     session: AsyncSession, visibility: Visibility, words: list[str], k: int, model: str | None
-) -> Found:
-    """Return what has to do with these words, all in one statement; without any word the newest are the best."""
+) -> WordMatches:
+    """Search by words in one statement; without any word, the newest memories are the best."""
     statement = by_words(visibility.condition)
-    given = asdict(WEIGHTS) | visibility.parameters
-    given |= {"words": words, "k": k, "model": model, "candidates": k if model is None else max(k, CANDIDATES)}
-    rows = (await session.execute(statement, given)).all()
+    parameters = asdict(WEIGHTS) | visibility.parameters
+    parameters |= {"words": words, "k": k, "model": model, "candidates": k if model is None else max(k, MAX_CANDIDATES)}
+    rows = (await session.execute(statement, parameters)).all()
     best = [
         RecalledMemory(row.id, row.content, row.scope, row.said_at, float(row.score))
         for row in rows
         if row.content is not None
     ]
     scores = {row.id: float(row.score) for row in rows if row.id is not None}
-    return Found(rows[0].stored, rows[0].embedded, tuple(best), scores)
+    return WordMatches(rows[0].stored, rows[0].embedded, tuple(best), scores)
 
 
 async def find_by_vectors(
     session: AsyncSession,
     visibility: Visibility,
-    found: Found,
-    question: Embedded,
+    found: WordMatches,
+    query: Embedded,
     model: str,
     *,
     k: int,
     conversation_id: int | None,
 ) -> list[RecalledMemory]:
-    """Return the best by words and vectors together, and put the question's tokens on the ledger, in one statement."""
+    """Return the best `k` by words and vectors together, and charge the query's tokens, in one statement."""
     statement = by_vectors(visibility.condition)
-    given = asdict(WEIGHTS) | visibility.parameters
-    given |= {"ids": list(found.scores), "scores": list(found.scores.values()), "model": model, "k": k}
-    given |= {"vector": to_halfvec(question.vectors[0]), "dimensions": len(question.vectors[0])}
-    given |= {"tokens": question.usage.input_tokens, "cost": question.usage.cost, "conversation_id": conversation_id}
-    rows = (await session.execute(statement, given)).all()
+    parameters = asdict(WEIGHTS) | visibility.parameters
+    parameters |= {"ids": list(found.scores), "scores": list(found.scores.values()), "model": model, "k": k}
+    parameters |= {"vector": to_halfvec(query.vectors[0]), "dimensions": len(query.vectors[0])}
+    usage = query.usage
+    parameters |= {"tokens": usage.input_tokens, "cost": usage.cost, "conversation_id": conversation_id}
+    rows = (await session.execute(statement, parameters)).all()
     return [RecalledMemory(row.id, row.content, row.scope, row.said_at, float(row.score)) for row in rows]
 
 
 def to_halfvec(vector: tuple[float, ...]) -> str:
-    """Return the vector as pgvector reads it."""
+    """Return the vector in pgvector's text format."""
     return "[" + ",".join(f"{number:.6g}" for number in vector) + "]"

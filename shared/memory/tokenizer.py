@@ -1,6 +1,6 @@
-"""Text to words for recall: folded, with Chinese, Japanese, Thai and their like cut into pairs of characters.
+"""Splits text into words for the index of memories; scripts without spaces, such as Chinese, into character bigrams.
 
-English endings are taken off by Postgres (its `english_stem` dictionary), so that nothing is loaded for it here.
+Stemming is left to Postgres (its `english_stem` dictionary), which needs no library here.
 """
 
 import re
@@ -10,14 +10,14 @@ from datetime import datetime
 from hashlib import sha256
 
 MAX_WORD = 64
-# Latin, Greek and Cyrillic accents; the marks of Thai or Hindi are letters and stay.
+# Combining accents of Latin, Greek and Cyrillic. The marks of Thai or Hindi are part of the word and are kept.
 ACCENTS = re.compile("[\u0300-\u036f]")
 # Scripts written without spaces: Han, kana, Thai, Lao, Burmese, Khmer.
 UNSPACED = (
     "\u3005\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
 )
-# Vowel signs and joiners do not count as word characters for `re`, yet no word of Hindi or Bengali is whole without.
+# Vowel signs and joiners, which `\w` does not match although words of Hindi or Bengali contain them.
 MARKS = "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962-\u0963\u0981-\u0983\u09bc-\u09cd\u0a3c-\u0a4d\u0abc-\u0acd"
 MARKS += "\u0bbe-\u0bcd\u0c3e-\u0c4d\u0cbc-\u0ccd\u0d3e-\u0d4d\u064b-\u065f\u05b0-\u05c7"
 PIECE = re.compile(f"(?P<run>[{UNSPACED}]+)|(?P<word>(?:[^\\W_{UNSPACED}]|[{MARKS}])+)")
@@ -34,38 +34,38 @@ STOP_WORDS = frozenset(
 def split_words(text: str, *, with_single: bool = True) -> list[str]:
     """Return the words of a text in order, without stop words.
 
-    A run of a script without spaces gives its pairs; `with_single` adds its single characters, so that a question of
-    one character finds them.
+    A run of characters of a script without spaces is split into bigrams; `with_single` adds the single characters, so
+    that a query of one character matches.
     """
     words: list[str] = []
     for piece in PIECE.finditer(_fold(text)):
         run = piece["run"]
         if run is not None:
-            words.extend(_pairs(run))
+            words.extend(_bigrams(run))
             words.extend(run if with_single and len(run) > 1 else ())
         elif piece["word"] not in STOP_WORDS:
-            words.append(_plain_number(piece["word"])[:MAX_WORD])
+            words.append(_without_leading_zeros(piece["word"])[:MAX_WORD])
     return words
 
 
 def question_words(text: str, limit: int = 64) -> list[str]:
-    """Return the distinct words of a question, the first `limit` of them."""
-    # No more than this is looked at: a page of text is no question.
+    """Return the first `limit` distinct words of a query."""
+    # Bounds the work: text after the first 4,000 characters does not matter for a query.
     return list(dict.fromkeys(split_words(text[:4000], with_single=False)))[:limit]
 
 
 def dated(text: str, said_at: datetime) -> str:
-    """Return the text with its day before it, so that a question about a month or year finds it."""
+    """Return the text preceded by its date, so that a query for a month or year matches."""
     return f"{said_at:%d %B %Y}: {text}"
 
 
 def count_words(text: str) -> Counter[str]:
-    """Return how often each word occurs in a text that is to be found."""
+    """Return how often each word occurs in a text to be indexed."""
     return Counter(split_words(text))
 
 
 def content_key(text: str) -> str:
-    """Return a hash that is the same for texts which differ in case, spaces and closing punctuation only."""
+    """Return a hash that is equal for texts that differ only in case, white space and final punctuation."""
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return sha256((folded.rstrip(".!。 ") or folded).encode()).hexdigest()
 
@@ -77,10 +77,10 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
 
 
-def _pairs(run: str) -> list[str]:
+def _bigrams(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
-def _plain_number(word: str) -> str:
-    # 05 and 5 are the same day.
+def _without_leading_zeros(word: str) -> str:
+    # Days are written as 05 and as 5.
     return word.lstrip("0") or "0" if word.isdigit() else word

@@ -1,4 +1,4 @@
-"""The vectors by which memories are found: made after the memory is safe, beside those of an older model."""
+"""Creates and stores the vectors of memories, after the memories themselves are committed."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from shared.memory.recall import CHARGE, to_halfvec
 from shared.memory.visibility import act_for, prepare
 
 BACKGROUND_SECONDS = 4.0
-# With less time left, a provider in good health would look like one that is down.
-LEAST_SECONDS = 1.0
-# Beyond this some models refuse the text; what comes later in it hardly moves the vector.
+# With less time left, a healthy provider could time out and be put in cooldown.
+MIN_SECONDS = 1.0
+# Some models reject longer texts, and the rest of a text hardly changes its vector.
 MAX_CHARS = 4000
 
 CLAIM = prepare("SELECT user_id, memory_id FROM parley_claim_memories_without_vectors(:model, :limit)")
 
-# A window that has changed since it was read is left for the next time, and what was forgotten is not stored again.
+# The join skips memories that were deleted, or whose window has changed, since they were read.
 STORE = prepare(f"""
 WITH {CHARGE}, given AS (
     SELECT m.id, g.kind, g.vector FROM unnest(:ids, :kinds, :vectors, :lengths) AS g (id, kind, vector, length)
@@ -39,7 +39,7 @@ DELETE FROM memory_vectors WHERE user_id = :user_id AND model <> :model AND NOT 
 
 
 class Vectors:
-    """Writes the vectors of memories, and what they cost on the ledger."""
+    """Embeds memories, stores their vectors and charges the cost to their user."""
 
     def __init__(self, database: Database, embedder: Embedder, clock: Clock) -> None:
         self._database = database
@@ -47,15 +47,15 @@ class Vectors:
         self._clock = clock
 
     async def fill_missing(self, limit: int, *, seconds: float = BACKGROUND_SECONDS) -> int:
-        """Give up to `limit` memories of anybody the vectors of today's model; returns how many got them.
+        """Embed up to `limit` memories of any users that lack vectors of the current model; returns how many.
 
-        Takes no longer than `seconds`; what is not reached, another call takes up a minute later.
+        Takes at most `seconds`. Memories that were claimed but not reached can be claimed again a minute later.
         """
         until = self._clock.monotonic() + seconds
         filled = 0
         for user_id, memory_ids in (await self._claim(limit)).items():
             left = until - self._clock.monotonic()
-            if left < LEAST_SECONDS:
+            if left < MIN_SECONDS:
                 return filled
             try:
                 filled += await self.fill(user_id, memory_ids, deadline_seconds=left)
@@ -79,14 +79,14 @@ class Vectors:
         conversation_id: int | None = None,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> int:
-        """Embed these memories of a user and store the vectors; raises `EmbeddingUnavailable`."""
+        """Embed these memories of a user, store the vectors and return how many; raises `EmbeddingUnavailable`."""
         async with self._database.transaction() as session:
             await act_for(session, user_id)
             texts = await list_texts(session, user_id, memory_ids)
         if not texts:
             return 0
-        asked = [text[:MAX_CHARS] for each in texts for text in each.texts.values()]
-        embedded = await self._embedder.embed(asked, deadline_seconds=deadline_seconds)
+        contents = [text[:MAX_CHARS] for each in texts for text in each.texts.values()]
+        embedded = await self._embedder.embed(contents, deadline_seconds=deadline_seconds)
         await self._store(user_id, conversation_id, texts, embedded)
         return len(texts)
 
@@ -95,8 +95,8 @@ class Vectors:
     ) -> None:
         rows = [(each.memory_id, kind, each.window_length) for each in texts for kind in each.texts]
         spent = {"tokens": embedded.usage.input_tokens, "cost": embedded.usage.cost, "conversation_id": conversation_id}
-        whose = {"user_id": user_id, "model": self._embedder.model}
-        given = {
+        owner = {"user_id": user_id, "model": self._embedder.model}
+        vectors = {
             "ids": [memory_id for memory_id, _, _ in rows],
             "kinds": [kind for _, kind, _ in rows],
             "lengths": [length for _, _, length in rows],
@@ -104,5 +104,5 @@ class Vectors:
         }
         async with self._database.transaction() as session:
             await act_for(session, user_id)
-            await session.execute(STORE, whose | spent | given)
-            await session.execute(DROP_OLD_MODELS, whose)
+            await session.execute(STORE, owner | spent | vectors)
+            await session.execute(DROP_OLD_MODELS, owner)

@@ -1,4 +1,4 @@
-"""Whose memories, and which of them a place may see: said once in SQL's conditions, once in row-level security."""
+"""Which memories of a user a place may see: as an SQL condition, and by row-level security as a second safeguard."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeEngine
 
 from shared.messages import Place
 
-# What the parameters of the statements on memories are, by name.
+# The types of the parameters of all statements on memories, by name.
 TYPES: dict[str, TypeEngine[Any]] = {
     **dict.fromkeys(("user_id", "conversation_id", "memory_id"), BigInteger()),
     **dict.fromkeys(("tokens", "k", "candidates", "dimensions", "capacity", "limit", "skip"), Integer()),
@@ -32,7 +32,7 @@ AS_USER = text("SELECT set_config('parley.user_id', :user_id, true)").bindparams
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What is seen from a place: all of a user's memories in a direct message, elsewhere those of its server."""
+    """The memories that a place may see: in a direct message all of the user's, elsewhere those of the server."""
 
     user_id: int
     platform: str
@@ -40,33 +40,33 @@ class Visibility:
 
     @classmethod
     def of(cls, user_id: int, place: Place) -> "Visibility":
-        """Return what this place sees of this user; a place without a server stands for itself."""
+        """Return what this place may see of a user's memories; without a server, its channel counts as one."""
         return cls(user_id, place.platform, None if place.is_direct else place.server or place.channel)
 
     @property
     def scope(self) -> str:
-        """Return the scope of what is said here."""
+        """Return the scope of memories that are created here."""
         return "private" if self.server is None else "server"
 
     @property
     def condition(self) -> str:
-        """Return the SQL condition on `memories`."""
+        """Return the condition on the table `memories`, as SQL."""
         if self.server is None:
             return "user_id = :user_id"
         return "user_id = :user_id AND scope = 'server' AND platform = :platform AND platform_server_id = :server"
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return the values that the condition needs."""
+        """Return the parameters of the condition."""
         return {"user_id": self.user_id, "platform": self.platform, "server": self.server}
 
 
 def prepare(statement: str) -> TextClause:
-    """Return a statement whose parameters have their types."""
+    """Return the statement with its parameters bound to their types."""
     names = dict.fromkeys(PARAMETER.findall(statement))
     return text(statement).bindparams(*(bindparam(name, type_=TYPES[name]) for name in names))
 
 
 async def act_for(session: AsyncSession, user_id: int) -> None:
-    """Let row-level security show this user's memories, and nobody else's, until the transaction ends."""
+    """Restrict row-level security to this user's memories until the transaction ends."""
     await session.execute(AS_USER, {"user_id": str(user_id)})

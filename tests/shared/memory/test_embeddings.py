@@ -1,4 +1,4 @@
-"""Recall with an embedder, over real HTTP to the stand-in of a provider."""
+"""Recall with an embedder, over HTTP to a stand-in for the provider."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,8 +23,8 @@ HOME = Place("discord", None, "dm-1", is_direct=True)
 NOWHERE = "http://127.0.0.1:9/v1"
 
 
-class Compass:
-    """An embedder that knows four words, each a direction of its own."""
+class WordCountEmbedder:
+    """An embedder with one dimension for each of four words."""
 
     WORDS = ("north", "south", "east", "west")
 
@@ -38,14 +38,14 @@ class Compass:
         return Embedded(tuple(tuple(row) for row in counts), Usage(input_tokens=7 * len(texts)))
 
     async def load(self) -> None:
-        """Nothing takes long here."""
+        """Nothing to load."""
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
 
 class Admin:
-    """SQL as the database's owner, past row-level security."""
+    """Runs SQL as the database's owner, whom row-level security does not restrict."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -95,19 +95,19 @@ async def contents(memories: Memories, user_id: int, query: str, k: int = 5) -> 
     return [each.content for each in await memories.of_user(user_id, HOME, None).recall(query, k)]
 
 
-async def test_vectors_find_what_words_do_not(memories: Memories, ann: int, model: OpenAIStub) -> None:
+async def test_vectors_find_memories_that_words_do_not(memories: Memories, ann: int, model: OpenAIStub) -> None:
     memory = memories.of_user(ann, HOME, None)
     for fact in ("Ann dislikes vegetables", "The photograph hangs upstairs", "Ann's flight leaves at noon"):
         await memory.remember(fact)
 
-    # Neither question shares a word with its answer; parts of words are what the stand-in's vectors are made of.
+    # Neither query shares a word with its answer; the stand-in computes its vectors from parts of words.
     assert (await contents(memories, ann, "vegetarian?", 1)) == ["Ann dislikes vegetables"]
     assert (await contents(memories, ann, "photographer", 1)) == ["The photograph hangs upstairs"]
     assert model.embeddings[0].body["model"] == "small"
     assert model.embeddings[0].body["dimensions"] == DIMENSIONS
 
 
-async def test_embeddings_are_on_the_ledger(memories: Memories, ann: int, admin: Admin) -> None:
+async def test_tokens_of_embeddings_are_charged(memories: Memories, ann: int, admin: Admin) -> None:
     await memories.of_user(ann, HOME, None).remember("Ann dislikes vegetables")
     await contents(memories, ann, "vegetarian?")
 
@@ -116,12 +116,12 @@ async def test_embeddings_are_on_the_ledger(memories: Memories, ann: int, admin:
     assert await admin.rows("SELECT tokens_used_this_month FROM users") == [(sum(row[3] for row in logs),)]
 
 
-async def test_nothing_is_embedded_while_nothing_is_stored(memories: Memories, ann: int, model: OpenAIStub) -> None:
+async def test_a_query_is_not_embedded_without_memories(memories: Memories, ann: int, model: OpenAIStub) -> None:
     assert await contents(memories, ann, "vegetarian?") == []
     assert not model.embeddings
 
 
-async def test_a_failing_embedder_leaves_remember_and_recall_working(
+async def test_remember_and_recall_work_while_the_embedder_fails(
     database: Database, settings: Settings, ann: int, admin: Admin, memories: Memories
 ) -> None:
     broken = Memories(database, settings.model_copy(update={"openai_base_url": NOWHERE}), SystemClock())
@@ -140,7 +140,7 @@ async def test_a_failing_embedder_leaves_remember_and_recall_working(
     assert (await contents(memories, ann, "vegetarian?", 1)) == ["Ann dislikes vegetables"]
 
 
-async def test_an_embedder_that_fails_at_the_question_leaves_the_words(
+async def test_when_embedding_the_query_fails_recall_uses_words(
     database: Database, settings: Settings, ann: int, memories: Memories
 ) -> None:
     await memories.of_user(ann, HOME, None).remember("Ann dislikes vegetables")
@@ -150,7 +150,7 @@ async def test_an_embedder_that_fails_at_the_question_leaves_the_words(
     await broken.aclose()
 
 
-async def test_a_silent_provider_costs_the_deadline_once(settings: Settings) -> None:
+async def test_an_unresponsive_provider_is_waited_for_once(settings: Settings) -> None:
     hung = asyncio.Event()
 
     async def never_answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -172,9 +172,11 @@ async def test_a_silent_provider_costs_the_deadline_once(settings: Settings) -> 
     await server.wait_closed()
 
 
-async def test_two_models_are_never_compared_and_the_old_one_goes(database: Database, ann: int, admin: Admin) -> None:
+async def test_vectors_of_two_models_are_not_compared_and_old_ones_are_deleted(
+    database: Database, ann: int, admin: Admin
+) -> None:
     settings = Settings()
-    old, new = Compass("old"), Compass("new")
+    old, new = WordCountEmbedder("old"), WordCountEmbedder("new")
     before, after = (Memories(database, settings, SystemClock(), embedder=each) for each in (old, new))
     for fact in ("Ann walks north", "Ann walks south", "Ann walks east", "Ann walks west", "Ann walks home"):
         await before.of_user(ann, HOME, None).remember(fact)
@@ -194,7 +196,7 @@ async def test_two_workers_do_not_embed_the_same_memories(database: Database, an
     for number in range(6):
         await Memories(database, Settings(), SystemClock()).of_user(ann, HOME, None).remember(f"Fact {number}")
     await admin.overdue()
-    embedders = [Compass("shared"), Compass("shared")]
+    embedders = [WordCountEmbedder("shared"), WordCountEmbedder("shared")]
     workers = [Memories(database, Settings(), SystemClock(), embedder=each) for each in embedders]
 
     assert sum(await asyncio.gather(*(each.fill_vectors(3) for each in workers))) == 6
@@ -202,18 +204,18 @@ async def test_two_workers_do_not_embed_the_same_memories(database: Database, an
     assert await admin.rows("SELECT count(*) FROM memory_vectors") == [(6,)]
 
 
-async def test_a_fresh_memory_is_left_to_the_one_who_remembers_it(database: Database, ann: int) -> None:
+async def test_the_background_job_does_not_claim_a_memory_that_is_being_stored(database: Database, ann: int) -> None:
     await Memories(database, Settings(), SystemClock()).of_user(ann, HOME, None).remember("Ann walks north")
-    embedder = Compass("shared")
+    embedder = WordCountEmbedder("shared")
 
     assert await Memories(database, Settings(), SystemClock(), embedder=embedder).fill_vectors() == 0
     assert embedder.asked == []
 
 
-async def test_lines_of_a_conversation_have_a_vector_of_their_window(
+async def test_messages_of_a_conversation_have_a_vector_of_their_window(
     database: Database, ann: int, admin: Admin
 ) -> None:
-    embedder = Compass("windows")
+    embedder = WordCountEmbedder("windows")
     memories = Memories(database, Settings(), SystemClock(), embedder=embedder)
     made = await admin.rows(
         "INSERT INTO conversations (platform, platform_channel_id) VALUES ('discord', 'c') RETURNING id"
@@ -230,8 +232,8 @@ async def test_lines_of_a_conversation_have_a_vector_of_their_window(
     assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE kind = 'window'")) == 1
 
 
-async def test_the_widest_vector_that_is_let_in_fits_its_index(database: Database, ann: int, admin: Admin) -> None:
-    class Wide(Compass):
+async def test_a_vector_of_the_maximum_dimensions_fits_the_index(database: Database, ann: int, admin: Admin) -> None:
+    class Wide(WordCountEmbedder):
         async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
             return Embedded(tuple((1.0,) * 1280 for _ in texts), Usage())
 

@@ -1,4 +1,4 @@
-"""Memory on a real Postgres: what is found, by whom, where, and at what price."""
+"""Memories without an embedder: search by words, visibility, limits, and the number of statements."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def tell(memory: MemoryOfUser, *facts: str) -> None:
 
 @pytest.fixture
 async def statements(database: Database) -> AsyncIterator[list[str]]:
-    """What is sent to the database, without what opens a transaction for a user."""
+    """The SQL statements that are executed, without those that set the user for row-level security."""
     seen: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
@@ -75,7 +75,7 @@ async def statements(database: Database) -> AsyncIterator[list[str]]:
     event.remove(database.engine.sync_engine, "before_cursor_execute", note)
 
 
-async def test_the_memory_that_the_question_is_about_comes_first(memories: Memories, ann: int) -> None:
+async def test_the_memory_that_matches_the_query_best_comes_first(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
     await tell(
         memory,
@@ -108,14 +108,14 @@ async def test_equal_scores_come_newest_first(memories: Memories, ann: int) -> N
     assert await contents(memory, "tea", 0) == []
 
 
-async def test_a_question_without_a_telling_word_gives_the_newest(memories: Memories, ann: int) -> None:
+async def test_a_query_of_stop_words_returns_the_newest(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
     await tell(memory, "Plays the cello", "Lives in Ghent")
 
     assert await contents(memory, "what about me?", 1) == ["Lives in Ghent"]
 
 
-async def test_accents_case_width_and_endings_do_not_matter(memories: Memories, ann: int) -> None:
+async def test_words_match_whatever_their_accents_case_width_and_endings(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
     await tell(
         memory, "Their favourite café is in Orléans", "Was running \uff21\uff22\uff23-\uff17 marathons", "Любит чай"
@@ -144,7 +144,7 @@ async def test_scripts_without_spaces_are_found(memories: Memories, ann: int, fa
     assert (await contents(memory, question))[:1] == [fact]
 
 
-async def test_a_memory_is_found_by_the_day_it_was_said(memories: Memories, ann: int) -> None:
+async def test_a_memory_is_found_by_its_date(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
     await tell(memory, "Bought a red bicycle")
 
@@ -154,7 +154,7 @@ async def test_a_memory_is_found_by_the_day_it_was_said(memories: Memories, ann:
 @pytest.mark.parametrize(
     "garbage", ["\x00\x00", "\ud800", "🏳️‍🌈🏳️‍🌈", "' OR 1=1 --", ":user_id %s {0}", "a" * 5000, "\u0300\u0301", "%"]
 )
-async def test_garbage_is_survived(memories: Memories, ann: int, garbage: str) -> None:
+async def test_malformed_text_is_stored_and_searched_without_error(memories: Memories, ann: int, garbage: str) -> None:
     memory = memories.of_user(ann, HOME, None)
     await tell(memory, f"keep {garbage[:900]} this")
 
@@ -162,7 +162,7 @@ async def test_garbage_is_survived(memories: Memories, ann: int, garbage: str) -
     assert (await memory.list_all())[0].content.startswith("keep")
 
 
-async def test_the_same_text_again_is_the_memory_that_is_there(memories: Memories, ann: int) -> None:
+async def test_the_same_text_again_returns_the_existing_memory(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
     first = await memory.remember("Likes  green tea.")
     again = await memory.remember("likes green TEA")
@@ -174,7 +174,7 @@ async def test_the_same_text_again_is_the_memory_that_is_there(memories: Memorie
     assert (await memories.of_user(ann, OTHER_GUILD, None).remember("likes green tea")).id != elsewhere.id
 
 
-async def test_the_same_text_remembered_at_once_is_kept_once(memories: Memories, ann: int) -> None:
+async def test_the_same_text_remembered_concurrently_is_stored_once(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
 
     stored = await asyncio.gather(*(memory.remember("Likes green tea.") for _ in range(12)))
@@ -183,7 +183,7 @@ async def test_the_same_text_remembered_at_once_is_kept_once(memories: Memories,
     assert len(await memory.list_all()) == 1
 
 
-async def test_wrong_content_is_refused_with_a_reason(memories: Memories, ann: int) -> None:
+async def test_empty_and_too_long_content_is_refused(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
 
     with pytest.raises(ToolError, match="empty"):
@@ -192,7 +192,9 @@ async def test_wrong_content_is_refused_with_a_reason(memories: Memories, ann: i
         await memory.remember("long " * 500)
 
 
-async def test_a_full_memory_says_so_and_still_knows_what_it_has(database: Database, tmp_path: Path, ann: int) -> None:
+async def test_at_capacity_new_texts_are_refused_and_existing_ones_returned(
+    database: Database, tmp_path: Path, ann: int
+) -> None:
     memories = Memories(database, Settings(parley_home=tmp_path), SystemClock(), capacity=2)
     memory = memories.of_user(ann, HOME, None)
     await tell(memory, "One", "Two")
@@ -213,7 +215,7 @@ async def test_nobody_sees_another_persons_memories(memories: Memories, database
     assert await contents(memories.of_user(ann, HOME, None), "walrus") == ["Ann's secret is the walrus"]
 
 
-async def test_a_private_memory_never_leaves_direct_messages(memories: Memories, ann: int) -> None:
+async def test_a_private_memory_is_visible_in_direct_messages_only(memories: Memories, ann: int) -> None:
     home, guild = memories.of_user(ann, HOME, None), memories.of_user(ann, GUILD, None)
     private = await home.remember("Ann looks for a new job")
     await guild.remember("Ann plays chess on Fridays")
@@ -235,7 +237,7 @@ async def test_a_private_memory_never_leaves_direct_messages(memories: Memories,
         Place("discord", None, "guild"),
     ],
 )
-async def test_what_was_said_on_a_server_stays_there(memories: Memories, ann: int, place: Place) -> None:
+async def test_a_memory_of_a_server_is_visible_on_that_server_only(memories: Memories, ann: int, place: Place) -> None:
     stored = await memories.of_user(ann, GUILD, None).remember("Ann plays chess")
     elsewhere = memories.of_user(ann, place, None)
 
@@ -246,14 +248,14 @@ async def test_what_was_said_on_a_server_stays_there(memories: Memories, ann: in
     assert await contents(memories.of_user(ann, Place("discord", "guild-1", "another"), None), "chess")
 
 
-async def test_a_group_without_a_server_remembers_for_itself(memories: Memories, ann: int) -> None:
+async def test_a_group_without_a_server_has_its_own_memories(memories: Memories, ann: int) -> None:
     group = memories.of_user(ann, Place("slack", None, "group-1"), None)
     await group.remember("Ann plays chess")
 
     assert await contents(group, "chess") == ["Ann plays chess"]
 
 
-async def test_what_is_forgotten_is_gone_with_all_its_words(memories: Memories, database: Database, ann: int) -> None:
+async def test_forgetting_a_memory_deletes_its_postings(memories: Memories, database: Database, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
     stored = await memory.remember("The walrus is grey")
 
@@ -267,7 +269,7 @@ async def test_what_is_forgotten_is_gone_with_all_its_words(memories: Memories, 
         assert (await session.execute(text("SELECT count(*) FROM memory_postings"))).scalar_one() == 0
 
 
-async def test_lines_of_a_conversation_are_found_by_their_neighbours(
+async def test_messages_of_a_conversation_are_found_by_the_words_of_their_neighbours(
     memories: Memories, database: Database, ann: int
 ) -> None:
     memory = memories.of_user(ann, GUILD, await new_conversation(database))
@@ -282,7 +284,7 @@ async def test_lines_of_a_conversation_are_found_by_their_neighbours(
     assert set((await contents(memory, "food Lisbon"))[:2]) == {"The food was great", "We went to Lisbon"}
 
 
-async def test_the_speaker_whom_a_question_names_comes_first(memories: Memories, ann: int) -> None:
+async def test_memories_of_a_speaker_named_in_the_query_come_first(memories: Memories, ann: int) -> None:
     await memories.of_user(ann, GUILD, None, "Bob").remember("I like green tea")
     await memories.of_user(ann, GUILD, None, "Cara Lund").remember("I like tea in the morning, green or black")
     memory = memories.of_user(ann, GUILD, None)
@@ -301,7 +303,7 @@ async def test_recall_takes_one_statement(memories: Memories, ann: int, statemen
     assert len(statements) == 1
 
 
-async def test_row_level_security_stands_behind_the_conditions(
+async def test_row_level_security_hides_other_users_memories_without_a_condition(
     memories: Memories, database: Database, ann: int
 ) -> None:
     await memories.of_user(ann, HOME, None).remember("The walrus is grey")
@@ -316,7 +318,7 @@ async def test_row_level_security_stands_behind_the_conditions(
         await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann + 1)})
         assert (await session.execute(counts)).scalar_one() == 0
         forged = await session.execute(text("UPDATE memories SET content = 'forged'"))
-        assert forged.rowcount == 0  # type: ignore[attr-defined]  # an UPDATE's result has it
+        assert forged.rowcount == 0  # type: ignore[attr-defined]  # the result of an UPDATE has a rowcount
         await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann)})
         assert (await session.execute(counts)).scalar_one() > 1
     async with database.transaction() as session:
@@ -332,7 +334,7 @@ async def test_row_level_security_stands_behind_the_conditions(
         ("platform, content", "'x', repeat('y', 2001)", "at_most_2000"),
     ],
 )
-async def test_nonsense_is_refused_by_the_database(
+async def test_constraints_refuse_invalid_memories(
     database: Database, ann: int, columns: str, values: str, rule: str
 ) -> None:
     async with database.transaction() as session:
@@ -355,7 +357,7 @@ ANALYZE memories, memory_postings
 """
 
 
-async def test_among_thousands_of_memories_only_the_words_of_the_question_are_read(
+async def test_recall_among_thousands_of_memories_uses_the_index(
     memories: Memories, database: Database, address: Address, ann: int
 ) -> None:
     owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
