@@ -18,7 +18,7 @@ from agent.queue.outbox import ENQUEUE, Reply, to_row
 from agent.turn.open import RunningTurn
 from shared.db.driver import Session
 from shared.errors import Superseded
-from shared.files.storage import SEEN_HERE
+from shared.files.storage import VISIBLE_FILES
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, Usage
 
 Status = Literal["answered", "refused", "failed", "cancelled"]
@@ -35,7 +35,7 @@ CLOSE = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERE
 CLOSE_ASKING = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED}, {ASK} {ENDED}")
 STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records
-WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {SEEN_HERE}
+WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_FILES}
 """)
 
 

@@ -1,1 +1,1 @@
-"""Files: where their bytes are kept, how they are named and checked, the sandbox of their parsers; no tools."""
+"""Files of users: storage, names, type detection, image conversion, a sandbox for parsers; no tools."""

@@ -1,4 +1,4 @@
-"""Files that come with a message: from the platform, or from where an adapter has put them, into storage."""
+"""Stores the attachments of a message: fetched from the platform, or stored already by an adapter."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
@@ -14,7 +14,7 @@ FETCH_SECONDS = 60.0
 
 
 class Stored(NamedTuple):
-    """What an attachment turned out to be."""
+    """The detected type and the size of a stored attachment."""
 
     mime_type: str
     size_bytes: int
@@ -29,10 +29,10 @@ async def store_attachment(
     headers: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
 ) -> Stored:
-    """Bring an attachment into storage under `key`, or see that it is there already under its own `storage_key`.
+    """Fetch an attachment and store it under `key`; one with a `storage_key` is stored already and only inspected.
 
-    Its type is found from the content. Raises `ToolError` for a file that is gone, too large or nowhere,
-    `Unavailable` when the platform or the store can't be reached.
+    The type is detected from the content. Raises `ToolError` for a file that is missing, larger than `max_bytes` or
+    without a URL, `Unavailable` when the platform or the store can't be reached.
     """
     if attachment.storage_key is not None:
         head = await storage.head(attachment.storage_key)
@@ -48,18 +48,18 @@ async def store_attachment(
         timeout_seconds=FETCH_SECONDS,
         max_bytes=limit,
     ) as response:
-        _check(response)
+        _check_status(response)
         if headers and _is_page(response) and "html" not in attachment.mime_type:
-            # Whoever isn't let in is shown where to sign in, as if that were the file.
+            # Without valid credentials the platform answers 200 with its sign-in page.
             raise ToolError("The file can't be fetched: the platform asks to sign in.")
         pieces = response.pieces
-        head = await _head(pieces)
+        head = await _read_head(pieces)
         mime_type = detect_type(head, attachment.mime_type)
-        async with aclosing(_again(head, pieces)) as content:
+        async with aclosing(_prepend(head, pieces)) as content:
             return Stored(mime_type, await storage.put(key, content, mime_type, max_bytes=limit))
 
 
-def _check(response: StreamedResponse) -> None:
+def _check_status(response: StreamedResponse) -> None:
     if response.status == 429 or response.status >= 500:
         raise Unavailable("The file can't be fetched just now.")
     if response.status != 200:
@@ -70,7 +70,7 @@ def _is_page(response: StreamedResponse) -> bool:
     return response.headers.get("content-type", "").startswith("text/html")
 
 
-async def _head(pieces: AsyncIterator[bytes]) -> bytes:
+async def _read_head(pieces: AsyncIterator[bytes]) -> bytes:
     head = b""
     async for piece in pieces:
         head += piece
@@ -79,7 +79,7 @@ async def _head(pieces: AsyncIterator[bytes]) -> bytes:
     return head
 
 
-async def _again(head: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+async def _prepend(head: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     yield head
     async for piece in pieces:
         yield piece

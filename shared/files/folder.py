@@ -1,4 +1,4 @@
-"""A folder as file store: each file appears whole or not at all."""
+"""A file store in a local folder; files are written atomically."""
 
 import asyncio
 import errno
@@ -14,53 +14,53 @@ from shared.errors import NotFound, Unavailable
 
 CHUNK_BYTES = 256 * 1024
 KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FolderStore:
-    """Keeps each file under its key below `root`; a key that would lead elsewhere is no key."""
+    """Stores each file under `root` with its key as path; raises `NotFound` for a key that could lead elsewhere."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
         self._incoming = self._root / ".incoming"
 
     async def put(self, key: str, chunks: AsyncIterator[bytes], mime_type: str) -> int:
-        """Store what the chunks give and return its size; the type is not needed here."""
+        """Store the chunks and return their size in bytes; `mime_type` is not used."""
         path = self._path(key)
         size = 0
-        with _plain_errors():
-            part = await asyncio.to_thread(self._open_part)
+        with _os_error_as_unavailable():
+            temporary = await asyncio.to_thread(self._open_temporary)
         try:
             async for chunk in chunks:
-                # Only our own writing: an error of the source is not the store's.
-                with _plain_errors():
-                    size += await asyncio.to_thread(part.write, chunk)
-            with _plain_errors():
-                await asyncio.to_thread(_publish, part, path)
+                # Only around the write: an OSError of the source must not be reported as the store's.
+                with _os_error_as_unavailable():
+                    size += await asyncio.to_thread(temporary.write, chunk)
+            with _os_error_as_unavailable():
+                await asyncio.to_thread(_publish, temporary, path)
         finally:
-            _discard(part)
+            _discard_temporary(temporary)
         return size
 
     async def get(self, key: str) -> AsyncGenerator[bytes]:
-        """Give the file in chunks; raises `NotFound` when there is none."""
-        with _plain_errors(), _missing_is_not_found():
+        """Yield the file in chunks; raises `NotFound` when it does not exist."""
+        with _os_error_as_unavailable(), _missing_as_not_found():
             file = await asyncio.to_thread(self._path(key).open, "rb")
         with file:
             while chunk := await asyncio.to_thread(_read, file):
                 yield chunk
 
     async def size(self, key: str) -> int:
-        """Return the size of the file; raises `NotFound` when there is none."""
-        with _plain_errors(), _missing_is_not_found():
+        """Return the size in bytes; raises `NotFound` when the file does not exist."""
+        with _os_error_as_unavailable(), _missing_as_not_found():
             return (await asyncio.to_thread(self._path(key).stat)).st_size
 
     async def delete(self, key: str) -> None:
-        """Remove the file; removing one that is not there is no error."""
-        with _plain_errors():
+        """Delete the file if it exists."""
+        with _os_error_as_unavailable():
             await asyncio.to_thread(self._remove, self._path(key))
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is kept open."""
 
     def _path(self, key: str) -> Path:
         parts = key.split("/")
@@ -68,59 +68,59 @@ class FolderStore:
             raise NotFound(what="file")
         return self._root.joinpath(*parts)
 
-    def _open_part(self) -> BinaryIO:
+    def _open_temporary(self) -> BinaryIO:
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return open(self._incoming / token_hex(16), "xb", opener=_for_us_alone)
+        return open(self._incoming / token_hex(16), "xb", opener=_open_owner_only)
 
     def _remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
-        # The random folder held this one file.
+        # Each file has a folder of its own, the random part of its key.
         if path.parent != self._root and path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
 
 
-def _publish(part: BinaryIO, path: Path) -> None:
-    part.flush()
-    os.fsync(part.fileno())
+def _publish(temporary: BinaryIO, path: Path) -> None:
+    temporary.flush()
+    os.fsync(temporary.fileno())
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    Path(part.name).rename(path)
+    Path(temporary.name).rename(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        # Without it a power cut may keep the file and lose its name.
+        # Otherwise a power failure may lose the directory entry of a file that was written.
         os.fsync(folder)
     finally:
         os.close(folder)
 
 
-def _for_us_alone(path: str, flags: int) -> int:
+def _open_owner_only(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 def _read(file: BinaryIO) -> bytes:
-    with _plain_errors():
+    with _os_error_as_unavailable():
         return file.read(CHUNK_BYTES)
 
 
-def _discard(part: BinaryIO) -> None:
-    # Closing writes what is left, which fails again on a full disk; the name is gone already after publishing.
+def _discard_temporary(temporary: BinaryIO) -> None:
+    # Closing flushes the buffer, which fails on a full disk. After `_publish` the temporary name no longer exists.
     with suppress(OSError):
-        part.close()
+        temporary.close()
     with suppress(OSError):
-        Path(part.name).unlink()
+        Path(temporary.name).unlink()
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def _os_error_as_unavailable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in NO_ROOM:
+        if error.errno in DISK_FULL_ERRNOS:
             raise Unavailable("The file store is full.") from error
         raise Unavailable("The file store can't be used just now.") from error
 
 
 @contextmanager
-def _missing_is_not_found() -> Iterator[None]:
+def _missing_as_not_found() -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:

@@ -1,7 +1,7 @@
-"""Run as a program: an image on standard input, on standard output the same one, small and bare.
+"""A program that reads an image from standard input and writes it, scaled down, to standard output.
 
-It is turned upright, and only the first frame is kept, nothing of what a camera or an editor wrote beside the pixels.
-It bounds its own memory and time, because it reads what anybody may have sent; any failure means damaged, or a bomb.
+The output has the first frame only, rotated by its EXIF orientation, and no metadata. Because the input is untrusted,
+the program limits its own memory and CPU time; any failure means that the image is damaged or a decompression bomb.
 """
 
 import io
@@ -14,15 +14,15 @@ MEMORY_BYTES = 1024 * 1024 * 1024
 CPU_SECONDS = 15
 MAX_PIXELS = 64_000_000
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
-# Providers scale down what is larger before a model sees it.
+# Providers scale down larger images before the model gets them.
 MAX_SIDE = 1568
-# Drawings and screenshots stay sharp as PNG; beyond this size they are photographs.
+# Drawings and screenshots are sharper as PNG; one that is larger than this is probably a photograph.
 MAX_PNG_BYTES = 600 * 1024
 JPEG_QUALITY = 85
 
 
 def main() -> None:
-    """Read one image and write it; the first byte tells the format: `p` for PNG, `j` for JPEG."""
+    """Convert one image; the first byte of the output is its format, `p` for PNG or `j` for JPEG."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -31,20 +31,20 @@ def main() -> None:
             sys.exit("it has too many pixels")
         is_drawn = image.format in ("PNG", "GIF")
         image.thumbnail((MAX_SIDE, MAX_SIDE))
-        shown = on_white(ImageOps.exif_transpose(image))
-    sys.stdout.buffer.write(encode(shown, is_drawn=is_drawn))
+        resized = on_white(ImageOps.exif_transpose(image))
+    sys.stdout.buffer.write(encode(resized, is_drawn=is_drawn))
 
 
 def on_white(image: Image.Image) -> Image.Image:
-    """Return the image without transparency, and without anything but its pixels."""
-    seen = image.convert("RGBA")
-    page = Image.new("RGBA", seen.size, "white")
-    page.alpha_composite(seen)
-    return page.convert("RGB")
+    """Return the pixels of the image on a white background, without transparency or metadata."""
+    pixels = image.convert("RGBA")
+    background = Image.new("RGBA", pixels.size, "white")
+    background.alpha_composite(pixels)
+    return background.convert("RGB")
 
 
 def encode(image: Image.Image, *, is_drawn: bool) -> bytes:
-    """Return the image in the format that suits it, behind the byte that names it."""
+    """Return the byte that names the format, followed by the encoded image."""
     if is_drawn:
         png = io.BytesIO()
         image.save(png, "PNG")

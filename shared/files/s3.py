@@ -1,4 +1,4 @@
-"""Any S3 as file store, through the minio client: blocking calls on a few threads, every one with a time bound."""
+"""A file store in an S3 bucket, through the minio client, whose blocking calls run in a thread pool with a timeout."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -22,12 +22,12 @@ THREADS = 8
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 15.0
 CALL_SECONDS = 30.0
-# An upload is many requests in one call.
+# One upload call may send many requests.
 UPLOAD_FACTOR = 4
 CHUNK_BYTES = 256 * 1024
-IN_MEMORY_BYTES = 1024 * 1024
-MISSING = frozenset({"NoSuchKey", "NoSuchObject", "NoSuchBucket", "NoSuchVersion"})
-OURS_ALREADY = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
+MAX_MEMORY_BYTES = 1024 * 1024
+NOT_FOUND_CODES = frozenset({"NoSuchKey", "NoSuchObject", "NoSuchBucket", "NoSuchVersion"})
+BUCKET_EXISTS_CODES = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 Result = TypeVar("Result")
 log = get_logger()
@@ -41,16 +41,16 @@ class Body(Protocol):
         ...
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         ...
 
     def release_conn(self) -> None:
-        """Give the connection back for another call."""
+        """Return the connection to the pool."""
         ...
 
 
 class S3Store:
-    """Keeps files in one bucket, which is made when it is missing."""
+    """Stores files in one bucket, which is created when it does not exist."""
 
     def __init__(self, settings: Settings, *, call_seconds: float = CALL_SECONDS) -> None:
         self._call_seconds = call_seconds
@@ -59,8 +59,8 @@ class S3Store:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
         self._client = Minio(
             host,
-            access_key=_plain(settings.s3_access_key),
-            secret_key=_plain(settings.s3_secret_key),
+            access_key=_secret_value(settings.s3_access_key),
+            secret_key=_secret_value(settings.s3_secret_key),
             secure=is_secure,
             http_client=urllib3.PoolManager(
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
@@ -71,9 +71,9 @@ class S3Store:
         )
 
     async def put(self, key: str, chunks: AsyncIterator[bytes], mime_type: str) -> int:
-        """Store what the chunks give and return its size."""
-        # S3 wants the size first; past a megabyte the temporary file is on disk.
-        with SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as spool:
+        """Store the chunks and return their size in bytes."""
+        # S3 needs the size before the content; more than a megabyte is buffered on disk.
+        with SpooledTemporaryFile(max_size=MAX_MEMORY_BYTES) as spool:
             async for chunk in chunks:
                 await asyncio.to_thread(spool.write, chunk)
             size = spool.tell()
@@ -81,7 +81,7 @@ class S3Store:
         return size
 
     async def get(self, key: str) -> AsyncGenerator[bytes]:
-        """Give the file in chunks; raises `NotFound` when there is none."""
+        """Yield the file in chunks; raises `NotFound` when it does not exist."""
         body: Body = await self._call(self._call_seconds, partial(self._client.get_object, self._bucket, key))
         try:
             while chunk := await self._call(self._call_seconds, partial(body.read, CHUNK_BYTES)):
@@ -91,19 +91,19 @@ class S3Store:
             body.close()
 
     async def size(self, key: str) -> int:
-        """Return the size of the file; raises `NotFound` when there is none."""
+        """Return the size in bytes; raises `NotFound` when the file does not exist."""
         found = await self._call(self._call_seconds, partial(self._client.stat_object, self._bucket, key))
         return int(found.size or 0)
 
     async def delete(self, key: str) -> None:
-        """Remove the file; removing one that is not there is no error."""
+        """Delete the file if it exists."""
         try:
             await self._call(self._call_seconds, partial(self._client.remove_object, self._bucket, key))
         except NotFound:
             return
 
     async def aclose(self) -> None:
-        """Let the threads end."""
+        """Shut down the thread pool without waiting for it."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _upload(self, key: str, spool: Any, size: int, mime_type: str) -> None:
@@ -123,8 +123,8 @@ class S3Store:
         try:
             self._client.make_bucket(self._bucket)
         except S3Error as error:
-            # Another worker was quicker.
-            if error.code not in OURS_ALREADY:
+            # Another worker has created it meanwhile.
+            if error.code not in BUCKET_EXISTS_CODES:
                 raise
 
     async def _call(self, seconds: float, call: Callable[[], Result]) -> Result:
@@ -132,7 +132,7 @@ class S3Store:
             async with asyncio.timeout(seconds):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except S3Error as error:
-            if error.code in MISSING:
+            if error.code in NOT_FOUND_CODES:
                 raise NotFound(what="file") from error
             log.warning("file_store_refused", code=error.code)
             raise Unavailable("The file store refused the request.") from error
@@ -149,5 +149,5 @@ def _endpoint(settings: Settings) -> tuple[str, bool]:
     return parts.netloc, parts.scheme == "https" if parts.scheme else settings.s3_secure
 
 
-def _plain(secret: SecretStr | None) -> str | None:
+def _secret_value(secret: SecretStr | None) -> str | None:
     return secret.get_secret_value() if secret else None

@@ -1,4 +1,4 @@
-"""Files: bytes in a folder or an S3 bucket, rows in Postgres, links of our own that are signed and expire."""
+"""Files of users: content in a folder or an S3 bucket, rows in Postgres, and signed links that expire."""
 
 import hashlib
 import hmac
@@ -23,14 +23,13 @@ from shared.settings import Secrets, Settings
 MEGABYTE = 1024 * 1024
 QUOTA_BYTES = 500 * MEGABYTE
 LINK_SECONDS = 24 * 3600
-LISTED_FILES = 100
+MAX_LISTED = 100
 MAX_ID = 2**63 - 1
-# A file that is pending for longer was lost in a crash and takes no room.
+# A file that is pending for longer was lost in a crash, and no longer counts against the quota.
 PENDING_SECONDS = 3600
 
-
-# As with memories: what came in private is seen in private alone, what came on a server there and in private.
-SEEN_HERE = """EXISTS (
+# The same rule as for memories: in direct messages a user sees all of their files, elsewhere those of the server.
+VISIBLE_FILES = """EXISTS (
     SELECT FROM conversations AS here LEFT JOIN conversations AS origin ON origin.id = file_records.conversation_id
     WHERE here.id = :conversation_id AND (here.is_direct OR (
         NOT origin.is_direct AND origin.platform = here.platform
@@ -42,7 +41,7 @@ SEEN_HERE = """EXISTS (
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file of a user, with a link that expires."""
+    """A file of a user, with a link that expires."""
 
     file_id: int
     filename: str
@@ -52,31 +51,31 @@ class StoredFile:
 
 
 class Store(Protocol):
-    """Where bytes are kept. A store that can't be used raises `Unavailable`, a missing key `NotFound`."""
+    """Keeps the content of files by key. Raises `Unavailable` when it can't be used, `NotFound` for a missing key."""
 
     async def put(self, key: str, chunks: AsyncIterator[bytes], mime_type: str) -> int:
-        """Store what the chunks give and return its size; nothing is kept when they fail."""
+        """Store the chunks and return their size in bytes; when `chunks` raises, nothing is stored."""
         ...
 
     def get(self, key: str) -> AsyncGenerator[bytes]:
-        """Give the file in chunks."""
+        """Yield the file in chunks."""
         ...
 
     async def size(self, key: str) -> int:
-        """Return the size of the file."""
+        """Return the size in bytes."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Remove the file, if it is there."""
+        """Delete the file if it exists."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         ...
 
 
 class Storage:
-    """The house's files by key, and the links to them. What one person may see is in `FilesOfUser`."""
+    """All files by key, and signed links to them. `FilesOfUser` has those that one user may see."""
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class Storage:
     ) -> None:
         self._store = store
         self._base_url = base_url.rstrip("/")
-        # A key of its own for links, so that the same secret can't be tricked into signing for another use.
+        # Derived keys, so that a signature made for another purpose is not valid for a link.
         self._keys = tuple(hmac.digest(key.encode(), b"parley file link", "sha256") for key in secret_keys)
         self._clock = clock or SystemClock()
         self.max_file_bytes = max_file_bytes
@@ -99,36 +98,36 @@ class Storage:
     def of_user(
         self, database: Database, user_id: int, conversation_id: int | None, turn_id: int | None = None
     ) -> "FilesOfUser":
-        """Return the files of one user, seen from one conversation."""
+        """Return the files of one user that are visible in one conversation."""
         return FilesOfUser(self, database, user_id, conversation_id, turn_id)
 
     async def put(
         self, key: str, content: bytes | AsyncIterator[bytes], mime_type: str, *, max_bytes: int | None = None
     ) -> int:
-        """Store a file and return its size; past `max_bytes` raises `ToolError` and keeps nothing."""
+        """Store a file and return its size in bytes; raises `ToolError` when it is larger than `max_bytes`."""
         limit = self.max_file_bytes if max_bytes is None else max_bytes
-        chunks = _one(content) if isinstance(content, bytes) else content
-        return await self._store.put(key, _bounded(chunks, limit), mime_type)
+        chunks = _single_chunk(content) if isinstance(content, bytes) else content
+        return await self._store.put(key, _limit_size(chunks, limit), mime_type)
 
     def get(self, key: str) -> AsyncGenerator[bytes]:
-        """Give a file in chunks; raises `NotFound` at the first when there is none."""
+        """Yield a file in chunks; the first iteration raises `NotFound` when it does not exist."""
         return self._store.get(key)
 
     async def head(self, key: str) -> bytes:
-        """Return the first bytes of a file, enough to tell its type."""
+        """Return the first bytes of a file, enough to detect its type."""
         async with aclosing(self._store.get(key)) as chunks:
             return (await anext(chunks, b""))[:HEAD_BYTES]
 
     async def size(self, key: str) -> int:
-        """Return the size of a file; raises `NotFound` when there is none."""
+        """Return the size in bytes; raises `NotFound` when the file does not exist."""
         return await self._store.size(key)
 
     async def delete(self, key: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file if it exists."""
         await self._store.delete(key)
 
     async def open(self, database: Database, file_id: int) -> tuple[StoredFile, AsyncGenerator[bytes]]:
-        """Return a file of anybody, for a link that `check` has accepted; raises `NotFound`."""
+        """Return a file of any user, for a link that `check` has accepted; raises `NotFound`."""
         async with database.transaction() as session:
             record = await session.get(FileRecord, file_id) if 0 < file_id <= MAX_ID else None
         if record is None or record.status != "stored":
@@ -136,17 +135,17 @@ class Storage:
         return self.describe(record), self._store.get(record.minio_key)
 
     def describe(self, record: FileRecord) -> StoredFile:
-        """Return what a person may know of a file, with a fresh link."""
+        """Return the public fields of a file, with a new link."""
         return StoredFile(record.id, record.filename, record.mime_type, record.size_bytes, self.sign(record.id))
 
     def sign(self, file_id: int) -> str:
-        """Return a link to a file that works for a day."""
+        """Return a link to a file that is valid for a day."""
         until = int(self._clock.now().timestamp()) + LINK_SECONDS
         query = urlencode({"until": until, "signature": _signature(self._keys[0], file_id, until)})
         return f"{self._base_url}/files/{file_id}?{query}"
 
     def check(self, file_id: int, query: Mapping[str, str]) -> bool:
-        """Tell whether these are the query parameters of a link to this file that still works."""
+        """Tell whether these query parameters are a valid signature for this file that has not expired."""
         until, given = query.get("until", ""), query.get("signature", "")
         if not (until.isascii() and until.isdecimal() and len(until) <= 12 and given.isascii()):
             return False
@@ -155,15 +154,15 @@ class Storage:
         return any(hmac.compare_digest(_signature(key, file_id, int(until)), given) for key in self._keys)
 
     async def aclose(self) -> None:
-        """Close what the store holds open."""
+        """Close the store."""
         await self._store.aclose()
 
 
 def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = None) -> Storage:
-    """Return the storage that the settings ask for, without reaching for it: one that is down stops no start."""
+    """Return the configured storage without connecting to it, so that the program starts also when it is down."""
     store: Store
     if settings.s3_endpoint:
-        # Imported here: the client takes 0.2 s, and most houses keep their files in a folder.
+        # Imported here: the client takes 0.2 s to import, and most installations use a folder.
         from shared.files.s3 import S3Store
 
         store = S3Store(settings)
@@ -175,19 +174,19 @@ def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = Non
 
 
 async def used_bytes(session: AsyncSession, user_id: int) -> int:
-    """Return how much room a user's files take, those on their way included."""
+    """Return the size of all files of a user in bytes, including those that are being stored."""
     recent = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, PENDING_SECONDS)
-    taken = select(func.coalesce(func.sum(FileRecord.size_bytes), 0)).where(
+    total = select(func.coalesce(func.sum(FileRecord.size_bytes), 0)).where(
         FileRecord.user_id == user_id,
         or_(FileRecord.status == "stored", (FileRecord.status == "pending") & (FileRecord.created_at > recent)),
     )
-    return int((await session.execute(taken)).scalar_one())
+    return int((await session.execute(total)).scalar_one())
 
 
 class FilesOfUser:
-    """The files of one user, as far as one conversation may see them; without one, all.
+    """The files of one user that are visible in one conversation; without a conversation, all of them.
 
-    Another person's id is answered exactly as a missing one: `NotFound`.
+    The id of another user's file raises `NotFound`, exactly as an id that does not exist.
     """
 
     def __init__(
@@ -200,9 +199,9 @@ class FilesOfUser:
         self._turn_id = turn_id
 
     async def create(self, filename: str, content: bytes, mime_type: str = "") -> StoredFile:
-        """Store a new file; its type is found from the content, `mime_type` only tells kinds of text apart.
+        """Store a new file; its type is detected from the content, `mime_type` only distinguishes kinds of text.
 
-        Raises `ToolError` when the file or all files together are too large.
+        Raises `ToolError` when the file or all files of the user together are too large.
         """
         if len(content) > self._storage.max_file_bytes:
             raise ToolError(f"A file may have up to {self._storage.max_file_bytes // MEGABYTE} MB.")
@@ -234,22 +233,22 @@ class FilesOfUser:
         return self._storage.describe(record), content
 
     async def list(self) -> list[StoredFile]:
-        """Return the newest files, up to a hundred."""
+        """Return the newest 100 files, newest first."""
         statement = (
             select(FileRecord)
-            .where(FileRecord.user_id == self._user_id, FileRecord.status == "stored", self._is_seen_here())
+            .where(FileRecord.user_id == self._user_id, FileRecord.status == "stored", self._is_visible())
             .order_by(FileRecord.id.desc())
-            .limit(LISTED_FILES)
+            .limit(MAX_LISTED)
         )
         async with self._database.transaction() as session:
             return [self._storage.describe(record) for record in await session.scalars(statement)]
 
     async def link(self, file_id: int) -> StoredFile:
-        """Return a file with a fresh link."""
+        """Return a file with a new link."""
         return self._storage.describe(await self._find(file_id))
 
     async def delete(self, file_id: int) -> StoredFile:
-        """Remove a file for good and return what it was; bytes first: when that fails the row is there to try again."""
+        """Delete a file and return it; the content first, so that after a failure the row is there for another try."""
         record = await self._find(file_id, is_any_status=True)
         await self._storage.delete(record.minio_key)
         async with self._database.transaction() as session:
@@ -257,7 +256,7 @@ class FilesOfUser:
         return self._storage.describe(record)
 
     async def _reserve(self, session: AsyncSession, size_bytes: int) -> None:
-        # Two files at once must not both see the last free bytes.
+        # Serialises concurrent uploads of a user, which could otherwise exceed the quota together.
         await session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"files {self._user_id}", 0))))
         if await used_bytes(session, self._user_id) + size_bytes > self._storage.quota_bytes:
             quota = self._storage.quota_bytes // MEGABYTE
@@ -267,20 +266,20 @@ class FilesOfUser:
         async with self._database.transaction() as session:
             await session.execute(update(FileRecord).where(FileRecord.id == file_id).values(status=status))
 
-    def _is_seen_here(self) -> ColumnElement[bool] | TextClause:
+    def _is_visible(self) -> ColumnElement[bool] | TextClause:
         if self._conversation_id is None:
             return true()
-        return text(SEEN_HERE).bindparams(bindparam("conversation_id", self._conversation_id, BigInteger))
+        return text(VISIBLE_FILES).bindparams(bindparam("conversation_id", self._conversation_id, BigInteger))
 
     async def _find(self, file_id: int, *, is_any_status: bool = False) -> FileRecord:
         if not 0 < file_id <= MAX_ID:
             raise NotFound(what="file")
         async with self._database.transaction() as session:
             record = await session.get(FileRecord, file_id)
-            is_seen = await session.scalar(select(FileRecord.id).where(FileRecord.id == file_id, self._is_seen_here()))
+            is_visible = await session.scalar(select(FileRecord.id).where(FileRecord.id == file_id, self._is_visible()))
         if record is None or record.user_id != self._user_id:
             raise NotFound(what="file")
-        if is_seen is None:
+        if is_visible is None:
             raise ToolError("This file was sent in private, or elsewhere: ask for it in a direct message.")
         if record.status != "stored" and not is_any_status:
             raise ToolError(f"The file {record.filename} has not arrived; it has to be sent again.")
@@ -291,11 +290,11 @@ def _signature(key: bytes, file_id: int, until: int) -> str:
     return hmac.new(key, f"{file_id}.{until}".encode(), hashlib.sha256).hexdigest()
 
 
-async def _one(content: bytes) -> AsyncIterator[bytes]:
+async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-async def _bounded(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+async def _limit_size(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
     size = 0
     async for chunk in chunks:
         size += len(chunk)

@@ -1,4 +1,4 @@
-"""Run a parser in a process of its own: what has tricked it finds no keys there, and it can be ended."""
+"""Runs a parser in a process of its own: an exploit finds no secrets in its environment, and it can be killed."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Finished(NamedTuple):
-    """How the process ended, and what it wrote."""
+    """The exit status, standard output and standard error of a process that has ended."""
 
     status: int
     output: bytes
@@ -16,7 +16,7 @@ class Finished(NamedTuple):
 
 
 async def run_isolated(program: Path, *arguments: str, content: bytes, seconds: float) -> Finished:
-    """Run one of our programs on this content, with no environment; raises `TimeoutError` when it takes longer."""
+    """Run a Python program with `content` as standard input and an empty environment; raises `TimeoutError`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",

@@ -1,4 +1,4 @@
-"""A storage over a folder, and a person whose files are in it."""
+"""Fixtures: a storage in a temporary folder, and a user."""
 
 from pathlib import Path
 

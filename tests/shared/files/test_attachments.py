@@ -1,4 +1,4 @@
-"""Files that come with a message reach storage, and nothing else does."""
+"""Attachments are fetched and stored, from allowed origins only."""
 
 import codecs
 
@@ -17,7 +17,7 @@ from tests.support.loopback import by_path, redirect, reply, serving
 PNG = codecs.decode("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489", "hex")
 
 
-async def test_an_attachment_is_fetched_and_its_type_found(storage: Storage) -> None:
+async def test_an_attachment_is_fetched_and_its_type_detected(storage: Storage) -> None:
     async with serving(reply(PNG + bytes(100_000), headers={"Content-Type": "text/html"})) as server:
         http = GuardedClient(Settings(discord_cdn_base=server.origin))
         key = new_key("1", "a.html")
@@ -30,7 +30,7 @@ async def test_an_attachment_is_fetched_and_its_type_found(storage: Storage) -> 
     assert (await everything(storage, key)).startswith(PNG)
 
 
-async def test_an_attachment_that_is_in_storage_already_is_measured(storage: Storage) -> None:
+async def test_the_type_and_size_of_an_attachment_in_storage_are_returned(storage: Storage) -> None:
     http = GuardedClient(Settings())
     await storage.put("inbox/abc/a.csv", b"a,b\n1,2\n", "text/csv")
     stored = await store_attachment(
@@ -42,7 +42,7 @@ async def test_an_attachment_that_is_in_storage_already_is_measured(storage: Sto
         await store_attachment(storage, http, Attachment("b", storage_key="inbox/abc/b"), "inbox/abc/b")
 
 
-async def test_an_attachment_from_inside_is_refused(storage: Storage) -> None:
+async def test_an_attachment_from_a_private_address_is_refused(storage: Storage) -> None:
     http = GuardedClient(Settings())
     async with serving(reply(b"secret")) as server:
         with pytest.raises(ToolError, match="not on the public internet"):
@@ -58,7 +58,7 @@ async def test_an_attachment_from_inside_is_refused(storage: Storage) -> None:
 @pytest.mark.parametrize(
     ("status", "error"), [(404, ToolError), (403, ToolError), (500, Unavailable), (429, Unavailable)]
 )
-async def test_an_attachment_that_is_not_given_out_is_told(
+async def test_an_error_status_of_the_attachments_server_is_raised(
     storage: Storage, status: int, error: type[Exception]
 ) -> None:
     async with serving(by_path({"/a": redirect("/b"), "/b": reply(b"no", status)})) as server:
@@ -68,7 +68,7 @@ async def test_an_attachment_that_is_not_given_out_is_told(
         await http.aclose()
 
 
-async def test_an_attachment_past_the_limit_is_refused_and_not_kept(storage: Storage) -> None:
+async def test_an_attachment_above_the_size_limit_is_refused_and_not_stored(storage: Storage) -> None:
     async with serving(reply(b"x" * 200_000)) as server:
         http = GuardedClient(Settings(egress_allow=(server.origin,)))
         with pytest.raises(ToolError, match="larger than"):

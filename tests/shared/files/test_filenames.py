@@ -1,4 +1,4 @@
-"""Names of files and keys, and what a file is."""
+"""File names, storage keys, and the detection of file types."""
 
 import codecs
 
@@ -36,7 +36,7 @@ def test_a_name_is_cleaned(given_name: str, clean: str) -> None:
 
 
 @given(st.text(st.characters(), max_size=400))
-def test_any_name_becomes_a_short_visible_one_and_stays_it(name: str) -> None:
+def test_a_cleaned_name_is_short_and_visible_and_cleaning_it_again_changes_nothing(name: str) -> None:
     cleaned = clean_filename(name)
 
     assert 1 <= len(cleaned) <= 200
@@ -47,7 +47,7 @@ def test_any_name_becomes_a_short_visible_one_and_stays_it(name: str) -> None:
 
 
 @given(st.text(st.characters(), max_size=400))
-def test_any_name_gives_a_plain_key_that_differs_each_time(name: str) -> None:
+def test_keys_for_any_name_are_plain_and_unique(name: str) -> None:
     first, second = new_key("7", name), new_key("7", name)
 
     assert first != second
@@ -79,7 +79,7 @@ def test_any_name_gives_a_plain_key_that_differs_each_time(name: str) -> None:
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "", WORD),
     ],
 )
-def test_a_type_is_found_from_the_content(content: bytes, declared: str, found: str) -> None:
+def test_the_type_is_detected_from_the_content(content: bytes, declared: str, found: str) -> None:
     assert detect_type(content, declared) == found
 
 

@@ -1,4 +1,4 @@
-"""Links are ours alone to make, and each person sees their own files."""
+"""Signed links, visibility of files, and the quota."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -20,8 +20,8 @@ from tests.support.filing import add_user
 MEGABYTE = 1024 * 1024
 
 
-class Moving:
-    """A clock that is moved by hand."""
+class ManualClock:
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.moment = SystemClock().now()
@@ -42,14 +42,14 @@ def query_of(url: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(url).query))
 
 
-def test_a_link_leads_to_our_own_route_and_is_accepted(storage: Storage) -> None:
+def test_a_signed_link_is_accepted(storage: Storage) -> None:
     url = storage.sign(7)
 
     assert url.startswith("http://here/files/7?")
     assert storage.check(7, query_of(url))
 
 
-def test_a_link_is_good_for_its_file_alone(storage: Storage) -> None:
+def test_a_link_is_valid_for_its_file_only(storage: Storage) -> None:
     assert not storage.check(8, query_of(storage.sign(7)))
 
 
@@ -76,7 +76,7 @@ def test_a_link_without_signature_is_refused(storage: Storage) -> None:
 
 
 def test_a_link_expires(tmp_path: Path) -> None:
-    clock = Moving()
+    clock = ManualClock()
     storage = Storage(FolderStore(tmp_path), "http://here", ("secret",), clock=clock)
     query = query_of(storage.sign(7))
 
@@ -86,7 +86,7 @@ def test_a_link_expires(tmp_path: Path) -> None:
     assert not storage.check(7, query)
 
 
-def test_links_outlive_the_rotation_of_keys_but_not_the_end_of_their_key(tmp_path: Path) -> None:
+def test_links_are_valid_as_long_as_their_key_is_configured(tmp_path: Path) -> None:
     def with_keys(*keys: str) -> Storage:
         return Storage(FolderStore(tmp_path), "http://here", keys)
 
@@ -97,7 +97,7 @@ def test_links_outlive_the_rotation_of_keys_but_not_the_end_of_their_key(tmp_pat
     assert with_keys("new").check(7, query_of(with_keys("new", "old").sign(7)))
 
 
-def test_links_begin_with_the_public_address(tmp_path: Path) -> None:
+def test_links_begin_with_the_public_url(tmp_path: Path) -> None:
     secrets = Secrets("token", ("key",))
     home = tmp_path / "home"
 
@@ -110,7 +110,7 @@ def test_links_begin_with_the_public_address(tmp_path: Path) -> None:
     assert not home.exists()
 
 
-async def test_a_file_is_made_read_listed_linked_and_deleted(
+async def test_a_file_is_created_read_listed_linked_and_deleted(
     database: Database, storage: Storage, user_id: int
 ) -> None:
     files = storage.of_user(database, user_id, None)
@@ -133,7 +133,7 @@ async def test_a_file_is_made_read_listed_linked_and_deleted(
 
 
 @pytest.mark.parametrize("what", ["read", "link", "delete"])
-async def test_anothers_file_is_answered_exactly_as_a_missing_one(
+async def test_another_users_file_raises_the_same_error_as_a_missing_one(
     database: Database, storage: Storage, user_id: int, what: str
 ) -> None:
     theirs = await storage.of_user(database, user_id, None).create("secret.txt", b"secret")
@@ -149,7 +149,7 @@ async def test_anothers_file_is_answered_exactly_as_a_missing_one(
     assert (await storage.of_user(database, user_id, None).read(theirs.file_id))[1] == b"secret"
 
 
-async def test_newest_files_come_first(database: Database, storage: Storage, user_id: int) -> None:
+async def test_files_are_listed_newest_first(database: Database, storage: Storage, user_id: int) -> None:
     files = storage.of_user(database, user_id, None)
     for name in ("one", "two", "three"):
         await files.create(name, b"x")
@@ -157,7 +157,7 @@ async def test_newest_files_come_first(database: Database, storage: Storage, use
     assert [file.filename for file in await files.list()] == ["three", "two", "one"]
 
 
-async def test_a_file_past_the_cap_is_refused_before_it_is_recorded(
+async def test_a_file_above_the_size_limit_is_refused_without_a_row(
     database: Database, tmp_path: Path, user_id: int
 ) -> None:
     storage = Storage(FolderStore(tmp_path), "http://here", ("k",), max_file_bytes=MEGABYTE)
@@ -168,9 +168,7 @@ async def test_a_file_past_the_cap_is_refused_before_it_is_recorded(
     assert await statuses(database) == []
 
 
-async def test_the_quota_holds_for_each_person_and_deleting_makes_room(
-    database: Database, tmp_path: Path, user_id: int
-) -> None:
+async def test_the_quota_is_per_user_and_deleting_frees_space(database: Database, tmp_path: Path, user_id: int) -> None:
     storage = Storage(FolderStore(tmp_path), "http://here", ("k",), quota_bytes=MEGABYTE)
     files = storage.of_user(database, user_id, None)
     first = await files.create("a", bytes(MEGABYTE))
@@ -182,7 +180,7 @@ async def test_the_quota_holds_for_each_person_and_deleting_makes_room(
     await files.create("b", b"x")
 
 
-async def test_the_quota_holds_when_many_files_come_at_once(database: Database, tmp_path: Path, user_id: int) -> None:
+async def test_concurrent_uploads_do_not_exceed_the_quota(database: Database, tmp_path: Path, user_id: int) -> None:
     storage = Storage(FolderStore(tmp_path), "http://here", ("k",), quota_bytes=3000)
     files = storage.of_user(database, user_id, None)
     outcomes = await asyncio.gather(
@@ -193,7 +191,7 @@ async def test_the_quota_holds_when_many_files_come_at_once(database: Database, 
     assert await statuses(database) == ["stored"] * 3
 
 
-async def test_a_file_lost_on_its_way_takes_no_room_after_an_hour(database: Database, user_id: int) -> None:
+async def test_a_pending_file_counts_against_the_quota_for_an_hour(database: Database, user_id: int) -> None:
     async with database.transaction() as session:
         session.add(
             FileRecord(
@@ -206,7 +204,7 @@ async def test_a_file_lost_on_its_way_takes_no_room_after_an_hour(database: Data
         assert await used_bytes(session, user_id) == 0
 
 
-async def test_a_store_that_is_down_leaves_a_failed_row_that_says_so(
+async def test_an_upload_while_the_store_is_down_leaves_a_failed_row(
     database: Database, tmp_path: Path, user_id: int
 ) -> None:
     (tmp_path / "files").write_text("in the way")

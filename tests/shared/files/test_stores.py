@@ -1,4 +1,4 @@
-"""Both stores keep one contract: a folder and an S3, healthy and down."""
+"""The contract of a file store, checked for the folder and for S3, and their behaviour when they are down."""
 
 import asyncio
 import resource
@@ -52,7 +52,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await made.aclose()
 
 
-async def test_what_was_put_is_given_back(store: Store) -> None:
+async def test_a_stored_file_is_read_back(store: Store) -> None:
     key = new_key("1", "hello.txt")
 
     assert await store.put(key, chunks(b"hello ", b"", b"world"), "text/plain") == 11
@@ -60,7 +60,7 @@ async def test_what_was_put_is_given_back(store: Store) -> None:
     assert await store.size(key) == 11
 
 
-async def test_an_empty_file_is_a_file(store: Store) -> None:
+async def test_an_empty_file_can_be_stored(store: Store) -> None:
     key = new_key("1", "empty")
 
     assert await store.put(key, chunks(), "text/plain") == 0
@@ -68,7 +68,7 @@ async def test_an_empty_file_is_a_file(store: Store) -> None:
     assert await store.size(key) == 0
 
 
-async def test_a_large_file_comes_back_in_pieces(store: Store) -> None:
+async def test_a_large_file_is_read_in_chunks(store: Store) -> None:
     key = new_key("1", "large.bin")
     part = bytes(range(256)) * 4096
     await store.put(key, chunks(*[part] * 12), "application/octet-stream")
@@ -96,7 +96,7 @@ async def test_a_missing_key_is_not_found(store: Store) -> None:
         await store.size(new_key("1", "never"))
 
 
-async def test_deleting_works_once_and_does_no_harm_twice(store: Store) -> None:
+async def test_deleting_twice_is_no_error(store: Store) -> None:
     key = new_key("1", "a.txt")
     await store.put(key, chunks(b"x"), "text/plain")
     await store.delete(key)
@@ -106,7 +106,7 @@ async def test_deleting_works_once_and_does_no_harm_twice(store: Store) -> None:
         await everything(store, key)
 
 
-async def test_nothing_is_kept_of_a_file_whose_source_fails(store: Store) -> None:
+async def test_nothing_is_stored_when_the_source_fails(store: Store) -> None:
     async def failing() -> AsyncIterator[bytes]:
         yield b"half of it"
         raise ToolError("gone")
@@ -118,7 +118,7 @@ async def test_nothing_is_kept_of_a_file_whose_source_fails(store: Store) -> Non
         await store.size(key)
 
 
-async def test_a_reader_that_leaves_early_holds_up_nobody(store: Store) -> None:
+async def test_a_reader_that_stops_early_releases_its_connection(store: Store) -> None:
     key = new_key("1", "large.bin")
     await store.put(key, chunks(bytes(2 * MEGABYTE)), "application/octet-stream")
     for _ in range(20):
@@ -128,7 +128,7 @@ async def test_a_reader_that_leaves_early_holds_up_nobody(store: Store) -> None:
     assert await store.size(key) == 2 * MEGABYTE
 
 
-async def test_many_files_at_once_all_arrive(store: Store) -> None:
+async def test_many_files_can_be_stored_concurrently(store: Store) -> None:
     keys = [new_key("1", f"{number}.txt") for number in range(30)]
     await asyncio.gather(*(store.put(key, chunks(key.encode()), "text/plain") for key in keys))
 
@@ -151,7 +151,7 @@ async def test_many_files_at_once_all_arrive(store: Store) -> None:
         "1/a/",
     ],
 )
-async def test_no_key_leads_out_of_the_folder(tmp_path: Path, key: str) -> None:
+async def test_a_key_can_not_lead_out_of_the_folder(tmp_path: Path, key: str) -> None:
     (tmp_path / "outside").write_text("secret")
     store = FolderStore(tmp_path / "files")
 
@@ -164,7 +164,7 @@ async def test_no_key_leads_out_of_the_folder(tmp_path: Path, key: str) -> None:
     assert (tmp_path / "outside").read_text() == "secret"
 
 
-async def test_the_folder_is_for_its_owner_alone_and_keeps_no_leftovers(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_folder_and_no_temporary_files_remain(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "files")
     key = new_key("1", "a.txt")
     await store.put(key, chunks(b"x"), "text/plain")
@@ -198,7 +198,7 @@ async def test_a_full_disk_is_unavailable_and_says_so(tmp_path: Path) -> None:
     assert list((tmp_path / "files" / ".incoming").iterdir()) == []
 
 
-async def test_a_missing_bucket_is_made_once_by_many(s3_port: int) -> None:
+async def test_concurrent_uploads_create_a_missing_bucket(s3_port: int) -> None:
     stores = [S3Store(s3_settings(s3_port, "fresh")) for _ in range(4)]
     with pytest.raises(NotFound):
         await stores[0].size("1/a/b")
@@ -207,7 +207,7 @@ async def test_a_missing_bucket_is_made_once_by_many(s3_port: int) -> None:
         await each.aclose()
 
 
-async def test_an_s3_where_nobody_listens_is_unavailable() -> None:
+async def test_an_s3_that_refuses_connections_is_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         store = S3Store(s3_settings(unused.getsockname()[1]))
@@ -220,7 +220,7 @@ async def test_an_s3_where_nobody_listens_is_unavailable() -> None:
         await store.aclose()
 
 
-async def test_an_s3_that_says_nothing_is_unavailable_in_time() -> None:
+async def test_an_s3_that_does_not_answer_is_unavailable_after_the_timeout() -> None:
     async def silence(_request: Request, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -231,7 +231,7 @@ async def test_an_s3_that_says_nothing_is_unavailable_in_time() -> None:
         await store.aclose()
 
 
-async def test_an_s3_that_refuses_the_key_is_unavailable() -> None:
+async def test_an_s3_that_denies_access_is_unavailable() -> None:
     refusal = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
     async with serving(reply(refusal, 403, {"Content-Type": "application/xml"})) as server:
         store = S3Store(s3_settings(server.port))
