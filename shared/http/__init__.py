@@ -1,1 +1,1 @@
-"""The one outward HTTP client with its egress guard; not the server, which is in `adapters/web`."""
+"""The HTTP client for all outgoing requests, with its egress guard; the server is in `adapters/web`."""

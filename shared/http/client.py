@@ -1,7 +1,7 @@
-"""The one outward HTTP client, with the egress guard.
+"""The HTTP client for all outgoing requests, with the egress guard.
 
-An origin named in `EGRESS_ALLOW`, or by a caller that says `trusted=True`, may be anywhere. All else, redirects
-included, must be on the public internet.
+Origins in `EGRESS_ALLOW`, and the origin of a request with `trusted=True`, may have any address. Everything else,
+including the targets of redirects, must be on the public internet.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ TIMEOUT_SECONDS = 30.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_PORT = 65_535
 DEFAULT_HEADERS = {"accept": "*/*", "accept-encoding": "gzip", "user-agent": "Parley"}
-# What may follow a redirect to another origin; whatever else a caller sets may be a credential.
-HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+# Sent along when a redirect leads to another origin; any other header may contain a credential.
+CROSS_ORIGIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, whatever its status; header names in lower case, `url` after redirects."""
+    """A response of any status; header names are in lower case, `url` is the one after redirects."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class Response:
 
     @property
     def text(self) -> str:
-        """Return the body as text, in the charset that the answer names or in UTF-8."""
+        """Return the body decoded with the charset of its content type, or UTF-8."""
         content_type = Message()
         content_type["content-type"] = self.headers.get("content-type", "")
         try:
@@ -53,7 +53,7 @@ class Response:
             return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Return the body read as JSON; raises `Unavailable` when it is none."""
+        """Return the body parsed as JSON; raises `Unavailable` when it is not JSON."""
         try:
             return json_text.loads(self.body)
         except (ValueError, RecursionError) as error:
@@ -62,7 +62,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class StreamedResponse:
-    """An answer whose body is still to be read, piece by piece; it ends with `ToolError` past the byte cap."""
+    """A response whose body is read in chunks from `pieces`, which raises `ToolError` above the size limit."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,9 +71,10 @@ class StreamedResponse:
 
 
 class RequestOptions(TypedDict, total=False):
-    """What a request may carry besides its method and URL.
+    """Options of a request.
 
-    `trusted` lets the URL's own origin be anywhere; redirects to other origins are guarded all the same.
+    `trusted` allows any address for the URL's own origin, but not for redirects to other origins. `timeout_seconds`
+    is for the whole request including the body; `max_bytes` limits the body, compressed and decompressed.
     """
 
     headers: Mapping[str, str]
@@ -97,46 +98,46 @@ class _Hop:
 
 
 class GuardedClient:
-    """Fetches over HTTP under a total deadline and a byte cap, to public addresses and trusted origins only.
+    """Sends HTTP requests, with a total timeout and a size limit, to public addresses and trusted origins only.
 
-    Raises `ToolError` for a URL that can't be opened at all, `Unavailable` when the network or the other side fails.
+    Raises `ToolError` for a URL that may not or can't be opened, `Unavailable` when the network or the server fails.
     """
 
     def __init__(
         self, settings: Settings, *, resolve: "Resolve | None" = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._allowed = frozenset(_setting("EGRESS_ALLOW", each) for each in settings.egress_allow)
+        self._allowed = frozenset(_origin_of_setting("EGRESS_ALLOW", each) for each in settings.egress_allow)
         platforms = {"DISCORD_CDN_BASE": settings.discord_cdn_base, "SLACK_API_BASE": settings.slack_api_base}
-        self._platforms = frozenset(_setting(name, base) for name, base in platforms.items() if base)
+        self._platforms = frozenset(_origin_of_setting(name, base) for name, base in platforms.items() if base)
         self._resolve = resolve
         self._tls = tls
-        # Two pools, so that a guarded request never finds a connection that a trusted one opened.
+        # Two pools, so that a guarded request never reuses a connection that a trusted one has opened.
         self._pools: dict[bool, httpcore.AsyncConnectionPool] = {}
 
     async def get(self, url: str, **options: Unpack[RequestOptions]) -> Response:
-        """Fetch a URL and read the whole answer."""
+        """Send a GET request and read the whole response."""
         return await self.request("GET", url, **options)
 
     async def request(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Response:
-        """Send a request and read the whole answer."""
+        """Send a request and read the whole response."""
         async with self.stream(method, url, **options) as response:
             body = b"".join([piece async for piece in response.pieces])
             return Response(response.status, response.headers, body, response.url)
 
     @asynccontextmanager
     async def stream(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[StreamedResponse]:
-        """Send a request and give its answer while it arrives; the deadline covers the whole block."""
-        import httpcore  # The network libraries take 0.2 s to import; the first request pays, not the start.
+        """Send a request and yield the response before its body is read; the timeout covers the whole block."""
+        import httpcore  # Imported late: the network libraries take 0.2 s to import.
 
         hop = _first_hop(method, url, options)
         seconds = options.get("timeout_seconds", TIMEOUT_SECONDS)
         try:
             async with asyncio.timeout(seconds) as deadline:
                 response, last = await self._follow(hop, MAX_REDIRECTS if options.get("follow_redirects", True) else 0)
-                names = _lower(response)
-                body = _decoded(response, names, last.url.host, options.get("max_bytes", MAX_BYTES))
+                headers = _lowercase_headers(response)
+                body = _decode_body(response, headers, last.url.host, options.get("max_bytes", MAX_BYTES))
                 async with aclosing(response), aclosing(body) as pieces:
-                    yield StreamedResponse(response.status, names, str(last.url), pieces)
+                    yield StreamedResponse(response.status, headers, str(last.url), pieces)
         except TimeoutError as error:
             if not deadline.expired():
                 raise
@@ -145,7 +146,7 @@ class GuardedClient:
             raise Unavailable(f"{hop.url.host} can't be reached just now.") from error
 
     def is_platform(self, url: str) -> bool:
-        """Tell whether the settings name this URL's origin as Discord's or Slack's: what they send may be there."""
+        """Tell whether this URL's origin is a configured one of Discord or Slack, where attachments may be."""
         return _origin(_parse(url)) in self._platforms
 
     async def aclose(self) -> None:
@@ -156,7 +157,7 @@ class GuardedClient:
     async def _follow(self, hop: _Hop, redirects: int) -> "tuple[httpcore.Response, _Hop]":
         for left in range(redirects, -1, -1):
             response = await self._send(hop)
-            location = _lower(response).get("location")
+            location = _lowercase_headers(response).get("location")
             if response.status not in (301, 302, 303, 307, 308) or location is None or redirects == 0:
                 return response, hop
             await response.aclose()
@@ -168,7 +169,7 @@ class GuardedClient:
         import httpcore
         import httpx
 
-        _check(hop.url)
+        _refuse_unsupported(hop.url)
         request = httpx.Request(hop.method, hop.url, headers=hop.headers, content=hop.content)
         target = httpcore.URL(
             scheme=hop.url.raw_scheme, host=hop.url.raw_host, port=hop.url.port, target=hop.url.raw_path
@@ -213,7 +214,7 @@ def _first_hop(method: str, url: str, options: RequestOptions) -> _Hop:
         json=options.get("json"),
         data=None if form is None else dict(form),
     )
-    # These two are worked out again for each hop.
+    # These two are computed again for each hop.
     headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
     return _Hop(request.method, parsed, headers, request.read(), _origin(parsed) if options.get("trusted") else None)
 
@@ -222,21 +223,21 @@ def _parse(url: str) -> "httpx.URL":
     import httpx
 
     try:
-        return _readable(httpx.URL(url.strip()))
+        return _checked_url(httpx.URL(url.strip()))
     except (httpx.InvalidURL, UnicodeError) as error:
         raise ToolError(f"{url[:200]!r} is not a URL that can be opened.") from error
 
 
-def _readable(url: "httpx.URL") -> "httpx.URL":
+def _checked_url(url: "httpx.URL") -> "httpx.URL":
     import httpx
 
-    # A host in Punycode that is no name is found out when it is read, and a port when it is used.
+    # Reading `host` raises for invalid Punycode, which httpx does not check when it parses the URL.
     if url.host and not 0 <= (url.port or 0) <= MAX_PORT:
         raise httpx.InvalidURL("There is no such port.")
     return url
 
 
-def _check(url: "httpx.URL") -> None:
+def _refuse_unsupported(url: "httpx.URL") -> None:
     if url.scheme not in DEFAULT_PORTS or not url.host:
         raise ToolError("Only URLs that begin with http:// or https:// and name a host can be opened.")
     if url.userinfo:
@@ -247,23 +248,23 @@ def _redirected(hop: _Hop, status: int, location: str) -> _Hop:
     import httpx
 
     try:
-        url = _readable(hop.url.join(location))
+        url = _checked_url(hop.url.join(location))
     except (httpx.InvalidURL, UnicodeError) as error:
         raise ToolError(f"{hop.url.host} redirects to something that is not a URL.") from error
     if status == 303 or (status in (301, 302) and hop.method == "POST"):
         hop = replace(hop, method="HEAD" if hop.method == "HEAD" else "GET", content=b"")
     headers = hop.headers
     if _origin(url) != _origin(hop.url):
-        headers = DEFAULT_HEADERS | {name: value for name, value in headers.items() if name in HARMLESS_HEADERS}
+        headers = DEFAULT_HEADERS | {name: value for name, value in headers.items() if name in CROSS_ORIGIN_HEADERS}
     if not hop.content:
         headers = {name: value for name, value in headers.items() if name != "content-type"}
     return replace(hop, url=url, headers=headers)
 
 
-def _setting(name: str, text: str) -> str:
+def _origin_of_setting(name: str, text: str) -> str:
     try:
         url = _parse(text)
-        _check(url)
+        _refuse_unsupported(url)
     except ToolError as error:
         raise ConfigurationError(f"{name} is wrong: write an origin like http://host:port, not {text!r}.") from error
     return _origin(url)
@@ -273,24 +274,24 @@ def _origin(url: "httpx.URL") -> str:
     return f"{url.scheme}://{url.host}:{url.port or DEFAULT_PORTS.get(url.scheme)}"
 
 
-def _lower(response: "httpcore.Response") -> dict[str, str]:
+def _lowercase_headers(response: "httpcore.Response") -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
 
-async def _decoded(
+async def _decode_body(
     response: "httpcore.Response", headers: Mapping[str, str], host: str, max_bytes: int
 ) -> AsyncGenerator[bytes]:
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         raise Unavailable(f"{host} answered in an encoding that was not asked for.")
     unpack = Gunzip(host) if "gzip" in encoding else None
-    received = given = 0
+    received = decoded = 0
     async for chunk in response.aiter_stream():
         received += len(chunk)
         for piece in unpack.feed(chunk) if unpack else (chunk,):
-            given += len(piece)
-            # Both counts: a stream of empty blocks unpacks to nothing and never ends.
-            if max(received, given) > max_bytes:
+            decoded += len(piece)
+            # Both are limited: a stream of empty gzip blocks decompresses to nothing and never ends.
+            if max(received, decoded) > max_bytes:
                 raise ToolError(f"The answer of {host} is larger than {max_bytes:,} bytes.")
             yield piece
     if unpack and received and not unpack.is_complete:

@@ -1,7 +1,7 @@
-"""The egress guard: which addresses are public, and a network layer that connects to nothing else.
+"""The egress guard: which addresses are public, and a network backend that connects to no others.
 
-The name is resolved here, every address is checked, and the connection goes to a checked address: a name server that
-answers differently the second time changes nothing.
+It resolves the host, checks every address and connects to a checked address. Resolving only once protects against
+DNS rebinding.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 MAX_ADDRESSES_TRIED = 4
 CONNECT_SECONDS = 10.0
-NO_SUCH_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+HOST_NOT_FOUND = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 NOT_PUBLIC_V4 = tuple(
     IPv4Network(network)
@@ -29,8 +29,8 @@ NOT_PUBLIC_V4 = tuple(
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # carrier-grade NAT
         "127.0.0.0/8",  # loopback
-        "168.63.129.16/32",  # the host's own services, in one large cloud
-        "169.254.0.0/16",  # link-local, where most clouds keep a machine's credentials
+        "168.63.129.16/32",  # the host's services in Azure
+        "169.254.0.0/16",  # link-local, where most clouds serve a machine's credentials
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments
         "192.0.2.0/24",  # documentation
@@ -57,7 +57,7 @@ NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address is on the public internet; IPv4 addresses inside IPv6 ones are judged as IPv4."""
+    """Tell whether an address is on the public internet; IPv4 addresses embedded in IPv6 are checked as IPv4."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in NOT_PUBLIC_V4)
     if address.ipv4_mapped is not None:
@@ -68,13 +68,13 @@ def is_public(address: Address) -> bool:
 
 
 class SystemResolver:
-    """The machine's resolver, on threads of its own: a slow name server holds up nobody else."""
+    """The system's resolver, in a thread pool of its own, so that a slow name server does not block other work."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="resolve")
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """Return the addresses of a host, in the order of preference."""
+        """Return the addresses of a host in order of preference; raises `socket.gaierror`."""
         found = await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
@@ -82,9 +82,9 @@ class SystemResolver:
 
 
 class GuardedNetwork(httpcore.AnyIOBackend):
-    """Opens connections by name; with `public_only`, to public addresses alone.
+    """A network backend for httpcore; with `public_only`, it connects to public addresses only.
 
-    Raises `ToolError` for a host that does not exist or is not public, `Unavailable` when names can't be looked up.
+    Raises `ToolError` for a host that does not exist or is not public, `Unavailable` when DNS fails.
     """
 
     def __init__(self, resolve: Resolve, *, public_only: bool) -> None:
@@ -99,7 +99,7 @@ class GuardedNetwork(httpcore.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve the host, check every address, connect to the first that answers."""
+        """Resolve the host, check every address, and connect to the first one that accepts."""
         addresses = await self._addresses(host, port)
         if self._public_only and not all(is_public(address) for address in addresses):
             raise ToolError(f"{host} is not on the public internet; only public addresses can be opened.")
@@ -117,7 +117,7 @@ class GuardedNetwork(httpcore.AnyIOBackend):
         try:
             return [ip_address(each) for each in await self._resolve(host, port)]
         except socket.gaierror as error:
-            if error.errno in NO_SUCH_NAME:
+            if error.errno in HOST_NOT_FOUND:
                 raise ToolError(f"There is no host named {host}.") from error
             raise Unavailable(f"{host} can't be looked up just now.") from error
         except UnicodeError as error:

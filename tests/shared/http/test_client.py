@@ -1,4 +1,4 @@
-"""The outward client: what it refuses, what it bounds, and what it sends."""
+"""The HTTP client: refused addresses, redirects, limits, timeouts and decoding."""
 
 import asyncio
 import gzip
@@ -48,7 +48,7 @@ def allowing(*servers: Server) -> GuardedClient:
         "\uff11\uff12\uff17.0.0.1",
     ],
 )
-async def test_no_way_to_write_loopback_reaches_it(client: GuardedClient, host: str) -> None:
+async def test_loopback_is_refused_however_it_is_written(client: GuardedClient, host: str) -> None:
     async with serving(reply(b"secret")) as server:
         with pytest.raises((ToolError, Unavailable)):
             await client.get(f"http://{host}:{server.port}/", timeout_seconds=10)
@@ -76,7 +76,7 @@ async def test_no_way_to_write_loopback_reaches_it(client: GuardedClient, host: 
         "javascript:alert(1)",
     ],
 )
-async def test_a_url_that_can_not_be_opened_is_told_to_the_model(client: GuardedClient, url: str) -> None:
+async def test_a_url_that_can_not_be_opened_raises_a_tool_error(client: GuardedClient, url: str) -> None:
     with pytest.raises(ToolError):
         await client.get(url)
 
@@ -88,7 +88,7 @@ async def test_a_name_with_one_private_address_among_public_ones_is_refused() ->
         await client.get("http://mixed.example/")
 
 
-async def test_a_name_server_that_changes_its_answer_gains_nothing() -> None:
+async def test_dns_rebinding_does_not_reach_a_private_address() -> None:
     names = Names(rebind=[["127.0.0.1"], ["127.0.0.1"]])
     async with serving(reply(b"secret")) as server:
         client = GuardedClient(Settings(), resolve=names)
@@ -99,7 +99,7 @@ async def test_a_name_server_that_changes_its_answer_gains_nothing() -> None:
     assert server.requests == []
 
 
-async def test_the_connection_goes_to_the_address_that_was_looked_up_and_keeps_the_name() -> None:
+async def test_the_host_is_resolved_once_and_sent_as_the_host_header() -> None:
     names = Names(shop=[["127.0.0.1"], ["192.0.2.1"]])
     async with serving(reply(b"hello")) as server:
         client = GuardedClient(Settings(), resolve=names)
@@ -111,7 +111,7 @@ async def test_the_connection_goes_to_the_address_that_was_looked_up_and_keeps_t
     assert server.requests[0].headers["host"] == f"shop.example:{server.port}"
 
 
-async def test_a_guarded_request_never_uses_the_connection_of_a_trusted_one(client: GuardedClient) -> None:
+async def test_a_guarded_request_does_not_reuse_the_connection_of_a_trusted_one(client: GuardedClient) -> None:
     async with serving(reply(b"hello")) as server:
         await client.get(f"{server.origin}/", trusted=True)
         with pytest.raises(ToolError, match="not on the public internet"):
@@ -120,7 +120,7 @@ async def test_a_guarded_request_never_uses_the_connection_of_a_trusted_one(clie
     assert len(server.requests) == 1
 
 
-async def test_an_allowed_origin_is_reached_and_its_neighbour_port_is_not() -> None:
+async def test_an_allowed_origin_does_not_allow_its_other_ports() -> None:
     async with serving(reply(b"yes")) as allowed, serving(reply(b"no")) as other:
         client = allowing(allowed)
         assert (await client.get(f"{allowed.origin}/")).body == b"yes"
@@ -152,7 +152,7 @@ async def test_a_trusted_origin_may_not_redirect_to_another_private_one(client: 
 @pytest.mark.parametrize(
     "location", ["file:///etc/passwd", "http://user:word@example.com/", "http://[", "ftp://a.example/"]
 )
-async def test_a_redirect_to_what_is_no_plain_url_is_refused(location: str) -> None:
+async def test_a_redirect_to_an_unsupported_url_is_refused(location: str) -> None:
     async with serving(redirect(location)) as server:
         client = allowing(server)
         with pytest.raises(ToolError):
@@ -173,7 +173,7 @@ async def test_five_redirects_are_followed_and_a_sixth_is_not() -> None:
     assert len(server.requests) == 12
 
 
-async def test_without_following_the_redirect_itself_is_the_answer() -> None:
+async def test_without_following_redirects_the_redirect_is_returned() -> None:
     async with serving(redirect("/next")) as server:
         client = allowing(server)
         response = await client.get(f"{server.origin}/", follow_redirects=False)
@@ -225,7 +225,7 @@ async def test_cookies_are_not_kept_between_requests() -> None:
     assert "cookie" not in server.requests[1].headers
 
 
-async def test_parameters_form_and_text_arrive_as_they_were_meant() -> None:
+async def test_parameters_form_and_charset_are_encoded_and_decoded() -> None:
     async with serving(
         reply("grüß dich".encode("latin-1"), headers={"Content-Type": "text/plain; charset=latin-1"})
     ) as server:
@@ -238,7 +238,7 @@ async def test_parameters_form_and_text_arrive_as_they_were_meant() -> None:
     assert server.requests[0].body == b"k=%C3%BC"
 
 
-async def test_compressed_answers_are_unpacked() -> None:
+async def test_compressed_responses_are_decompressed() -> None:
     body = gzip.compress(b"first ") + gzip.compress(b"second" * 50_000)
     async with serving(reply(body, headers={"Content-Encoding": "gzip"})) as server:
         client = allowing(server)
@@ -248,7 +248,7 @@ async def test_compressed_answers_are_unpacked() -> None:
     assert response.body == b"first " + b"second" * 50_000
 
 
-async def test_a_compression_bomb_is_stopped_at_the_cap() -> None:
+async def test_a_decompression_bomb_is_stopped_at_the_size_limit() -> None:
     bomb = gzip.compress(bytes(200 * 1024 * 1024))
     async with serving(reply(bomb, headers={"Content-Encoding": "gzip"})) as server:
         client = allowing(server)
@@ -271,7 +271,7 @@ async def keep(client: GuardedClient, url: str, received: io.BytesIO) -> None:
     [(b"no gzip", "gzip"), (gzip.compress(b"x" * 9000)[:-9], "gzip"), (b"x", "br"), (b"x", "gzip, gzip")],
     ids=["not gzip", "cut", "unknown encoding", "packed twice"],
 )
-async def test_a_damaged_or_unknown_encoding_is_unavailable(body: bytes, encoding: str) -> None:
+async def test_a_damaged_or_unknown_encoding_raises_unavailable(body: bytes, encoding: str) -> None:
     async with serving(reply(body, headers={"Content-Encoding": encoding})) as server:
         client = allowing(server)
         with pytest.raises(Unavailable):
@@ -279,7 +279,7 @@ async def test_a_damaged_or_unknown_encoding_is_unavailable(body: bytes, encodin
         await client.aclose()
 
 
-async def test_a_body_past_the_cap_is_refused() -> None:
+async def test_a_body_above_the_size_limit_is_refused() -> None:
     async with serving(reply(b"x" * 2000)) as server:
         client = allowing(server)
         with pytest.raises(ToolError, match="larger than 1,000 bytes"):
@@ -288,9 +288,9 @@ async def test_a_body_past_the_cap_is_refused() -> None:
         await client.aclose()
 
 
-async def test_a_body_that_drips_ends_at_the_total_deadline() -> None:
+async def test_the_timeout_covers_a_body_that_arrives_slowly() -> None:
     async def drip(_request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 Said\r\nContent-Length: 1000\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         for _ in range(1000):
             writer.write(b"x")
             await writer.drain()
@@ -303,7 +303,7 @@ async def test_a_body_that_drips_ends_at_the_total_deadline() -> None:
         await client.aclose()
 
 
-async def test_a_server_that_says_nothing_ends_at_the_deadline() -> None:
+async def test_a_server_that_does_not_answer_times_out() -> None:
     async def silence(_request: Request, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -314,7 +314,7 @@ async def test_a_server_that_says_nothing_ends_at_the_deadline() -> None:
         await client.aclose()
 
 
-async def test_a_name_server_that_says_nothing_ends_at_the_deadline() -> None:
+async def test_a_name_server_that_does_not_answer_times_out() -> None:
     async def silence(_host: str, _port: int) -> Sequence[str]:
         await asyncio.Event().wait()
         return []
@@ -324,7 +324,7 @@ async def test_a_name_server_that_says_nothing_ends_at_the_deadline() -> None:
         await client.get("http://slow.example/", timeout_seconds=0.1)
 
 
-async def test_a_time_out_of_the_callers_own_stays_the_callers() -> None:
+async def test_a_timeout_raised_by_the_caller_is_not_converted() -> None:
     async with serving(reply(b"ok")) as server:
         client = allowing(server)
         with pytest.raises(TimeoutError):
@@ -333,21 +333,21 @@ async def test_a_time_out_of_the_callers_own_stays_the_callers() -> None:
         await client.aclose()
 
 
-async def test_a_name_that_does_not_exist_is_told_to_the_model() -> None:
+async def test_an_unknown_host_raises_a_tool_error() -> None:
     with pytest.raises(ToolError, match=r"no host named nowhere\.example"):
         await GuardedClient(Settings(), resolve=Names()).get("http://nowhere.example/")
 
 
-async def test_a_port_where_nobody_listens_is_unavailable(client: GuardedClient) -> None:
+async def test_a_refused_connection_raises_unavailable(client: GuardedClient) -> None:
     async with serving(reply()) as server:
         pass
     with pytest.raises(Unavailable):
         await client.get(f"{server.origin}/", trusted=True)
 
 
-async def test_an_answer_that_breaks_off_is_unavailable() -> None:
+async def test_an_incomplete_response_raises_unavailable() -> None:
     async def broken(_request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 Said\r\nContent-Length: 1000\r\n\r\nhalf")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
         writer.close()
 
     async with serving(broken) as server:
@@ -357,7 +357,7 @@ async def test_an_answer_that_breaks_off_is_unavailable() -> None:
         await client.aclose()
 
 
-async def test_an_answer_that_is_no_json_is_unavailable_only_when_read_as_json() -> None:
+async def test_a_body_that_is_not_json_raises_unavailable_when_parsed() -> None:
     async with serving(
         by_path({"/bad": reply(b"<html>"), "/deep": reply(b"[" * 100_000), "/ok": reply(b'{"a": 1}')})
     ) as server:
@@ -371,6 +371,6 @@ async def test_an_answer_that_is_no_json_is_unavailable_only_when_read_as_json()
 
 
 @pytest.mark.parametrize("origin", ["localhost:9000", "ftp://a.example", "http://user:word@a.example", "http://"])
-def test_a_wrong_origin_in_the_settings_names_the_variable(origin: str) -> None:
+def test_an_invalid_origin_in_the_settings_names_the_variable(origin: str) -> None:
     with pytest.raises(ConfigurationError, match="EGRESS_ALLOW"):
         GuardedClient(Settings(egress_allow=(origin,)))

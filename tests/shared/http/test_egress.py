@@ -1,4 +1,4 @@
-"""Which addresses are public, and that TLS is checked against the name."""
+"""Which addresses are public, and the verification of TLS certificates."""
 
 import ssl
 from datetime import timedelta
@@ -21,7 +21,7 @@ PUBLIC = "93.184.215.14"
 @pytest.mark.parametrize(
     "address",
     [
-        "0.0.0.0",  # noqa: S104  # nobody listens there
+        "0.0.0.0",  # noqa: S104  # nothing binds to it
         "10.1.2.3",
         "100.64.0.1",
         "127.0.0.1",
@@ -68,7 +68,7 @@ def test_an_address_on_the_internet_is_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
-async def test_tls_is_checked_against_the_name_and_not_the_address(tmp_path: Path) -> None:
+async def test_a_certificate_is_verified_against_the_name_and_not_the_address(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path, "shop.example")
     speaking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     speaking.load_cert_chain(certificate)
