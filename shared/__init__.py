@@ -1,1 +1,1 @@
-"""What both the agent and a module need; imports nothing else of ours."""
+"""Code that both the agent and modules use; imports none of the other packages."""

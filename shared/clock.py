@@ -1,4 +1,4 @@
-"""The only source of time: the wall clock for dates, the monotonic clock for durations."""
+"""The only source of time, so that tests can control it."""
 
 import time
 from datetime import UTC, datetime
@@ -6,24 +6,24 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the house asks about time; tests pass a fixed one."""
+    """A wall clock for dates and a monotonic clock for durations."""
 
     def now(self) -> datetime:
-        """Return the present moment in UTC."""
+        """Return the current time in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never jump back, for time-outs and durations."""
+        """Return the seconds of a clock that never goes backwards, for timeouts and durations."""
         ...
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the operating system."""
 
     def now(self) -> datetime:
-        """Return the present moment in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never jump back."""
+        """Return the seconds of the monotonic clock."""
         return time.monotonic()

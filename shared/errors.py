@@ -1,4 +1,4 @@
-"""The error families, by who should hear them. An error's docstring is its message."""
+"""All errors, in families by who is shown them. The docstring of a class is its message, a template for its fields."""
 
 from inspect import getdoc
 from typing import Any

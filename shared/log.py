@@ -1,4 +1,4 @@
-"""Logging for the whole program: structlog, one line per fact, ids and never message text."""
+"""Logging with structlog: one line per event, with ids but never with message text."""
 
 import logging
 import re
@@ -15,7 +15,7 @@ SECRET_TEXT = re.compile(
 
 
 def configure_logging(level: str, style: str) -> None:
-    """Send structlog and the standard library's logs to stderr, as `console` text or `json` lines."""
+    """Send the logs of structlog and of the standard library to stderr, in the style `console` or `json`."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -25,7 +25,7 @@ def configure_logging(level: str, style: str) -> None:
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        # The default shows the variables of every frame, and with them what people have written.
+        # The default formatter prints the local variables of every frame, which may contain message text.
         else structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
@@ -36,17 +36,17 @@ def configure_logging(level: str, style: str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    out = logging.StreamHandler(sys.stderr)
-    tail: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    output = logging.StreamHandler(sys.stderr)
+    last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if style == "json":
-        tail.append(structlog.processors.format_exc_info)
-    out.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*tail, redact_rendered, renderer])
+        last.append(structlog.processors.format_exc_info)
+    output.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*last, redact_rendered, renderer])
     )
     root = logging.getLogger()
-    root.handlers[:] = [out]
+    root.handlers[:] = [output]
     root.setLevel(level)
-    # These libraries tell each job and request at INFO; our own line per turn says it better.
+    # These libraries log every job and request at INFO, which the one line per turn makes redundant.
     for noisy in (
         "procrastinate",
         "httpx",
@@ -62,7 +62,7 @@ def configure_logging(level: str, style: str) -> None:
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Hide the value of any field that is named like a secret."""
+    """Replace the values of fields whose names say that they are secrets."""
     for name in event:
         if SECRET_FIELD.search(name):
             event[name] = "***"
@@ -70,7 +70,7 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def redact_rendered(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Hide what looks like a key or a password inside texts, the tracebacks of libraries included."""
+    """Replace what looks like a key or a password inside text values, including tracebacks."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = SECRET_TEXT.sub("***", value)

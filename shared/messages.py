@@ -1,4 +1,4 @@
-"""What comes in and what goes out, in our shape, whatever the platform."""
+"""Incoming messages and responses, in one format for all platforms."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who wrote: an identity on one platform."""
+    """The account on one platform that sent a message."""
 
     platform: str
     platform_user_id: str
@@ -27,14 +27,14 @@ class Place:
 
     @property
     def key(self) -> str:
-        """Return the canonical text of the place: the lock of its jobs, one turn at a time."""
+        """Return the place as one string; jobs lock on it, so that a place has one turn at a time."""
         parts = (self.platform, self.server, self.channel, self.thread)
         return ":".join("" if part is None else quote(part, safe="") for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotedMessage:
-    """Something that somebody has said before; with the platform's id of the message it is forgotten with that."""
+    """An earlier message of the place. With the platform's `message_id` it is redacted when that message is deleted."""
 
     speaker: str
     text: str
@@ -43,9 +43,9 @@ class QuotedMessage:
 
 @dataclass(frozen=True, slots=True)
 class PlatformContext:
-    """What a platform tells beside a message: who the sender is there, where this is, what was said just before.
+    """What a platform says about a message's surroundings: the sender's roles, names of the place, earlier messages.
 
-    `role_ids` None means that the platform did not say which roles the sender has, an empty tuple that there are none.
+    `role_ids` is None when the platform did not name the sender's roles, and empty when the sender has none.
     """
 
     roles: tuple[str, ...] = ()
@@ -59,10 +59,10 @@ class PlatformContext:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message: already in storage under `storage_key`, or to be fetched from `url`.
+    """A file of a message: already in storage under `storage_key`, or to be fetched from `url`.
 
-    `credential` names what the platform's server wants to see before it gives the file; the secret itself is the
-    platform's to add when the file is fetched.
+    `credential` names the credential that the platform's server requires; the platform's code adds the secret itself
+    when it fetches the file.
     """
 
     filename: str
@@ -75,9 +75,9 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's answer to one question for confirmation, given by a button or a program instead of a word.
+    """An answer to one confirmation, given by a button or a program instead of a message.
 
-    `approved_by` is the user who has answered in the person's place; only the house sets it.
+    `approved_by` is the user who answered instead of the person who was asked; it is never taken from a client.
     """
 
     confirmation_id: int
@@ -86,15 +86,15 @@ class Decision:
 
     @property
     def word(self) -> str:
-        """Return what the person would have written instead."""
+        """Return the message that would have the same meaning."""
         return "yes" if self.approved else "no"
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """One event of a platform, ready for the inbox.
+    """One message of a platform, ready for the inbox.
 
-    `adapter` names the adapter that the reply leaves by (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
+    `adapter` names the adapter that sends the reply (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
     `event_id` is the platform's own id of the event, unique per platform.
     """
 
@@ -113,7 +113,7 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFile:
-    """A file that goes out with a reply."""
+    """A file of a reply, with a signed link."""
 
     file_id: int
     filename: str
@@ -122,13 +122,13 @@ class ReplyFile:
     url: str
 
 
-# Of US dollars: as exact as the ledger keeps what a call cost.
+# Decimal places of a cost in US dollars, as in the column `token_logs.cost_estimate`.
 COST_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and cost of one or several model calls; `cost` in US dollars, None where the price is unknown."""
+    """Tokens and cost of one or several model calls; `cost` is in US dollars, None when a price is unknown."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -137,13 +137,13 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Return what counts against the budget: input plus output tokens."""
+        """Return the tokens that count against the budget: input plus output."""
         return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallMade:
-    """One tool call of a turn with its outcome, as the caller is told."""
+    """One tool call of a turn with its result."""
 
     tool: str
     args: dict[str, Any]
@@ -152,16 +152,16 @@ class ToolCallMade:
 
 @dataclass(frozen=True, slots=True)
 class AskedConfirmation:
-    """The question that an answer is: its id, to be given back with the decision."""
+    """A pending confirmation; a decision names its `id`."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class AgentResponse:
-    """The answer to one turn. `error` is a stable code, never an exception's text.
+    """The response to one turn. `error` is a stable error code, never the text of an exception.
 
-    `confirmation` is there when the answer asks for a yes or a no.
+    `confirmation` is set when `content` is a question that needs a yes or a no.
     """
 
     turn_id: int

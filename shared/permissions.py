@@ -1,10 +1,10 @@
-"""What a user may do, in four levels."""
+"""The four permission levels of users."""
 
 from enum import IntEnum
 
 
 class Permission(IntEnum):
-    """The four levels, ordered: a higher one may do all that a lower one may."""
+    """A permission level; each includes all lower ones."""
 
     GUEST = 0
     USER = 1
@@ -13,7 +13,7 @@ class Permission(IntEnum):
 
     @property
     def label(self) -> str:
-        """Return the level as it stands in `users.permission_level`."""
+        """Return the level as it is stored in `users.permission_level`."""
         return self.name.lower()
 
     @classmethod

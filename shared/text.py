@@ -1,4 +1,4 @@
-"""Cleaning of text on every way in and out, in one place."""
+"""Sanitises and shortens text that enters or leaves the program."""
 
 from math import isfinite
 from typing import Any
@@ -16,7 +16,7 @@ def clean(text: str) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """Return a JSON value with every string in it cleaned; NaN and infinity, which JSON does not know, as text."""
+    """Return a JSON value with all its strings cleaned; NaN and infinity, which JSON does not have, become strings."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float) and not isfinite(value):
@@ -29,7 +29,7 @@ def clean_json(value: Any) -> Any:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the text, shortened to `limit` characters with a note that says how much is missing."""
+    """Return the text, cut to at most `limit` characters including a note with the original length."""
     if len(text) <= limit:
         return text
     note = f"… [cut: {len(text):,} characters in all]"

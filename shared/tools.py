@@ -1,7 +1,7 @@
-"""What a module is made of: `@tool` on a function, and the `ToolContext` that each call is given.
+"""The interface of modules: the decorator `@tool`, and the `ToolContext` that each call receives.
 
-The signature is the schema, the docstring the description. The first parameter is always the context; who asks, where
-and in which conversation come from it, never from the model.
+A tool's signature is its JSON schema, its docstring the description for the model. The first parameter is the context,
+which says who asks and where; the model can't set it.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from shared.permissions import Permission
 from shared.settings import Settings
 from shared.text import clean
 
-MOST_PROBLEMS = 1000
-
 ModuleSettings = TypeVar("ModuleSettings")
+# With more validation errors than this, they are counted instead of listed.
+MAX_LISTED_PROBLEMS = 1000
 MAX_QUESTION_CHARS = 1500
 
 
@@ -43,7 +43,7 @@ class Caller:
 
 
 class Transactions(Protocol):
-    """Where a short database transaction comes from."""
+    """The part of `Database` that tools use."""
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Open a transaction that commits at the end of the block."""
@@ -52,10 +52,10 @@ class Transactions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """All that a tool needs, without importing another module.
+    """What a tool can use: who asks and where, and the services that it needs.
 
-    `call_id` is the same when a read-only call is repeated after a crash: use it as idempotency key outward.
-    `agreed_to` is the question that the person has said yes to for this very call.
+    `call_id` stays the same when a read-only call is repeated after a crash: use it as idempotency key elsewhere.
+    `agreed_to` is the question that the person has answered with yes for this call, None when there was none.
     """
 
     user: Caller
@@ -77,22 +77,23 @@ class ToolContext:
         return self.database.transaction()
 
     def settings(self, kind: type[ModuleSettings]) -> ModuleSettings:
-        """Return this module's own settings, a frozen dataclass read with the module's prefix."""
+        """Return this module's settings: `kind` is a frozen dataclass, read from variables with the module's prefix."""
         return self.house_settings.of_module(kind, self.module)
 
     def confirm(self, question: str, *, approver: Permission | None = None) -> Awaitable[None]:
-        """Go on only with the person's yes to this question: without it the call ends here and the person is asked.
+        """Continue only if the person has answered this question with yes; otherwise end the call and ask it.
 
-        With an `approver` the yes needs that permission: the person's own, or that of somebody else in the same place.
+        `approver` is the permission that a yes needs, of the person who asked or of anybody in the same place.
 
-        Call it before anything is done. On yes the tool runs once more from its beginning with the same arguments, so
-        the question must come out the same; another question is asked anew. On no it never runs again.
+        Call it before the tool has any effect. After a yes the tool runs again from the start with the same arguments,
+        and must ask the same question; a different one is asked as well. After a no it does not run again.
+        Raises `ToolError` for a question that is empty or too long.
         """
         asked = clean(question).strip()
         if self.agreed_to is None or asked != self.agreed_to:
             if not 0 < len(asked) <= MAX_QUESTION_CHARS:
                 raise ToolError(f"The question to the person would have {len(asked):,} characters; 1 to 1,500 may be.")
-            # Raised before it is awaited: a forgotten `await` lets nothing through.
+            # Raised by the call itself, not when it is awaited, so that a forgotten `await` has no effect.
             raise ConfirmationNeeded(question=asked, approver=approver)
         return asyncio.sleep(0)
 
@@ -102,11 +103,11 @@ Run = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Tool:
-    """One function that the model may call.
+    """A function that the model may call.
 
-    `read_only` tools run again after a crash; `repeatable` ones are tried a second time when they fail unexpectedly;
-    `ends_turn` ones end the loop. `reads_untrusted` and `reads_private` say what their results may hold, `acts` whether
-    they act outward or change something: without it, all that are not `read_only`.
+    `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
+    ones end the turn. `reads_untrusted` and `reads_private` describe their results. `acts` says whether they have
+    effects; None means that all tools do which are not `read_only`.
     """
 
     run: Run
@@ -122,41 +123,41 @@ class Tool:
 
     @property
     def is_acting(self) -> bool:
-        """Return whether a turn that has read both untrusted and private text needs the person's yes for it."""
+        """Tell whether it needs confirmation in a turn that has read both untrusted and private text."""
         return not self.read_only if self.acts is None else self.acts
 
     @property
     def name(self) -> str:
-        """Return `module.tool`, as admins and people know it."""
+        """Return `module.tool`, the name for people."""
         return f"{self.module}.{self.run.__name__}"
 
     @property
     def wire_name(self) -> str:
-        """Return `module__tool`, as models are told."""
+        """Return `module__tool`, the name for models."""
         return f"{self.module}__{self.run.__name__}"
 
     @property
     def description(self) -> str:
-        """Return the docstring."""
+        """Return the description for the model: the docstring."""
         return inspect.cleandoc(self.run.__doc__ or "")
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """Return what the model gives, without the context."""
+        """Return the parameters that the model sets, which are all but the context."""
         return dict(list(inspect.signature(self.run).parameters.items())[1:])
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
-        """Return the pydantic model of the arguments; unknown keys are refused."""
+        """Return a pydantic model of the arguments, which forbids unknown keys."""
         hints = get_type_hints(self.run, include_extras=True)
-        given: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: (hints[name], ... if each.default is inspect.Parameter.empty else each.default)
             for name, each in self.parameters.items()
         }
-        return create_model(self.run.__name__, __config__=ConfigDict(extra="forbid"), **given)
+        return create_model(self.run.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `run` takes for these arguments; raises `ToolError` that names the problems."""
+        """Validate the model's arguments and return those for `run`; raises `ToolError` with the problems."""
         try:
             checked = self.arguments.model_validate(given)
         except ValidationError as error:
@@ -166,14 +167,14 @@ class Tool:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """Return the tool in the OpenAI function format, rendered once."""
+        """Return the tool in OpenAI's function format."""
         parameters = self.arguments.model_json_schema()
         return {
             "type": "function",
             "function": {
                 "name": self.wire_name,
                 "description": self.description,
-                "parameters": _lean(parameters),
+                "parameters": _compact(parameters),
             },
         }
 
@@ -189,37 +190,37 @@ def tool(
     reads_private: bool = False,
     acts: bool | None = None,
 ) -> Callable[[Run], Tool]:
-    """Mark an async function of a module's `__init__.py` as a tool; the toolbox finds it by walking the folders."""
+    """Make an async function in a module's `__init__.py` a tool. The parameters are described in `Tool`."""
 
-    def mark(run: Run) -> Tool:
+    def decorate(run: Run) -> Tool:
         if not inspect.iscoroutinefunction(run):
             raise TypeError(f"{run.__name__}: a tool is an async function")
         module = run.__module__.rpartition(".")[2]
         rules = (requires, read_only, repeatable, ends_turn, timeout_seconds)
         return Tool(run, *rules, module, reads_untrusted, reads_private, acts)
 
-    return mark
+    return decorate
 
 
 def _problems(error: ValidationError) -> list[str]:
-    # They are all put together before the first is read, which takes seconds when a long list is wrong in each place.
-    if (count := error.error_count()) > MOST_PROBLEMS:
+    # `errors()` builds all of them, which takes seconds for a long list in which every item is wrong.
+    if (count := error.error_count()) > MAX_LISTED_PROBLEMS:
         return [f"{count:,} values are wrong"]
     return [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:10]]
 
 
-def _lean(schema: Any) -> Any:
-    # Bytes in every prompt that tell the model nothing: pydantic titles each field with its own name, a null need not
-    # be offered where the argument may be left out, and keys that don't belong are refused at the call anyway.
+def _compact(schema: Any) -> Any:
+    # Saves tokens in every prompt. Pydantic adds a title to each field that repeats its name; an optional argument can
+    # be omitted and need not be null; unknown keys are refused by `check` anyway.
     if isinstance(schema, list):
-        return [_lean(each) for each in schema]
+        return [_compact(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("default", ...) is None and len(kinds := schema.get("anyOf", ())) == 2 and {"type": "null"} in kinds:
         schema = next(each for each in kinds if each != {"type": "null"}) | schema
         schema = {key: value for key, value in schema.items() if key not in {"anyOf", "default"}}
-    return {key: _lean(value) for key, value in schema.items() if not _says_nothing(key, value)}
+    return {key: _compact(value) for key, value in schema.items() if not _is_redundant(key, value)}
 
 
-def _says_nothing(key: str, value: Any) -> bool:
+def _is_redundant(key: str, value: Any) -> bool:
     return (key == "title" and isinstance(value, str)) or (key == "additionalProperties" and value is False)

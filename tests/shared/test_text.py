@@ -1,4 +1,4 @@
-"""Text on every way in and out: cleaned once, cut with a note."""
+"""Sanitising and shortening of text."""
 
 import json
 
@@ -23,12 +23,12 @@ ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
         ("größe \U0001f600", "größe \U0001f600"),
     ],
 )
-def test_what_postgres_and_providers_refuse_is_taken_out(text: str, cleaned: str) -> None:
+def test_characters_that_postgres_or_providers_refuse_are_removed(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
 
 
 @given(ANY_TEXT)
-def test_cleaned_text_can_be_stored_and_sent_and_stays_as_it_is(text: str) -> None:
+def test_cleaned_text_is_valid_utf8_and_cleaning_it_again_changes_nothing(text: str) -> None:
     cleaned = clean(text)
 
     assert "\x00" not in cleaned
@@ -36,13 +36,13 @@ def test_cleaned_text_can_be_stored_and_sent_and_stays_as_it_is(text: str) -> No
     assert clean(cleaned) == cleaned
 
 
-def test_every_string_of_a_json_value_is_cleaned_keys_too() -> None:
+def test_all_strings_and_keys_of_a_json_value_are_cleaned() -> None:
     value = {"a\x00": ["\ud800", {"b": ("x\x00", 1, None, True)}], 2: 0.5}
 
     assert clean_json(value) == {"a": ["\ufffd", {"b": ["x", 1, None, True]}], "2": 0.5}
 
 
-def test_numbers_that_json_does_not_know_become_text() -> None:
+def test_nan_and_infinity_become_strings() -> None:
     cleaned = clean_json([float("nan"), float("inf"), float("-inf"), 1e308])
 
     assert cleaned == ["nan", "inf", "-inf", 1e308]
@@ -50,7 +50,7 @@ def test_numbers_that_json_does_not_know_become_text() -> None:
 
 
 @given(ANY_TEXT, st.integers(min_value=40, max_value=200))
-def test_a_cut_text_is_within_its_limit_and_says_how_much_there_was(text: str, limit: int) -> None:
+def test_a_cut_text_is_within_its_limit_and_names_the_original_length(text: str, limit: int) -> None:
     shown = cut(text, limit)
 
     assert len(shown) <= limit
