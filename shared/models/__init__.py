@@ -1,4 +1,4 @@
-"""The tables, one file per noun; importing this package makes all of them known to `Base.metadata`."""
+"""The tables, one file per noun; importing this package adds all of them to `Base.metadata`."""
 
 from shared.models.agent import Agent
 from shared.models.base import Base

@@ -1,4 +1,4 @@
-"""Agents that a turn may hand a task to: a persona of this house, or an agent of another house that speaks A2A."""
+"""Agents to which a turn can delegate a task: a persona of this installation, or a remote agent over A2A."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from shared.models.base import Base, Row
 
 
 class Agent(Row, Base):
-    """One agent: what it is for, who may ask it, and who answers."""
+    """An agent: its purpose, who may use it, and the persona or URL behind it."""
 
     __tablename__ = "agents"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""What all tables share: plain names, an id, a time stamp by the database, named constraints."""
+"""The base classes of all tables: naming of constraints, id and creation time."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class Base(DeclarativeBase):
-    """The parent of every table. Names of constraints are what an admin reads when a wrong value is refused."""
+    """The declarative base. Constraint names are readable, because admins see them when a value is refused."""
 
     metadata = MetaData(
         naming_convention={
@@ -21,7 +21,7 @@ class Base(DeclarativeBase):
 
 
 class Row:
-    """An id and the moment of creation, both by default in the database."""
+    """The columns `id` and `created_at`, which the database fills in."""
 
     id: Mapped[int] = mapped_column(
         BigInteger, Identity(), primary_key=True, comment="The row's own number.", sort_order=-2

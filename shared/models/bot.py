@@ -1,4 +1,4 @@
-"""Accounts of the agent itself: what all processes that use one share."""
+"""The agent's own accounts on platforms: state that all processes of an account share."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from shared.models.base import Base, Row
 
 
 class Bot(Row, Base):
-    """One account of the agent on a platform, known by its token."""
+    """An account of the agent on a platform, identified by its token."""
 
     __tablename__ = "bots"
     __table_args__ = (
@@ -26,7 +26,7 @@ class Bot(Row, Base):
 
 
 class Shard(Row, Base):
-    """One part of an account's servers: held by one process at a time."""
+    """A shard of an account's servers, leased by one process at a time."""
 
     __tablename__ = "shards"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""The ledger: what each model call cost, and what running ones hold."""
+"""The ledger of model calls, and the budget reservations of running ones."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -10,7 +10,7 @@ from shared.models.base import Base, Row
 
 
 class TokenLog(Row, Base):
-    """One model call."""
+    """A model call that has finished, with its tokens and cost."""
 
     __tablename__ = "token_logs"
     __table_args__ = (
@@ -41,7 +41,7 @@ class TokenLog(Row, Base):
 
 
 class BudgetReservation(Row, Base):
-    """Tokens that a running model call holds until it is settled, released or expired."""
+    """Tokens reserved for a running model call until it is settled, released or expires."""
 
     __tablename__ = "budget_reservations"
     __table_args__ = (

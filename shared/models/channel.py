@@ -1,4 +1,4 @@
-"""When the agent answers in a channel."""
+"""Rules for when the agent answers in a channel."""
 
 from sqlalchemy import CheckConstraint, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -7,7 +7,7 @@ from shared.models.base import Base, Row
 
 
 class ChannelMode(Row, Base):
-    """One channel's rule, or that of a whole server; the closest wins."""
+    """The rule of a channel or of a whole server; that of the channel takes precedence."""
 
     __tablename__ = "channel_modes"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Questions that a person has to answer with yes before the house does something."""
+"""Confirmations: questions that must be answered with yes before a tool call runs."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from shared.models.base import Base, Row
 
 
 class Confirmation(Row, Base):
-    """One question: bound to a call with its arguments, to a person and to a place."""
+    """A question about one tool call with its arguments, to one user in one place."""
 
     __tablename__ = "confirmations"
     __table_args__ = (

@@ -9,7 +9,7 @@ from shared.models.base import Base, Row
 
 
 class Conversation(Row, Base):
-    """All that was said in one place."""
+    """The conversation of one place."""
 
     __tablename__ = "conversations"
     __table_args__ = (

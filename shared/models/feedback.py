@@ -1,4 +1,4 @@
-"""What people thought of an answer."""
+"""Ratings of answers."""
 
 from sqlalchemy import CheckConstraint, ForeignKey, SmallInteger, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -7,7 +7,7 @@ from shared.models.base import Base, Row
 
 
 class Feedback(Row, Base):
-    """One person's verdict on one answer; the last one counts."""
+    """The latest rating of an answer by a user."""
 
     __tablename__ = "feedback"
     __table_args__ = (

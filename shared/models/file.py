@@ -1,4 +1,4 @@
-"""Files: what is in storage, whose it is, and whether it arrived."""
+"""Files in storage, with their owner and status."""
 
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -7,7 +7,7 @@ from shared.models.base import Base, Row
 
 
 class FileRecord(Row, Base):
-    """One file of one user."""
+    """A file of a user."""
 
     __tablename__ = "file_records"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Inbox and outbox: stored before the ack, stored before it is sent."""
+"""The inbox, stored before an event is acknowledged, and the outbox, stored before a reply is sent."""
 
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from shared.models.base import Base, Row
 
 
 class InboxMessage(Row, Base):
-    """One event, accepted once."""
+    """An incoming event; each is stored once."""
 
     __tablename__ = "inbox"
     __table_args__ = (
@@ -86,7 +86,7 @@ class InboxMessage(Row, Base):
 
 
 class OutboxReply(Row, Base):
-    """One reply; it was decided in the same transaction that ended its turn."""
+    """A reply, inserted in the transaction that finishes its turn."""
 
     __tablename__ = "outbox"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""MCP servers that admins added, and their tools, each pinned as it was when somebody looked at it."""
+"""MCP servers, and their tools in each version that was seen, of which only approved ones are used."""
 
 from datetime import datetime
 from typing import Any
@@ -9,12 +9,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
 
-STRINGS = "jsonb_typeof({0}) = 'array' AND NOT jsonb_path_exists({0}, '$[*] ? (@.type() != \"string\")')"
-PAIRS = "jsonb_typeof({0}) = 'object' AND NOT jsonb_path_exists({0}, '$.* ? (@.type() != \"string\")')"
+IS_STRING_ARRAY = "jsonb_typeof({0}) = 'array' AND NOT jsonb_path_exists({0}, '$[*] ? (@.type() != \"string\")')"
+IS_STRING_MAP = "jsonb_typeof({0}) = 'object' AND NOT jsonb_path_exists({0}, '$.* ? (@.type() != \"string\")')"
 
 
 class McpServer(Row, Base):
-    """One server: how to reach it, and who may use its tools."""
+    """An MCP server: how to connect to it, and who may use its tools."""
 
     __tablename__ = "mcp_servers"
     __table_args__ = (
@@ -30,10 +30,10 @@ class McpServer(Row, Base):
             name="stdio_has_a_command_and_http_has_a_url",
         ),
         CheckConstraint("url ~ '^https?://[^/@\\s]+(/\\S*)?$'", name="url_begins_with_http_and_holds_no_password"),
-        CheckConstraint(STRINGS.format("args"), name="args_is_an_array_of_strings"),
-        CheckConstraint(PAIRS.format("env"), name="env_is_an_object_of_strings"),
-        CheckConstraint(PAIRS.format("headers"), name="headers_is_an_object_of_strings"),
-        CheckConstraint(STRINGS.format("read_only_tools"), name="read_only_tools_is_an_array_of_tool_names"),
+        CheckConstraint(IS_STRING_ARRAY.format("args"), name="args_is_an_array_of_strings"),
+        CheckConstraint(IS_STRING_MAP.format("env"), name="env_is_an_object_of_strings"),
+        CheckConstraint(IS_STRING_MAP.format("headers"), name="headers_is_an_object_of_strings"),
+        CheckConstraint(IS_STRING_ARRAY.format("read_only_tools"), name="read_only_tools_is_an_array_of_tool_names"),
         CheckConstraint(
             "required_permission IN ('guest', 'user', 'admin', 'owner')",
             name="required_permission_is_guest_user_admin_or_owner",
@@ -95,7 +95,7 @@ class McpServer(Row, Base):
 
 
 class McpTool(Row, Base):
-    """One tool in one wording. A server that changes it makes a new row, which is off until an admin approves it."""
+    """A version of a tool. When the server changes the tool, a new row is inserted, which an admin has to approve."""
 
     __tablename__ = "mcp_tools"
     __table_args__ = (

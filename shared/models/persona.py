@@ -10,7 +10,7 @@ from shared.models.base import Base, Row
 
 
 class Persona(Row, Base):
-    """Who the agent is in a place."""
+    """The instructions, model and modules of the agent in a place."""
 
     __tablename__ = "personas"
     __table_args__ = (

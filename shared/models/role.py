@@ -1,4 +1,4 @@
-"""What roles on a server give: a permission, a budget."""
+"""Permissions and budgets that roles on a server grant."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from shared.models.base import Base, Row
 
 
 class RoleGrant(Row, Base):
-    """What one role gives to whoever has it."""
+    """The permission and budget that a role grants to its members."""
 
     __tablename__ = "role_grants"
     __table_args__ = (
@@ -35,7 +35,7 @@ class RoleGrant(Row, Base):
 
 
 class MemberRoles(Row, Base):
-    """Which roles an account had when it last wrote on a server."""
+    """The roles that an account had when it last wrote on a server."""
 
     __tablename__ = "member_roles"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Servers: their common budget, and whether they were greeted."""
+"""Servers: their shared budget, and when the agent introduced itself."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from shared.models.base import Base, Row
 
 
 class Server(Row, Base):
-    """One server or workspace."""
+    """A server or workspace."""
 
     __tablename__ = "servers"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Turns and their journal: the messages are the transcript, the events what readers were told."""
+"""Turns and their journal: messages are the transcript, events the progress that is streamed to readers."""
 
 from datetime import datetime
 from typing import Any
@@ -90,7 +90,7 @@ class Turn(Row, Base):
 
 
 class Message(Row, Base):
-    """One entry of the transcript: a step that is recorded is never done again."""
+    """A step of a turn. A step that is recorded is not executed again."""
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -135,7 +135,7 @@ class Message(Row, Base):
 
 
 class TurnEvent(Row, Base):
-    """One thing that a turn told its readers; text deltas are not kept."""
+    """An event of a turn that is streamed to readers; text deltas are not stored."""
 
     __tablename__ = "turn_events"
     __table_args__ = (

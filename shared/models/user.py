@@ -1,4 +1,4 @@
-"""People: one user with one or more identities, a permission and a budget."""
+"""Users and their identities on platforms."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from shared.models.base import Base, Row
 
 
 class User(Row, Base):
-    """A person."""
+    """A person, with a permission and a budget."""
 
     __tablename__ = "users"
     __table_args__ = (
@@ -65,7 +65,7 @@ class User(Row, Base):
 
 
 class UserPlatformLink(Row, Base):
-    """An identity: the account of a user on one platform."""
+    """An identity: a user's account on one platform."""
 
     __tablename__ = "user_platform_links"
     __table_args__ = (
