@@ -1,1 +1,1 @@
-"""What the agent can do: one folder per module, found by walking."""
+"""The modules: one folder with tools each, found by listing this package."""

@@ -1,4 +1,4 @@
-"""Tools that end the turn: a result, a question, or simply something to say."""
+"""Tools that end the turn with a result, a question or a message."""
 
 from typing import Annotated, Any
 
@@ -7,19 +7,19 @@ from pydantic import Field
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
 
-Said = Annotated[str, Field(min_length=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 Option = Annotated[str, Field(min_length=1, max_length=80)]
 
 
 @tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
-async def task_completion(_context: ToolContext, result: Said) -> dict[str, Any]:
+async def task_completion(_context: ToolContext, result: NonEmpty) -> dict[str, Any]:
     """End with the result of the task, as the person shall read it."""
     return {"message": result}
 
 
 @tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
 async def ask_question(
-    _context: ToolContext, question: Said, options: Annotated[list[Option], Field(max_length=10)] | None = None
+    _context: ToolContext, question: NonEmpty, options: Annotated[list[Option], Field(max_length=10)] | None = None
 ) -> dict[str, Any]:
     """Ask the person and wait for the answer; `options` are answers to choose from."""
     if not options:
@@ -29,6 +29,6 @@ async def ask_question(
 
 
 @tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
-async def converse(_context: ToolContext, message: Said) -> dict[str, Any]:
+async def converse(_context: ToolContext, message: NonEmpty) -> dict[str, Any]:
     """Say something to the person and end the turn."""
     return {"message": message}

@@ -1,4 +1,4 @@
-"""A person's files: make documents, read them, list them, link to them, delete them."""
+"""Tools for the user's files: create, read, list, link, delete."""
 
 import asyncio
 from typing import Any, Literal
@@ -17,13 +17,13 @@ MIME_TYPES = {
 }
 
 
-# A new file comes back to the person alone, as an answer does: no question before it.
+# `acts=False`: a new file is shown only to the user, like an answer, and needs no confirmation.
 @tool(requires=Permission.GUEST, acts=False)
 async def create_document(
     context: ToolContext,
     title: str,
     content: str,
-    format: Literal["txt", "md", "html", "csv", "json"] = "md",  # noqa: A002  # the name that models are told
+    format: Literal["txt", "md", "html", "csv", "json"] = "md",  # noqa: A002  # the name in the schema for models
 ) -> dict[str, Any]:
     """Make a file for the user."""
     filename, text = await asyncio.to_thread(render, title, content, format)
@@ -37,7 +37,7 @@ async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> 
     file, content = await context.storage.read(file_id)
     text = await read_text(file, content)
     start = min(max(offset, 0), len(text))
-    # Quotes and line breaks grow in JSON; the rest of the limit is for them.
+    # Leaves a quarter of the limit for the escapes that JSON adds for quotes and line breaks.
     part = text[start : start + max(100, context.house_settings.tool_result_max_chars * 3 // 4)]
     result: dict[str, Any] = {"filename": file.filename, "mime_type": file.mime_type, "text": part}
     if start + len(part) < len(text):

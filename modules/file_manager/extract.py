@@ -1,7 +1,7 @@
-"""Run as a program: a document on standard input, its text on standard output.
+"""A program that reads a document from standard input and writes its text to standard output.
 
-It bounds its own memory and time, because it reads what anybody may have sent. Exit status 3 comes with one sentence on
-standard error that says why the document can't be read; any other failure means that it is damaged or a bomb.
+Because the input is untrusted, it limits its own memory and CPU time. With exit status 3, standard error has one
+sentence that says why the document can't be read; any other failure means that it is damaged or a decompression bomb.
 """
 
 import io
@@ -19,14 +19,14 @@ MEMORY_BYTES = 1024 * 1024 * 1024
 CPU_SECONDS = 15
 MAX_CHARS = 1_000_000
 MAX_ENTRIES = 1000
-MAX_UNPACKED = 100 * 1024 * 1024
+MAX_UNPACKED_BYTES = 100 * 1024 * 1024
 MAX_RATIO = 100
-# Small parts pack well without being bombs.
-RATIO_COUNTS_FROM = 1024 * 1024
+# Smaller archives may exceed the ratio, because short repetitive parts compress well.
+RATIO_CHECKED_FROM_BYTES = 1024 * 1024
 UNREADABLE = 3
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-UNSHOWN = frozenset({"script", "style", "head", "template", "noscript"})
-BLOCKS = frozenset(
+HIDDEN_TAGS = frozenset({"script", "style", "head", "template", "noscript"})
+BLOCK_TAGS = frozenset(
     {
         "p",
         "div",
@@ -49,11 +49,11 @@ BLOCKS = frozenset(
 
 
 def main() -> None:
-    """Read one document of the kind that the first argument names."""
+    """Convert one document; the first argument is its kind: pdf, docx or html."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Standard error is for the reason alone.
+    # Standard error must contain nothing but the reason.
     logging.disable()
     kinds: dict[str, Callable[[bytes], Iterator[str]]] = {"pdf": pdf, "docx": docx, "html": html}
     written = 0
@@ -67,29 +67,29 @@ def main() -> None:
 
 
 def refuse(reason: str) -> Never:
-    """End with the reason why the document can't be read."""
+    """Exit with the reason why the document can't be read."""
     sys.stderr.write(reason)
     sys.exit(UNREADABLE)
 
 
 def pdf(content: bytes) -> Iterator[str]:
-    """Give the text page by page."""
+    """Yield the text of each page; exits when the PDF is encrypted or has no text."""
     from pypdf import PdfReader
 
     reader = PdfReader(io.BytesIO(content))
     if reader.is_encrypted and not reader.decrypt(""):
         refuse("it is locked with a password.")
-    found = False
+    has_text = False
     for page in reader.pages:
         text = page.extract_text().strip()
-        found = found or bool(text)
+        has_text = has_text or bool(text)
         yield text + "\n\n"
-    if not found:
+    if not has_text:
         refuse("the PDF has no text in it, perhaps only scanned pictures.")
 
 
 def docx(content: bytes) -> Iterator[str]:
-    """Give the text paragraph by paragraph, a table row by row."""
+    """Yield the text of each paragraph and of each table row."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         check_archive(archive)
         xml = archive.read("word/document.xml")
@@ -106,18 +106,18 @@ def docx(content: bytes) -> Iterator[str]:
 
 
 def check_archive(archive: zipfile.ZipFile) -> None:
-    """See that the archive is no bomb before anything of it is unpacked."""
+    """Exit when the archive is a decompression bomb, before anything is unpacked."""
     entries = archive.infolist()
     unpacked = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
-    if len(entries) > MAX_ENTRIES or unpacked > MAX_UNPACKED:
+    if len(entries) > MAX_ENTRIES or unpacked > MAX_UNPACKED_BYTES:
         refuse("it unpacks to more than is allowed.")
-    if unpacked > RATIO_COUNTS_FROM and unpacked > MAX_RATIO * max(packed, 1):
+    if unpacked > RATIO_CHECKED_FROM_BYTES and unpacked > MAX_RATIO * max(packed, 1):
         refuse("it unpacks to more than is allowed.")
 
 
 def paragraph(element: ElementTree.Element) -> str:
-    """Return the text of a paragraph or a cell; deleted text and field codes have other tags."""
+    """Return the text of a paragraph or cell, without deleted text and field codes, which have other tags."""
     marks = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n"}
     return "".join(
         (each.text or "") if each.tag == f"{W}t" else marks[each.tag]
@@ -127,7 +127,7 @@ def paragraph(element: ElementTree.Element) -> str:
 
 
 def html(content: bytes) -> Iterator[str]:
-    """Give what a reader of the page would see."""
+    """Yield the visible text of the page."""
     page = Page()
     page.feed(content.decode("utf-8-sig", "replace"))
     page.close()
@@ -141,30 +141,30 @@ class Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
-        self._unshown = 0
+        self._hidden_depth = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Count what is not shown, break lines where the page would."""
-        if tag in UNSHOWN:
-            self._unshown += 1
-        elif tag in BLOCKS:
+        """Track hidden elements; add line breaks before blocks and separators before cells."""
+        if tag in HIDDEN_TAGS:
+            self._hidden_depth += 1
+        elif tag in BLOCK_TAGS:
             self.parts.append("\n")
         elif tag in {"td", "th"}:
             self.parts.append(" | ")
 
     def handle_endtag(self, tag: str) -> None:
-        """Close what is not shown, break lines where the page would."""
-        if tag in UNSHOWN:
-            self._unshown = max(0, self._unshown - 1)
-        elif tag in BLOCKS:
+        """Track hidden elements; add line breaks after blocks."""
+        if tag in HIDDEN_TAGS:
+            self._hidden_depth = max(0, self._hidden_depth - 1)
+        elif tag in BLOCK_TAGS:
             self.parts.append("\n")
 
     def keep(self, data: str) -> None:
-        """Keep what is shown."""
-        if not self._unshown:
+        """Collect visible text."""
+        if not self._hidden_depth:
             self.parts.append(data)
 
-    # The name that the parser calls it by.
+    # `HTMLParser` calls this method `handle_data`.
     handle_data = keep
 
 

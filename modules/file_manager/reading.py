@@ -1,4 +1,4 @@
-"""The text of a file. Formats that need a parser are read in a process of their own, which can be ended."""
+"""Extracts the text of a file; PDF, Word and HTML are parsed in a sandboxed process."""
 
 import codecs
 from pathlib import Path
@@ -12,18 +12,18 @@ from shared.text import clean
 PARSER = Path(__file__).with_name("extract.py")
 PARSE_SECONDS = 20.0
 UNREADABLE = 3
-PARSED = {"application/pdf": "pdf", WORD: "docx", "text/html": "html"}
-KINDS = {"image": "a picture", "audio": "a sound file", "video": "a video", "font": "a font"}
+PARSED_KINDS = {"application/pdf": "pdf", WORD: "docx", "text/html": "html"}
+TEXTLESS_KINDS = {"image": "a picture", "audio": "a sound file", "video": "a video", "font": "a font"}
 
 
 async def read_text(file: StoredFile, content: bytes, seconds: float = PARSE_SECONDS) -> str:
-    """Return the text in a file; raises `ToolError` that says what the file is when there is none to read."""
-    if kind := PARSED.get(file.mime_type):
+    """Return the text of a file; raises `ToolError` when it has none or can't be parsed within `seconds`."""
+    if kind := PARSED_KINDS.get(file.mime_type):
         return clean(await _parse(file, kind, content, seconds))
     if file.mime_type.startswith("text/") or file.mime_type == "application/json":
         encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
         return clean(content.decode(encoding, "replace"))
-    what = KINDS.get(file.mime_type.partition("/")[0], "a binary file")
+    what = TEXTLESS_KINDS.get(file.mime_type.partition("/")[0], "a binary file")
     raise ToolError(
         f"{file.filename} is {what} ({file.mime_type}, {file.size_bytes:,} bytes) and has no text to read. "
         "Text, Markdown, HTML, CSV, JSON, PDF and Word (docx) can be read."

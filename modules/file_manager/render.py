@@ -1,4 +1,4 @@
-"""What a model wrote, made into the content of a file."""
+"""Makes a file of the text that a model wrote."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from shared.errors import ToolError
 from shared.text import clean
 
 MAX_CHARS = 500_000
-# Fetches nothing and runs nothing, whatever is in the page.
+# The page can load nothing and run no script, whatever it contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 STYLE = (
     "body{max-width:46rem;margin:2rem auto;padding:0 1rem;font:1rem/1.6 system-ui,sans-serif;color:#222}"
@@ -21,7 +21,7 @@ STYLE = (
 
 
 def render(title: str, content: str, kind: str) -> tuple[str, str]:
-    """Return the file's name and text; raises `ToolError` when the content is not of that kind."""
+    """Return the file name and content; raises `ToolError` when `content` is not valid for the kind."""
     title = " ".join(clean(title).split())
     content = clean(content)
     if not content.strip():
@@ -76,7 +76,7 @@ def _csv(content: str) -> str:
 def _html(title: str, content: str) -> str:
     if content.lstrip()[:15].lower().startswith(("<!doctype html", "<html")):
         return content
-    # Imported late: most turns make no page.
+    # Imported late: most turns do not need it.
     from markdown_it import MarkdownIt
 
     body = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).render(content)

@@ -1,4 +1,4 @@
-"""What the person wants remembered, and what is remembered about them."""
+"""Tools for the memories about the user."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from shared.memory.memories import RecalledMemory, StoredMemory
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
 
-# Numbers out of bounds are brought within: bounds in the schema would cost tokens in every prompt.
+# Numbers out of range are clamped, because limits in the schema would cost tokens in every prompt.
 MAX_RECALLED = 20
 MAX_SKIPPED = 100_000
 PAGE = 50
@@ -48,7 +48,7 @@ async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
 
 
 def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMemory]) -> Iterator[dict[str, Any]]:
-    """Yield entries as long as the result stays whole: it would be cut in the middle of one."""
+    """Yield entries up to the size limit of results, so that the result is not cut in the middle of one."""
     left = context.house_settings.tool_result_max_chars * 3 // 4
     for position, each in enumerate(memories):
         entry = {"memory_id": each.id, "content": each.content, "said_at": f"{each.said_at:%Y-%m-%d}"}

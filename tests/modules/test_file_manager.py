@@ -1,4 +1,4 @@
-"""What a model can do with a person's files, through the tools as they are offered."""
+"""The tools of the module `file_manager`, called as the toolbox calls them."""
 
 import io
 import json
@@ -53,14 +53,14 @@ async def make_context(database: Database, tmp_path: Path) -> ToolContext:
         clock=SystemClock(),
         http=GuardedClient(settings),
         storage=storage.of_user(database, user.id, None),
-        memory=cast(MemoryOfUser, None),  # no tool here remembers anything
+        memory=cast(MemoryOfUser, None),  # these tools do not use memories
         database=database,
         house_settings=settings,
     )
 
 
 async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
-    """Call a tool as the toolbox does: arguments checked against the schema, the result as JSON."""
+    """Call a tool as the toolbox does: validate the arguments, convert the result to JSON."""
     checked = tool.arguments.model_validate(arguments)
     return json.loads(json.dumps(await tool.run(context, **checked.model_dump())))
 
@@ -76,7 +76,7 @@ async def read(context: ToolContext, content: bytes, filename: str = "given") ->
     return str((await call(file_manager.read_document, context, file_id=file.file_id))["text"])
 
 
-def test_every_tool_is_for_guests_and_its_schema_is_small() -> None:
+def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
     assert {tool.name for tool in TOOLS} == {
         "file_manager.create_document",
         "file_manager.read_document",
@@ -89,7 +89,7 @@ def test_every_tool_is_for_guests_and_its_schema_is_small() -> None:
     assert sum(len(json.dumps(tool.schema, separators=(",", ":"))) for tool in TOOLS) < 1400
 
 
-async def test_a_document_is_made_found_read_linked_and_deleted(context: ToolContext) -> None:
+async def test_a_document_is_created_listed_read_linked_and_deleted(context: ToolContext) -> None:
     made = await call(file_manager.create_document, context, title="Shopping list", content="- milk", format="md")
     assert made.keys() == {"file_id", "filename", "url"}
     assert made["filename"] == "Shopping list.md"
@@ -113,7 +113,7 @@ async def test_a_document_is_made_found_read_linked_and_deleted(context: ToolCon
 
 
 @pytest.mark.parametrize("tool", ["read_document", "get_file_link", "delete_file"])
-async def test_anothers_file_is_answered_as_a_missing_one(
+async def test_another_users_file_raises_the_same_error_as_a_missing_one(
     context: ToolContext, database: Database, tmp_path: Path, tool: str
 ) -> None:
     theirs = await context.storage.create("secret.txt", b"secret")
@@ -127,7 +127,7 @@ async def test_anothers_file_is_answered_as_a_missing_one(
     assert messages == {"There is no file with that id."}
 
 
-def test_a_format_that_is_not_offered_is_refused_with_those_that_are() -> None:
+def test_an_unknown_format_is_refused_with_the_allowed_ones() -> None:
     with pytest.raises(ValidationError, match="'txt', 'md', 'html', 'csv' or 'json'"):
         file_manager.create_document.arguments.model_validate({"title": "a", "content": "b", "format": "exe"})
 
@@ -143,18 +143,18 @@ def test_a_format_that_is_not_offered_is_refused_with_those_that_are() -> None:
         ("x" * 500, "x" * 196 + ".txt"),
     ],
 )
-async def test_a_title_becomes_a_clean_name(context: ToolContext, title: str, filename: str) -> None:
+async def test_the_file_name_is_made_from_the_title(context: ToolContext, title: str, filename: str) -> None:
     made = await call(file_manager.create_document, context, title=title, content="x", format="txt")
 
     assert made["filename"] == filename
 
 
-async def test_markdown_gets_its_title_only_when_it_has_none(context: ToolContext) -> None:
+async def test_markdown_without_a_heading_gets_the_title_as_heading(context: ToolContext) -> None:
     assert await make(context, "text", "md") == "# Plan\n\ntext\n"
     assert await make(context, "# Own\ntext", "md") == "# Own\ntext\n"
 
 
-async def test_a_page_is_rendered_from_markdown_and_runs_nothing(context: ToolContext) -> None:
+async def test_html_is_rendered_from_markdown_without_scripts(context: ToolContext) -> None:
     page = await make(
         context,
         "## Head\n\n<script>alert(1)</script> [x](javascript:alert(1)) **bold**\n\n|a|b|\n|-|-|\n|1|2|\n",
@@ -171,17 +171,17 @@ async def test_a_page_is_rendered_from_markdown_and_runs_nothing(context: ToolCo
     assert "<title>&lt;b&gt;&amp;Plan</title>" in page
 
 
-async def test_a_whole_page_is_kept_as_it_is(context: ToolContext) -> None:
+async def test_a_complete_html_page_is_not_changed(context: ToolContext) -> None:
     page = "<!DOCTYPE html><html><body><p>Hi</p></body></html>"
 
     assert await make(context, page, "html") == page
 
 
-async def test_a_table_is_written_as_csv(context: ToolContext) -> None:
+async def test_csv_is_normalised(context: ToolContext) -> None:
     assert await make(context, 'name,said\r\nAda,"a, ""b"""\r\n\r\n', "csv") == 'name,said\nAda,"a, ""b"""\n'
 
 
-async def test_json_is_written_readably(context: ToolContext) -> None:
+async def test_json_is_indented(context: ToolContext) -> None:
     assert await make(context, '{"a":[1,"ü"]}', "json") == '{\n  "a": [\n    1,\n    "ü"\n  ]\n}\n'
 
 
@@ -197,7 +197,7 @@ async def test_json_is_written_readably(context: ToolContext) -> None:
         ("json", "[" * 100_000, "deeply|not JSON"),
     ],
 )
-async def test_content_that_is_not_of_its_kind_is_refused_with_the_place(
+async def test_invalid_content_is_refused_with_its_position(
     context: ToolContext, kind: str, content: str, reason: str
 ) -> None:
     with pytest.raises(ToolError, match=reason):
@@ -223,12 +223,12 @@ async def test_a_long_document_is_read_in_parts(context: ToolContext) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-async def test_text_is_read_in_its_encoding(context: ToolContext, encoding: str) -> None:
+async def test_text_is_decoded_with_its_encoding(context: ToolContext, encoding: str) -> None:
     assert await read(context, "grüß dich, 日本".encode(encoding)) == "grüß dich, 日本"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "shown"),
     [
         (b"\x89PNG\r\n\x1a\n" + bytes(20), "a picture (image/png, 28 bytes)"),
         (b"\x7fELF" + bytes(60), "a binary file (application/x-executable"),
@@ -236,15 +236,15 @@ async def test_text_is_read_in_its_encoding(context: ToolContext, encoding: str)
         (b"PK\x03\x04" + bytes(40), "a binary file (application/zip"),
     ],
 )
-async def test_a_file_without_text_says_what_it_is(context: ToolContext, content: bytes, said: str) -> None:
+async def test_reading_a_file_without_text_names_its_type(context: ToolContext, content: bytes, shown: str) -> None:
     with pytest.raises(ToolError) as caught:
         await read(context, content, "thing.txt")
 
-    assert f"thing.txt is {said}" in str(caught.value)
+    assert f"thing.txt is {shown}" in str(caught.value)
     assert "can be read" in str(caught.value)
 
 
-async def test_a_page_is_read_as_people_see_it(context: ToolContext) -> None:
+async def test_html_is_read_as_its_visible_text(context: ToolContext) -> None:
     page = (
         "<html><head><title>T</title><style>p{}</style></head><body><h1>Head</h1><p>One &amp; <b>two</b></p>"
         "<script>evil()</script><table><tr><td>1</td><td>2</td></tr></table></body></html>"
@@ -256,7 +256,7 @@ async def test_a_page_is_read_as_people_see_it(context: ToolContext) -> None:
 
 
 def make_pdf(*pages: str) -> bytes:
-    """Write a small PDF by hand, one line of text a page."""
+    """Return a PDF with one line of text on each page."""
     count = len(pages)
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(count))
     parts = [
@@ -282,7 +282,7 @@ def make_pdf(*pages: str) -> bytes:
     return f"{out}xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}".encode()
 
 
-def locked(content: bytes, password: str) -> bytes:
+def encrypted(content: bytes, password: str) -> bytes:
     writer = PdfWriter(clone_from=PdfReader(io.BytesIO(content)))
     writer.encrypt(password, "owner", algorithm="AES-256")
     out = io.BytesIO()
@@ -294,13 +294,15 @@ async def test_a_pdf_is_read_page_by_page(context: ToolContext) -> None:
     assert await read(context, make_pdf("First page", "Second page")) == "First page\n\nSecond page\n\n"
 
 
-async def test_a_pdf_with_a_password_says_so_and_one_without_is_read(context: ToolContext) -> None:
+async def test_a_pdf_is_refused_unless_its_password_is_empty(
+    context: ToolContext,
+) -> None:
     with pytest.raises(ToolError, match="locked with a password"):
-        await read(context, locked(make_pdf("Secret"), "word"))
-    assert await read(context, locked(make_pdf("For all"), "")) == "For all\n\n"
+        await read(context, encrypted(make_pdf("Secret"), "word"))
+    assert await read(context, encrypted(make_pdf("For all"), "")) == "For all\n\n"
 
 
-async def test_a_pdf_without_text_says_so(context: ToolContext) -> None:
+async def test_a_pdf_without_text_is_refused(context: ToolContext) -> None:
     with pytest.raises(ToolError, match="no text in it"):
         await read(context, make_pdf(""))
 
@@ -320,7 +322,7 @@ def body(inner: str) -> str:
     return f"<w:document {W}><w:body>{inner}</w:body></w:document>"
 
 
-async def test_a_word_document_is_read_with_its_tables(context: ToolContext) -> None:
+async def test_a_word_document_is_read_including_its_tables(context: ToolContext) -> None:
     document = body(
         "<w:p><w:r><w:t>Grüß </w:t></w:r><w:r><w:t>dich</w:t><w:tab/><w:t>!</w:t></w:r></w:p>"
         "<w:p><w:del><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>"
@@ -339,7 +341,7 @@ async def test_a_word_document_is_read_with_its_tables(context: ToolContext) -> 
     ],
     ids=["ratio", "size", "entries"],
 )
-async def test_an_archive_bomb_is_refused(context: ToolContext, pack: Callable[[], bytes]) -> None:
+async def test_a_decompression_bomb_is_refused(context: ToolContext, pack: Callable[[], bytes]) -> None:
     with pytest.raises(ToolError, match="unpacks to more than is allowed"):
         await read(context, pack())
 
@@ -356,7 +358,7 @@ async def test_an_archive_bomb_is_refused(context: ToolContext, pack: Callable[[
     ],
     ids=["entities", "no-xml", "cut-archive", "garbage-pdf", "cut-pdf", "empty-pdf"],
 )
-async def test_a_damaged_document_says_so_in_one_line(context: ToolContext, content: bytes) -> None:
+async def test_a_damaged_document_is_refused_with_one_line(context: ToolContext, content: bytes) -> None:
     with pytest.raises(ToolError, match=r"given\.bin can't be read") as caught:
         await read(context, content, "given.bin")
 
@@ -367,6 +369,6 @@ async def test_a_damaged_document_says_so_in_one_line(context: ToolContext, cont
 @pytest.mark.parametrize(
     ("mime_type", "content"), [(WORD, make_docx(body("<w:p/>"))), ("application/pdf", make_pdf("x"))]
 )
-async def test_a_document_that_takes_too_long_is_given_up(mime_type: str, content: bytes) -> None:
+async def test_parsing_a_document_times_out(mime_type: str, content: bytes) -> None:
     with pytest.raises(ToolError, match="takes too long"):
         await read_text(StoredFile(1, "slow", mime_type, len(content), ""), content, seconds=0.001)

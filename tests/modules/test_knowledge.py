@@ -1,4 +1,4 @@
-"""What a model can do with a person's memories, through the tools as they are offered."""
+"""The tools of the module `knowledge`, called as the toolbox calls them."""
 
 import json
 from dataclasses import replace
@@ -53,19 +53,19 @@ async def make_context(database: Database, tmp_path: Path) -> ToolContext:
     )
 
 
-def moved_to(context: ToolContext, place: Place) -> ToolContext:
-    """Return the same person in another place."""
+def in_place(context: ToolContext, place: Place) -> ToolContext:
+    """Return the context of the same user in another place."""
     memories = Memories(context.memory.database, context.house_settings, context.clock)
     return replace(context, place=place, memory=memories.of_user(context.user.id, place, None))
 
 
 async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
-    """Call a tool as the toolbox does: arguments checked against the schema, the result as JSON."""
+    """Call a tool as the toolbox does: validate the arguments, convert the result to JSON."""
     checked = tool.arguments.model_validate(arguments)
     return json.loads(json.dumps(await tool.run(context, **checked.model_dump())))
 
 
-def test_every_tool_is_for_guests_and_its_schema_is_small() -> None:
+def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
     assert {tool.name for tool in TOOLS} == {
         "knowledge.remember",
         "knowledge.recall",
@@ -77,7 +77,7 @@ def test_every_tool_is_for_guests_and_its_schema_is_small() -> None:
     assert sum(len(json.dumps(tool.schema, separators=(",", ":"))) for tool in TOOLS) < 1010
 
 
-async def test_what_is_remembered_is_recalled_listed_and_forgotten(context: ToolContext) -> None:
+async def test_a_memory_is_stored_recalled_listed_and_deleted(context: ToolContext) -> None:
     stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
     await call(knowledge.remember, context, content="Ada plays the cello.")
 
@@ -92,14 +92,14 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(context: Tool
     assert await call(knowledge.recall, context, query="What is the dog called?") == {"memories": []}
 
 
-async def test_remembering_the_same_again_gives_the_same_memory(context: ToolContext) -> None:
+async def test_remembering_the_same_text_again_returns_the_same_memory(context: ToolContext) -> None:
     first = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
 
     assert await call(knowledge.remember, context, content="ada's dog is called REX") == first
 
 
 @pytest.mark.parametrize(("k", "count"), [(3, 3), (0, 1), (-(10**20), 1), (10**20, 20)])
-async def test_the_number_of_results_is_bounded(context: ToolContext, k: int, count: int) -> None:
+async def test_the_number_of_results_is_clamped(context: ToolContext, k: int, count: int) -> None:
     for number in range(25):
         await call(knowledge.remember, context, content=f"Dog number {number}")
 
@@ -113,7 +113,7 @@ async def test_arguments_that_are_not_in_the_signature_are_refused(context: Tool
         await call(knowledge.remember, context, **{"content": "Ada's dog is called Rex.", **wrong})
 
 
-async def test_another_persons_memory_answers_like_a_missing_one(
+async def test_another_users_memory_raises_the_same_error_as_a_missing_one(
     context: ToolContext, database: Database, tmp_path: Path
 ) -> None:
     stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
@@ -129,9 +129,9 @@ async def test_another_persons_memory_answers_like_a_missing_one(
     assert await call(knowledge.list_memories, other) == {"memories": []}
 
 
-async def test_a_private_memory_is_out_of_reach_on_a_server(context: ToolContext) -> None:
+async def test_a_private_memory_is_not_visible_on_a_server(context: ToolContext) -> None:
     private = await call(knowledge.remember, context, content="Ada looks for a new job.")
-    guild = moved_to(context, GUILD)
+    guild = in_place(context, GUILD)
     await call(knowledge.remember, guild, content="Ada plays chess on Fridays.")
 
     shown = await call(knowledge.list_memories, guild)
@@ -143,7 +143,7 @@ async def test_a_private_memory_is_out_of_reach_on_a_server(context: ToolContext
     assert len((await call(knowledge.list_memories, context))["memories"]) == 2
 
 
-async def test_a_long_list_comes_in_whole_entries_and_says_how_to_go_on(context: ToolContext) -> None:
+async def test_a_long_list_is_split_between_entries_and_says_how_to_continue(context: ToolContext) -> None:
     for number in range(60):
         await call(knowledge.remember, context, content=f"Fact number {number}: {'x' * (number * 10)}")
 
@@ -159,7 +159,7 @@ async def test_a_long_list_comes_in_whole_entries_and_says_how_to_go_on(context:
     assert len(seen) == len(set(seen)) == 60
 
 
-async def test_what_can_not_be_remembered_is_explained(context: ToolContext) -> None:
+async def test_invalid_content_is_refused_with_a_reason(context: ToolContext) -> None:
     with pytest.raises(ToolError, match="empty"):
         await call(knowledge.remember, context, content="  ")
     with pytest.raises(ToolError, match="2,000"):
