@@ -1,4 +1,4 @@
-"""Spans of days, and the arithmetic of weeks and months they are made with."""
+"""Date ranges, and arithmetic with days, weeks and months."""
 
 import calendar
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ SATURDAY = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Days from `start` to `end`, both included; `note` says what else the words could have meant."""
+class DateRange:
+    """The days from `start` to `end`, both included; `note` is a remark, such as another interpretation."""
 
     start: date
     end: date
@@ -18,11 +18,11 @@ class Span:
 
     @property
     def days(self) -> int:
-        """Return how many days these are."""
+        """Return the number of days."""
         return (self.end - self.start).days + 1
 
     def sentence(self) -> str:
-        """Return the days as people write them."""
+        """Return the dates as a sentence."""
         if self.start == self.end:
             return f"{_long(self.start)}."
         return f"{_long(self.start)} to {_long(self.end)}, {self.days} days with the first and the last."
@@ -32,69 +32,69 @@ def _long(day: date) -> str:
     return f"{day:%A}, {day.day} {day:%B} {day.year}"
 
 
-def short(day: date) -> str:
-    """Return a day as it stands in a note."""
+def short_date(day: date) -> str:
+    """Return the date as notes write it, such as 17 January 2027."""
     return f"{day.day} {day:%B} {day.year}"
 
 
-def one(day: date, note: str = "") -> Span:
-    """Return the span of a single day."""
-    return Span(day, day, note)
+def single_day(day: date, note: str = "") -> DateRange:
+    """Return the range of a single day."""
+    return DateRange(day, day, note)
 
 
 def add_days(day: date, count: int) -> date:
-    """Return the day so many days later."""
+    """Return the day `count` days later."""
     return day + timedelta(days=count)
 
 
 def add_months(day: date, count: int) -> date:
-    """Return the same day of the month so many months later; the month's last one where it is too short."""
+    """Return the same day `count` months later, or the last day of that month when it is shorter."""
     years, month = divmod(day.year * 12 + day.month - 1 + count, 12)
     return date(years, month + 1, min(day.day, days_in(years, month + 1)))
 
 
 def days_in(year: int, month: int) -> int:
-    """Return how many days a month has."""
+    """Return the number of days of a month; raises `ValueError` outside of the years 1 to 9999."""
     if not 1 <= year <= 9999:
         raise ValueError("year is out of range")
     return calendar.monthrange(year, month)[1]
 
 
-def month_of(year: int, month: int) -> Span:
+def month_of(year: int, month: int) -> DateRange:
     """Return a whole month."""
-    return Span(date(year, month, 1), date(year, month, days_in(year, month)))
+    return DateRange(date(year, month, 1), date(year, month, days_in(year, month)))
 
 
-def year_of(year: int) -> Span:
+def year_of(year: int) -> DateRange:
     """Return a whole year."""
-    return Span(date(year, 1, 1), date(year, 12, 31))
+    return DateRange(date(year, 1, 1), date(year, 12, 31))
 
 
-def week_of(day: date, week_start: str) -> Span:
-    """Return the week with this day in it."""
+def week_of(day: date, week_start: str) -> DateRange:
+    """Return the week that contains the day."""
     start = add_days(day, -((day.weekday() - WEEK_STARTS[week_start]) % 7))
-    return Span(start, add_days(start, 6))
+    return DateRange(start, add_days(start, 6))
 
 
-def weekend_from(day: date, week_start: str) -> Span:
-    """Return the weekend that the day is in, else the first one after it.
+def weekend_from(day: date, week_start: str) -> DateRange:
+    """Return the weekend that contains the day, else the next one.
 
-    Where the week starts on Saturday its end is Friday with the Thursday before; elsewhere Saturday and Sunday.
+    Where the week starts on Saturday, the weekend is Thursday and Friday; elsewhere it is Saturday and Sunday.
     """
     first = 3 if week_start == "saturday" else SATURDAY
     if day.weekday() == (first + 1) % 7:
-        return Span(add_days(day, -1), day)
+        return DateRange(add_days(day, -1), day)
     start = weekday_from(day, first)
-    return Span(start, add_days(start, 1))
+    return DateRange(start, add_days(start, 1))
 
 
 def weekday_from(day: date, weekday: int) -> date:
-    """Return the first such weekday on or after the day."""
+    """Return the first such weekday (Monday is 0) on or after the day."""
     return add_days(day, (weekday - day.weekday()) % 7)
 
 
-def nth_weekday(days: Span, weekday: int, nth: int) -> date:
-    """Return the n-th such weekday among the days, counted from the end for a negative n; raises `ValueError`."""
+def nth_weekday(days: DateRange, weekday: int, nth: int) -> date:
+    """Return the n-th such weekday of the range, from the end when negative; raises `ValueError` when there is none."""
     if nth > 0:
         found = add_days(weekday_from(days.start, weekday), 7 * (nth - 1))
     else:

@@ -1,4 +1,4 @@
-"""The rules for words such as "next Friday" or "end of month": a pattern, and the days that it means."""
+"""The rules for relative dates such as "next Friday" or "end of month": a pattern and a function each."""
 
 import re
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from datetime import date
 from typing import Protocol
 
 from modules.calendar.date_ranges import (
-    Span,
+    DateRange,
     add_days,
     add_months,
     month_of,
     nth_weekday,
-    one,
-    short,
+    short_date,
+    single_day,
     week_of,
     weekday_from,
     weekend_from,
@@ -45,20 +45,20 @@ OF = r"(?:of|in|im|von|vom)"
 
 
 class Reader(Protocol):
-    """From where a hint is read: the person's day, how their week starts; it reads hints inside of hints too."""
+    """The context in which a date is read; rules use it to read a date inside of another one."""
 
     @property
     def today(self) -> date:
-        """Return the person's day."""
+        """Return the user's current date."""
         ...
 
     @property
     def week_start(self) -> str:
-        """Return the name of the day their week starts with."""
+        """Return the first day of the user's week: monday, saturday or sunday."""
         ...
 
-    def read(self, text: str) -> Span | None:
-        """Return the days that the normalised text means; None when it is not understood."""
+    def read(self, text: str) -> DateRange | None:
+        """Return the dates that the normalised text means, None when it is not understood."""
         ...
 
 
@@ -78,47 +78,47 @@ def _moved(day: date, match: re.Match[str], sign: int) -> date:
     return add_months(day, months * count) if months else add_days(day, days * count)
 
 
-def _away(reader: Reader, match: re.Match[str]) -> Span:
-    return one(add_days(reader.today, DAYS_AWAY[match[0]]))
+def _away(reader: Reader, match: re.Match[str]) -> DateRange:
+    return single_day(add_days(reader.today, DAYS_AWAY[match[0]]))
 
 
-def _in_units(reader: Reader, match: re.Match[str]) -> Span:
-    return one(_moved(reader.today, match, -1 if match["ago"] or match["back"] else 1))
+def _in_units(reader: Reader, match: re.Match[str]) -> DateRange:
+    return single_day(_moved(reader.today, match, -1 if match["ago"] or match["back"] else 1))
 
 
-def _from_day(reader: Reader, match: re.Match[str]) -> Span | None:
+def _from_day(reader: Reader, match: re.Match[str]) -> DateRange | None:
     found = reader.read(match["rest"])
     if found is None:
         return None
     way = match.groupdict().get("way", "in")
     if way in {"ab", "starting"} or (way == "from" and match["unit"] in NIGHTS):
         return _stay(found.start, match)
-    return one(_moved(found.start, match, -1 if way in {"before", "vor"} else 1), found.note)
+    return single_day(_moved(found.start, match, -1 if way in {"before", "vor"} else 1), found.note)
 
 
-def _for_units(reader: Reader, match: re.Match[str]) -> Span | None:
+def _for_units(reader: Reader, match: re.Match[str]) -> DateRange | None:
     found = reader.read(match["rest"])
     return _stay(found.start, match) if found else None
 
 
-def _stay(start: date, match: re.Match[str]) -> Span:
+def _stay(start: date, match: re.Match[str]) -> DateRange:
     after = _moved(start, match, 1)
     if match["unit"] in NIGHTS:
-        return Span(start, after, f"{_count(match['count'])} nights: the last day is that of departure.")
-    return Span(start, max(start, add_days(after, -1)))
+        return DateRange(start, after, f"{_count(match['count'])} nights: the last day is that of departure.")
+    return DateRange(start, max(start, add_days(after, -1)))
 
 
-def _weekend(reader: Reader, match: re.Match[str]) -> Span:
+def _weekend(reader: Reader, match: re.Match[str]) -> DateRange:
     coming = weekend_from(reader.today, reader.week_start)
     step = _step(match)
     start = add_days(coming.start, 7 * step)
     note = ""
     if step == 1 and coming.start > reader.today:
-        note = f"Some mean the coming weekend by this, from {short(coming.start)}; ask when it matters."
-    return Span(start, add_days(start, 1), note)
+        note = f"Some mean the coming weekend by this, from {short_date(coming.start)}; ask when it matters."
+    return DateRange(start, add_days(start, 1), note)
 
 
-def _weekend_of(reader: Reader, match: re.Match[str]) -> Span | None:
+def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
     found = reader.read(match["rest"])
     if found is None:
         return None
@@ -126,27 +126,27 @@ def _weekend_of(reader: Reader, match: re.Match[str]) -> Span | None:
         return weekend_from(found.start, reader.week_start)
     weekday = weekend_from(found.start, reader.week_start).start.weekday()
     start = nth_weekday(found, weekday, ORDINALS[match["ordinal"]])
-    return Span(start, add_days(start, 1))
+    return DateRange(start, add_days(start, 1))
 
 
-def _week(reader: Reader, match: re.Match[str]) -> Span:
+def _week(reader: Reader, match: re.Match[str]) -> DateRange:
     return week_of(add_days(reader.today, 7 * _step(match)), reader.week_start)
 
 
-def _week_of(reader: Reader, match: re.Match[str]) -> Span | None:
+def _week_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
     found = reader.read(match["rest"])
     return week_of(found.start, reader.week_start) if found else None
 
 
-def _numbered_week(reader: Reader, match: re.Match[str]) -> Span:
+def _numbered_week(reader: Reader, match: re.Match[str]) -> DateRange:
     number = int(match["number"])
     start = date.fromisocalendar(int(match["year"] or reader.today.isocalendar().year), number, 1)
     if not match["year"] and add_days(start, 6) < reader.today:
         start = date.fromisocalendar(start.isocalendar().year + 1, number, 1)
-    return Span(start, add_days(start, 6))
+    return DateRange(start, add_days(start, 6))
 
 
-def _month_or_year(reader: Reader, match: re.Match[str]) -> Span:
+def _month_or_year(reader: Reader, match: re.Match[str]) -> DateRange:
     step = _step(match)
     if match["unit"] in {"month", "monat", "monats"}:
         day = add_months(reader.today, step)
@@ -154,7 +154,7 @@ def _month_or_year(reader: Reader, match: re.Match[str]) -> Span:
     return year_of(reader.today.year + step)
 
 
-def _named_month(reader: Reader, match: re.Match[str]) -> Span:
+def _named_month(reader: Reader, match: re.Match[str]) -> DateRange:
     month, step = MONTHS[match["name"]], STEPS[match["step"]]
     year = reader.today.year
     if step > 0 and month <= reader.today.month:
@@ -164,27 +164,27 @@ def _named_month(reader: Reader, match: re.Match[str]) -> Span:
     return month_of(year, month)
 
 
-def _quarter(reader: Reader, match: re.Match[str]) -> Span:
+def _quarter(reader: Reader, match: re.Match[str]) -> DateRange:
     last = 3 * int(match["number"])
     year = int(match["year"] or reader.today.year + (last < reader.today.month))
-    return Span(date(year, last - 2, 1), month_of(year, last).end)
+    return DateRange(date(year, last - 2, 1), month_of(year, last).end)
 
 
-def _part(reader: Reader, match: re.Match[str]) -> Span | None:
+def _part(reader: Reader, match: re.Match[str]) -> DateRange | None:
     found = reader.read(match["rest"])
     if found is None or found.days < 7:
         return None
     part = PARTS[match["part"]]
     if part in {"first", "last"}:
         day = found.start if part == "first" else found.end
-        return one(day, f"Taken as the {part} day.")
+        return single_day(day, f"Taken as the {part} day.")
     third = found.days // 3
     first = {"early": 0, "mid": third, "late": 2 * third}[part]
     last = {"early": third, "mid": 2 * third, "late": found.days}[part] - 1
-    return Span(add_days(found.start, first), add_days(found.start, last))
+    return DateRange(add_days(found.start, first), add_days(found.start, last))
 
 
-def _nth_weekday(reader: Reader, match: re.Match[str]) -> Span | None:
+def _nth_weekday(reader: Reader, match: re.Match[str]) -> DateRange | None:
     days = reader.read(match["rest"])
     if days is None or days.days < 7:
         return None
@@ -192,39 +192,39 @@ def _nth_weekday(reader: Reader, match: re.Match[str]) -> Span | None:
     if day < reader.today and match["rest"] in MONTHS:
         later = month_of(day.year + 1, day.month)
         day = nth_weekday(later, WEEKDAYS[match["weekday"]], ORDINALS[match["ordinal"]])
-    return one(day)
+    return single_day(day)
 
 
-def _weekday(reader: Reader, match: re.Match[str]) -> Span:
+def _weekday(reader: Reader, match: re.Match[str]) -> DateRange:
     weekday = WEEKDAYS[match["weekday"]]
     step = _step(match)
     if step == -1:
-        return one(add_days(weekday_from(reader.today, weekday), -7))
+        return single_day(add_days(weekday_from(reader.today, weekday), -7))
     first = weekday_from(reader.today, weekday)
     if step == 0:
-        return one(add_days(first, 7) if first == reader.today and match["step"] in COMING else first)
+        return single_day(add_days(first, 7) if first == reader.today and match["step"] in COMING else first)
     monday = week_of(reader.today, reader.week_start).start
     day = weekday_from(add_days(monday, 7 * step), weekday)
     is_near = step == 1 and reader.today < first < day
-    return one(day, f"Some mean {short(first)} by this; ask when it matters." if is_near else "")
+    return single_day(day, f"Some mean {short_date(first)} by this; ask when it matters." if is_near else "")
 
 
-def _weekday_of_week(reader: Reader, match: re.Match[str]) -> Span | None:
+def _weekday_of_week(reader: Reader, match: re.Match[str]) -> DateRange | None:
     week = reader.read(match["rest"])
-    return one(weekday_from(week.start, WEEKDAYS[match["weekday"]])) if week and week.days == 7 else None
+    return single_day(weekday_from(week.start, WEEKDAYS[match["weekday"]])) if week and week.days == 7 else None
 
 
-def _weekday_and_date(reader: Reader, match: re.Match[str]) -> Span | None:
+def _weekday_and_date(reader: Reader, match: re.Match[str]) -> DateRange | None:
     found = read_written(match["rest"], reader.today)
     if found is None or found.days > 1:
         return None
     if found.start.weekday() != WEEKDAYS[match["weekday"]]:
-        raise ToolError(f"{short(found.start)} is a {found.start:%A}; give the date alone, or the right weekday.")
+        raise ToolError(f"{short_date(found.start)} is a {found.start:%A}; give the date alone, or the right weekday.")
     return found
 
 
-Rule = Callable[[Reader, re.Match[str]], Span | None]
-# Looked at in this order; the more particular stands first.
+Rule = Callable[[Reader, re.Match[str]], DateRange | None]
+# Tried in this order, so more specific patterns come first.
 RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
     (re.compile(pattern), rule)
     for pattern, rule in (

@@ -1,11 +1,11 @@
-"""The words for days and times, English and German, and how a hint is brought into one spelling."""
+"""English and German words for dates, and the normalisation of text for matching."""
 
 import re
 import unicodedata
 from collections.abc import Iterable
 
 MAX_HINT_CHARS = 120
-# Spelt without umlauts, as `normalise` leaves them: both spellings of "März" come out as "maerz".
+# Written without umlauts, because `normalise` turns "März" into "maerz".
 MONTHS = {
     name: number
     for number, names in enumerate(
@@ -72,10 +72,10 @@ ORDINALS = {
     )
     for name in names.split()
 }
-# How far a unit reaches: days, months.
+# The length of each unit: days, months.
 UNITS = {
-    name: reach
-    for reach, names in (
+    name: length
+    for length, names in (
         ((1, 0), "day days night nights tag tage tagen nacht naechte naechten"),
         ((7, 0), "week weeks woche wochen"),
         ((14, 0), "fortnight fortnights"),
@@ -96,7 +96,7 @@ DAYS_AWAY = {
     )
     for name in names.split("|")
 }
-# Which of several a word means: 0 the one at hand, 1 the next, 2 the one after it, -1 the one before.
+# Offsets in units: 0 is the current or coming one, 1 the next, 2 the one after the next, -1 the previous one.
 STEPS = {
     name: step
     for step, names in (
@@ -123,7 +123,7 @@ PARTS = {
 
 DASHES = "\N{EN DASH}\N{EM DASH}\N{MINUS SIGN}"
 SPELLING = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"} | dict.fromkeys(DASHES, "-"))
-# Words that change nothing about which day is meant.
+# Words that do not change the meaning of a date.
 ARTICLES = re.compile(r"\b(?:the|der|die|das|den|dem|des)\b")
 LEADING = re.compile(r"^(?:on|at|in|during|over|um|am|im|zum|by)\s+")
 TIME_OF_DAY = re.compile(
@@ -133,12 +133,12 @@ TIME_OF_DAY = re.compile(
 
 
 def one_of(words: Iterable[str]) -> str:
-    """Return a pattern for any of these words, the longest first."""
+    """Return a pattern that matches any of these words, the longest first."""
     return "|".join(re.escape(name) for name in sorted(words, key=len, reverse=True))
 
 
 def normalise(hint: str) -> str:
-    """Return the hint in lower case, without umlauts, articles and other words that change nothing."""
+    """Return the text in lower case, without umlauts, articles and other words that do not change its meaning."""
     text = unicodedata.normalize("NFKC", hint).casefold().translate(SPELLING)
     text = ARTICLES.sub(" ", re.sub(r"[,;!?\"'()]+", " ", text))
     return LEADING.sub("", " ".join(text.split()).rstrip("."))

@@ -1,6 +1,6 @@
-"""What people call days and times, in their time zone: a hint becomes a day or a span of days.
+"""Resolves date expressions such as "next weekend" to dates in the user's time zone.
 
-Nothing here looks at a clock: the same hint at the same moment gives the same days.
+The current time is an argument, so that the same call always gives the same dates.
 """
 
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from modules.calendar.date_ranges import Span
+from modules.calendar.date_ranges import DateRange
 from modules.calendar.date_rules import RULES
 from modules.calendar.date_words import MAX_HINT_CHARS, TIME_OF_DAY, normalise
 from modules.calendar.written_dates import read_written, read_written_range
@@ -25,7 +25,7 @@ EXAMPLES = (
     "January 17-19",
     "3 nights from January 17",
 )
-# "from 17 to 19 January" is one span, "17" or "January 17-19" without the first word too.
+# Removed, because "from 17 to 19 January" means the same as "17 to 19 January".
 FROM = re.compile(r"^(?:from|von|vom|between|zwischen|ab)\s+")
 SEPARATORS = tuple(
     re.compile(pattern)
@@ -40,39 +40,39 @@ MAX_DEPTH = 4
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """From where a hint is read: the person's day, how their week starts, how deep a hint stands in another."""
+    """The context in which a date is read, with the depth of its nesting in other dates."""
 
     today: date
     week_start: str
     depth: int = 0
 
-    def read(self, text: str) -> Span | None:
-        """Return the days that the normalised text means; None when it is not understood."""
+    def read(self, text: str) -> DateRange | None:
+        """Return the dates that the normalised text means, None when it is not understood."""
         if self.depth > MAX_DEPTH:
             return None
         deeper = replace(self, depth=self.depth + 1)
         for pattern, rule in RULES:
-            if (match := pattern.fullmatch(text)) and (span := rule(deeper, match)):
-                return span
+            if (match := pattern.fullmatch(text)) and (date_range := rule(deeper, match)):
+                return date_range
         return read_written(text, self.today) or deeper._without_time(text) or deeper._read_range(text)
 
-    def _without_time(self, text: str) -> Span | None:
+    def _without_time(self, text: str) -> DateRange | None:
         plain = TIME_OF_DAY.sub("", text)
         return self.read(plain) if plain != text else None
 
-    def _read_range(self, text: str) -> Span | None:
+    def _read_range(self, text: str) -> DateRange | None:
         for separator in SEPARATORS:
             left, found, right = separator.sub("\0", FROM.sub("", text), count=1).partition("\0")
             if not found or not left or not right:
                 continue
-            if span := read_written_range(left, right, self.today):
-                return span
+            if date_range := read_written_range(left, right, self.today):
+                return date_range
             if (start := self.read(left)) and (end := self._read_end(right, start.start)):
-                return Span(start.start, end.end, start.note or end.note)
+                return DateRange(start.start, end.end, start.note or end.note)
         return None
 
-    def _read_end(self, text: str, start: date) -> Span | None:
-        # "Friday to Sunday" said on a Saturday: the Sunday is the one after that Friday.
+    def _read_end(self, text: str, start: date) -> DateRange | None:
+        # On a Saturday, "Friday to Sunday" ends on the Sunday after that Friday, not on the next day.
         for reader in (self, replace(self, today=start)):
             end = reader.read(text)
             if end is not None and end.end >= start:
@@ -81,7 +81,7 @@ class _Reader:
 
 
 def today_in(now: datetime, time_zone: str) -> date:
-    """Return which day it is for the person; an unknown zone counts as UTC."""
+    """Return the current date in a time zone; an unknown time zone counts as UTC."""
     try:
         zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -89,15 +89,15 @@ def today_in(now: datetime, time_zone: str) -> date:
     return now.astimezone(zone).date()
 
 
-def resolve(hint: str, now: datetime, time_zone: str = "UTC", week_start: str = "monday") -> Span:
-    """Return the days that a hint means for a person; raises `ToolError` that says what would be understood."""
+def resolve(hint: str, now: datetime, time_zone: str = "UTC", week_start: str = "monday") -> DateRange:
+    """Return the dates that a hint means for a user; raises `ToolError` with examples when it is not understood."""
     text = normalise(hint[: MAX_HINT_CHARS + 1])
     if not text or len(hint) > MAX_HINT_CHARS:
         raise ToolError(f"Give a date or a hint of up to {MAX_HINT_CHARS} characters.", examples=EXAMPLES)
     try:
-        span = _Reader(today_in(now, time_zone), week_start).read(text)
+        date_range = _Reader(today_in(now, time_zone), week_start).read(text)
     except (ValueError, OverflowError):
         raise ToolError(f"There is no such day: {hint.strip()!r}.", examples=EXAMPLES) from None
-    if span is None:
+    if date_range is None:
         raise ToolError(f"I don't understand {hint.strip()!r} as a date.", examples=EXAMPLES)
-    return span
+    return date_range

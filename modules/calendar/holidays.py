@@ -1,4 +1,4 @@
-"""Finds a holiday by what people call it, also misspelt, and in a country when one is named."""
+"""Finds a holiday by its names, tolerating misspellings, in any country that the name mentions."""
 
 import re
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
 
-from modules.calendar.date_ranges import Span, add_days, short
+from modules.calendar.date_ranges import DateRange, add_days, short_date
 from modules.calendar.date_words import normalise
 from modules.calendar.listed import countries, first_days, list_days
 from modules.calendar.table import HOLIDAYS, Holiday, listed_in
@@ -14,27 +14,27 @@ from shared.errors import ToolError
 
 MAX_NAME_CHARS = 80
 FIRST_YEAR, LAST_YEAR = 1900, 2100
-ALIKE, SOMEWHAT_ALIKE = 0.82, 0.4
+MIN_SIMILARITY, MIN_SUGGESTION_SIMILARITY = 0.82, 0.4
 TRAILING_YEAR = re.compile(r"^(?P<name>.*?)\s*\b(?P<year>\d{4})$")
 NATIONAL_DAY = ("national day", "national holiday", "nationalfeiertag", "nationaltag")
 KINDS_OF_NATIONAL_DAY = ("national day", "independence day", "constitution day", "republic day", "unity day")
-WHICH = re.compile(r"^(?:this|next|coming|upcoming|dieses|naechstes|kommendes)\s+")
+LEADING_WORD = re.compile(r"^(?:this|next|coming|upcoming|dieses|naechstes|kommendes)\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A holiday and its days."""
+class DatedHoliday:
+    """A holiday with its dates."""
 
     name: str
-    span: Span
+    date_range: DateRange
 
 
-def get_holiday(name: str, year: int | None, today: date) -> Found:
-    """Return the holiday's days in that year, else the next ones; raises `ToolError` with the nearest names."""
+def get_holiday(name: str, year: int | None, today: date) -> DatedHoliday:
+    """Return the holiday's dates in that year, or else the next ones; raises `ToolError` with similar names."""
     found = find_holiday(name, year, today)
     if found is not None:
         return found
-    near = get_close_matches(_key(name), _by_key(), n=5, cutoff=SOMEWHAT_ALIKE)
+    near = get_close_matches(_key(name), _by_key(), n=5, cutoff=MIN_SUGGESTION_SIMILARITY)
     nearest = list(dict.fromkeys(_by_key()[each].name for each in near))
     raise ToolError(
         f"I know no holiday {name.strip()[:MAX_NAME_CHARS]!r}. Name a country too, as in 'National Day in Norway'.",
@@ -42,53 +42,53 @@ def get_holiday(name: str, year: int | None, today: date) -> Found:
     )
 
 
-def find_holiday(name: str, year: int | None, today: date) -> Found | None:
-    """Return the holiday's days; None when no holiday is called like this."""
-    key = WHICH.sub("", _key(name))
+def find_holiday(name: str, year: int | None, today: date) -> DatedHoliday | None:
+    """Return the holiday's dates, None when no holiday has this name or a similar one."""
+    key = LEADING_WORD.sub("", _key(name))
     if year is None and (match := TRAILING_YEAR.match(key)):
         key, year = match["name"], int(match["year"])
     holiday = _by_key().get(key) or _of_country(key, year or today.year)
     note = ""
     if holiday is None:
-        near = get_close_matches(key, _by_key(), n=1, cutoff=ALIKE)
+        near = get_close_matches(key, _by_key(), n=1, cutoff=MIN_SIMILARITY)
         if not near:
             return None
         holiday = _by_key()[near[0]]
         note = f"Taken as {holiday.name}. "
-    return Found(holiday.name, _days(replace(holiday, note=note + holiday.note), year, today))
+    return DatedHoliday(holiday.name, _days(replace(holiday, note=note + holiday.note), year, today))
 
 
-def _days(holiday: Holiday, year: int | None, today: date) -> Span:
+def _days(holiday: Holiday, year: int | None, today: date) -> DateRange:
     if year is not None and not FIRST_YEAR <= year <= LAST_YEAR:
         raise ToolError(f"I know holidays from {FIRST_YEAR} to {LAST_YEAR}.")
     years = range(today.year - 1, today.year + 3) if year is None else (year,)
     spans = [_span(holiday, first) for each in years for first in holiday.first(each)]
-    spans = [span for span in spans if year is not None or span.end >= today]
+    spans = [date_range for date_range in spans if year is not None or date_range.end >= today]
     if not spans:
         raise ToolError(f"I have no date of {holiday.name} in {year or today.year}.")
     if year is not None and len(spans) > 1:
-        again = f"There is another one that year, from {short(spans[1].start)}."
+        again = f"There is another one that year, from {short_date(spans[1].start)}."
         return replace(spans[0], note=f"{spans[0].note} {again}".strip())
     return spans[0]
 
 
-def _span(holiday: Holiday, first: date) -> Span:
+def _span(holiday: Holiday, first: date) -> DateRange:
     last = add_days(first, holiday.days - 1)
     if holiday.name == "Ramadan":
-        # Its length differs from year to year: it ends where the feast after it begins.
+        # Its length varies from year to year: it ends on the day before Eid al-Fitr.
         feasts = [day for year in (first.year, first.year + 1) for day in first_days("MV", "Eid al-Fitr", year)]
         last = min((add_days(day, -1) for day in feasts if day > first), default=last)
-    return Span(first, last, holiday.note.format(eve=short(add_days(first, -1))))
+    return DateRange(first, last, holiday.note.format(eve=short_date(add_days(first, -1))))
 
 
 def _of_country(key: str, year: int) -> Holiday | None:
-    """Return a holiday that the country lists which is named before or after it: "national day in norway"."""
+    """Return a holiday from the list of a country that is named before or after it: "national day in norway"."""
     for words, country in _splits(key):
         letters = countries().get(country)
         if letters is None:
             continue
         names = {_key(name): name for listed in list_days(letters, year).values() for name in listed}
-        near = [words] if words in names else get_close_matches(words, names, n=1, cutoff=ALIKE)
+        near = [words] if words in names else get_close_matches(words, names, n=1, cutoff=MIN_SIMILARITY)
         if words in NATIONAL_DAY and not near:
             near = [each for kind in KINDS_OF_NATIONAL_DAY for each in names if kind in each][:1]
         if near:

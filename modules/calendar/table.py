@@ -1,4 +1,4 @@
-"""The holidays that people ask for most, by the names they give them."""
+"""The most common holidays of the world, with their names, rules and notes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOON = "Begins at sunset on {eve}; the sighting of the moon may move it by a day
 
 @dataclass(frozen=True, slots=True)
 class Holiday:
-    """A holiday: its name, its other names, its first days in a year, how long it is; `{eve}` is the day before."""
+    """A holiday; `first` gives its first days in a year, `{eve}` in the note stands for the day before."""
 
     name: str
     others: tuple[str, ...]
@@ -33,7 +33,7 @@ def _nth(nth: int, weekday: int, month: int, later: int = 0) -> Rule:
 
 
 def listed_in(country: str, name: str, later: int = 0) -> Rule:
-    """Return the rule for a holiday of this name in a country's list, moved by some days."""
+    """Return the rule for a holiday of a country's list, moved by `later` days."""
     return lambda year: [add_days(day, later) for day in first_days(country, name, year)]
 
 
@@ -45,7 +45,7 @@ def _advent(year: int) -> list[date]:
     return [weekday_from(date(year, 11, 27), SUN)]
 
 
-# Name, other names after a bar each, rule, days, note.
+# All names, separated by bars; rule; number of days; note.
 ROWS: tuple[tuple[str, Rule, int, str], ...] = (
     ("Purim", listed_in("IL", "Purim"), 1, SUNSET),
     ("Passover|Pesach|Pessach|Passah", listed_in("IL", "Pesach"), 8, f"{SUNSET} In Israel it has seven days."),

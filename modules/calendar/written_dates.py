@@ -1,10 +1,10 @@
-"""Dates with numbers in them: 2027-01-17, 17.1., January 17th, 17.-19. Januar; a missing year is the next that fits."""
+"""Reads written dates: 2027-01-17, 17.1., January 17th, 17.-19. Januar; without a year, the next such date."""
 
 import re
 from dataclasses import dataclass, replace
 from datetime import date
 
-from modules.calendar.date_ranges import Span, month_of, one, short, year_of
+from modules.calendar.date_ranges import DateRange, month_of, short_date, single_day, year_of
 from modules.calendar.date_words import MONTHS, one_of
 from shared.errors import ToolError
 
@@ -27,13 +27,13 @@ WRITTEN = tuple(
         YEAR,
     )
 )
-# Between two 29ths of February lie up to eight years.
+# There are up to eight years between two 29ths of February.
 YEARS_AHEAD = 9
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What was written of a date."""
+    """The parts of a written date; None for missing ones."""
 
     day: int | None
     month: int | None
@@ -43,14 +43,14 @@ class _Parts:
         return date(self.year or 0, self.month or 0, self.day or 0)
 
     @property
-    def place_in_year(self) -> tuple[int, int]:
+    def month_and_day(self) -> tuple[int, int]:
         return self.month or 0, self.day or 0
 
 
-def read_written(text: str, today: date) -> Span | None:
-    """Return the day, month or year that is written; None when it is none.
+def read_written(text: str, today: date) -> DateRange | None:
+    """Return the day, month or year that is written, None for other text.
 
-    Raises `ToolError` for one that can be read in two ways, `ValueError` for one that does not exist.
+    Raises `ToolError` for an ambiguous date, `ValueError` for one that does not exist.
     """
     parts = _parts(text)
     match parts:
@@ -61,16 +61,16 @@ def read_written(text: str, today: date) -> Span | None:
         case _Parts(day=None, month=int() as month, year=year):
             return month_of(year or today.year + (month < today.month), month)
         case _Parts(month=None, year=None):
-            return one(_in_next_month(parts, today))
+            return single_day(_in_next_month(parts, today))
         case _Parts(month=None):
             return None
         case _Parts(year=None):
-            return one(next_one(parts.place_in_year, today))
-    return one(parts.to_date())
+            return single_day(next_occurrence(parts.month_and_day, today))
+    return single_day(parts.to_date())
 
 
-def read_written_range(left: str, right: str, today: date) -> Span | None:
-    """Return the days from one written date to another that share what only one of them says; None for other words."""
+def read_written_range(left: str, right: str, today: date) -> DateRange | None:
+    """Return the days between two written dates, where one may lack a month or year; None for other text."""
     first, last = _parts(left), _parts(right)
     if first is None or last is None or first.day is None or last.day is None:
         return None
@@ -80,35 +80,35 @@ def read_written_range(left: str, right: str, today: date) -> Span | None:
     )
     if first.month is None:
         return None
-    turns = (last.month or 0) < first.month
+    crosses_year = (last.month or 0) < first.month
     if first.year is None and last.year is None:
-        return _next_range(first, last, today, turns=turns)
-    start = replace(first, year=first.year or (last.year or 0) - turns).to_date()
-    end = replace(last, year=last.year or start.year + turns).to_date()
+        return _next_range(first, last, today, crosses_year=crosses_year)
+    start = replace(first, year=first.year or (last.year or 0) - crosses_year).to_date()
+    end = replace(last, year=last.year or start.year + crosses_year).to_date()
     return _in_order(start, end)
 
 
-def next_one(place_in_year: tuple[int, int], today: date) -> date:
-    """Return the next day of this month and number, today included; raises `ValueError` when no year has it."""
+def next_occurrence(month_and_day: tuple[int, int], today: date) -> date:
+    """Return the next date with this month and day, today included; raises `ValueError` when there is none."""
     for year in range(today.year, today.year + YEARS_AHEAD):
-        found = _find(year, place_in_year)
+        found = _find(year, month_and_day)
         if found is not None and found >= today:
             return found
     raise ValueError("no year has such a day")
 
 
-def _next_range(first: _Parts, last: _Parts, today: date, *, turns: bool) -> Span:
+def _next_range(first: _Parts, last: _Parts, today: date, *, crosses_year: bool) -> DateRange:
     for year in range(today.year - 1, today.year + YEARS_AHEAD):
-        start, end = _find(year, first.place_in_year), _find(year + turns, last.place_in_year)
+        start, end = _find(year, first.month_and_day), _find(year + crosses_year, last.month_and_day)
         if start is not None and end is not None and end >= today:
             return _in_order(start, end)
     raise ValueError("no year has such days")
 
 
-def _in_order(start: date, end: date) -> Span:
+def _in_order(start: date, end: date) -> DateRange:
     if end < start:
-        raise ToolError(f"{short(end)} is before {short(start)}.")
-    return Span(start, end)
+        raise ToolError(f"{short_date(end)} is before {short_date(start)}.")
+    return DateRange(start, end)
 
 
 def _in_next_month(parts: _Parts, today: date) -> date:
@@ -120,9 +120,9 @@ def _in_next_month(parts: _Parts, today: date) -> date:
     raise ValueError("no month has such a day")
 
 
-def _find(year: int, place_in_year: tuple[int, int]) -> date | None:
+def _find(year: int, month_and_day: tuple[int, int]) -> date | None:
     try:
-        return date(year, *place_in_year)
+        return date(year, *month_and_day)
     except ValueError:
         return None
 

@@ -1,4 +1,4 @@
-"""What people call days, read on Monday, 23 November 2026, unless the test says another day."""
+"""Date expressions, resolved on Monday, 23 November 2026, unless the test sets another day."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modules.calendar.date_ranges import Span
+from modules.calendar.date_ranges import DateRange
 from modules.calendar.dates import resolve
 from shared.errors import ToolError
 
@@ -15,13 +15,13 @@ SATURDAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WORDS = ["17", "19", ".", "-", "/", "to", "in", "3", "weeks", "next", "friday", "of", "end", "january", "first", "kw"]
 
 
-def days(span: Span) -> str:
-    """Return a span as the tables below write it."""
-    return str(span.start) if span.start == span.end else f"{span.start} {span.end}"
+def days(date_range: DateRange) -> str:
+    """Return a date range as the tables below write it."""
+    return str(date_range.start) if date_range.start == date_range.end else f"{date_range.start} {date_range.end}"
 
 
 @pytest.mark.parametrize(
-    ("hint", "meant"),
+    ("hint", "expected"),
     [
         ("today", "2026-11-23"),
         ("Tomorrow at 5pm", "2026-11-24"),
@@ -38,8 +38,8 @@ def days(span: Span) -> str:
         ("Freitag in zwei Wochen", "2026-12-11"),
     ],
 )
-def test_days_near_today(hint: str, meant: str) -> None:
-    assert days(resolve(hint, MONDAY)) == meant
+def test_days_near_today(hint: str, expected: str) -> None:
+    assert days(resolve(hint, MONDAY)) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,18 +72,18 @@ def test_weekdays_weekends_and_weeks(hint: str, on_monday: str, on_saturday: str
 
 
 @pytest.mark.parametrize("hint", ["next Friday", "next weekend"])
-def test_words_that_people_take_in_two_ways_say_the_other_one(hint: str) -> None:
+def test_ambiguous_words_have_a_note_with_the_other_meaning(hint: str) -> None:
     assert "Some mean" in resolve(hint, MONDAY).note
     assert not resolve(hint, SATURDAY).note
 
 
-def test_a_weekend_is_thursday_and_friday_where_the_week_starts_on_saturday() -> None:
+def test_the_weekend_is_thursday_and_friday_where_the_week_starts_on_saturday() -> None:
     assert days(resolve("this weekend", MONDAY, week_start="saturday")) == "2026-11-26 2026-11-27"
     assert days(resolve("next week", MONDAY, week_start="sunday")) == "2026-11-29 2026-12-05"
 
 
 @pytest.mark.parametrize(
-    ("hint", "meant"),
+    ("hint", "expected"),
     [
         ("end of month", "2026-11-30"),
         ("Ende des Monats", "2026-11-30"),
@@ -105,12 +105,12 @@ def test_a_weekend_is_thursday_and_friday_where_the_week_starts_on_saturday() ->
         ("weekend of January 17", "2027-01-16 2027-01-17"),
     ],
 )
-def test_months_their_parts_and_the_days_in_them(hint: str, meant: str) -> None:
-    assert days(resolve(hint, MONDAY)) == meant
+def test_months_parts_of_months_and_days_in_months(hint: str, expected: str) -> None:
+    assert days(resolve(hint, MONDAY)) == expected
 
 
 @pytest.mark.parametrize(
-    ("hint", "meant"),
+    ("hint", "expected"),
     [
         ("2026-12-24", "2026-12-24"),
         ("2026-12-24T10:00:00Z", "2026-12-24"),
@@ -128,12 +128,12 @@ def test_months_their_parts_and_the_days_in_them(hint: str, meant: str) -> None:
         ("29 February", "2028-02-29"),
     ],
 )
-def test_written_dates_take_the_next_year_that_fits(hint: str, meant: str) -> None:
-    assert days(resolve(hint, MONDAY)) == meant
+def test_written_dates_without_a_year_are_the_next_such_date(hint: str, expected: str) -> None:
+    assert days(resolve(hint, MONDAY)) == expected
 
 
 @pytest.mark.parametrize(
-    ("hint", "meant"),
+    ("hint", "expected"),
     [
         ("January 17-19", "2027-01-17 2027-01-19"),
         ("January 17 \N{EN DASH} 19, 2028", "2028-01-17 2028-01-19"),
@@ -155,12 +155,12 @@ def test_written_dates_take_the_next_year_that_fits(hint: str, meant: str) -> No
         ("3 Nächte ab dem 17. Januar", "2027-01-17 2027-01-20"),
     ],
 )
-def test_spans_from_one_day_to_another(hint: str, meant: str) -> None:
-    assert days(resolve(hint, MONDAY)) == meant
+def test_ranges_between_two_dates(hint: str, expected: str) -> None:
+    assert days(resolve(hint, MONDAY)) == expected
 
 
 @pytest.mark.parametrize(
-    ("hint", "said"),
+    ("hint", "message"),
     [
         ("3/4", "3/4 can mean 3 April or March 4"),
         ("3/4/2027", "can mean"),
@@ -177,19 +177,19 @@ def test_spans_from_one_day_to_another(hint: str, meant: str) -> None:
         ("x" * 5000, "Give a date"),
     ],
 )
-def test_what_is_unclear_is_refused_with_what_would_do(hint: str, said: str) -> None:
-    with pytest.raises(ToolError, match=said):
+def test_invalid_hints_are_refused_with_examples(hint: str, message: str) -> None:
+    with pytest.raises(ToolError, match=message):
         resolve(hint, MONDAY)
 
 
-def test_what_is_ambiguous_comes_with_both_readings() -> None:
+def test_an_ambiguous_date_is_refused_with_both_readings() -> None:
     with pytest.raises(ToolError) as caught:
         resolve("3/4", MONDAY)
 
     assert [days(resolve(each, MONDAY)) for each in caught.value.fields["examples"]] == ["2027-04-03", "2027-03-04"]
 
 
-def test_the_day_is_that_of_the_persons_time_zone() -> None:
+def test_today_is_the_date_in_the_users_time_zone() -> None:
     late = datetime(2026, 11, 23, 23, 30, tzinfo=UTC)
 
     assert days(resolve("today", late, "Europe/Berlin")) == "2026-11-24"
@@ -197,7 +197,7 @@ def test_the_day_is_that_of_the_persons_time_zone() -> None:
     assert days(resolve("today", late, "Mars/Olympus")) == "2026-11-23"
 
 
-def test_a_span_says_its_days_in_words() -> None:
+def test_a_date_range_as_a_sentence() -> None:
     assert resolve("today", MONDAY).sentence() == "Monday, 23 November 2026."
     assert resolve("January 17-19", MONDAY).sentence() == (
         "Sunday, 17 January 2027 to Tuesday, 19 January 2027, 3 days with the first and the last."
@@ -205,9 +205,9 @@ def test_a_span_says_its_days_in_words() -> None:
 
 
 @given(st.text(max_size=140) | st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join))
-def test_any_text_gives_days_in_order_or_is_refused(hint: str) -> None:
+def test_any_text_gives_ordered_dates_or_is_refused(hint: str) -> None:
     try:
-        span = resolve(hint, MONDAY)
+        date_range = resolve(hint, MONDAY)
     except ToolError:
         return
-    assert span.start <= span.end
+    assert date_range.start <= date_range.end
