@@ -1,4 +1,4 @@
-"""Settings: their names and defaults, what wrong ones say, and that secrets stay secret."""
+"""Settings: names, defaults, error messages, and the protection of secrets."""
 
 import os
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ SECRETS = {
 
 @pytest.fixture
 def environment() -> Iterator[None]:
-    """The process's environment without any setting of ours, and as it was when the test has ended."""
+    """Remove all settings from the environment; restore it after the test."""
     saved = dict(os.environ)
     for name in SETTING_NAMES & saved.keys():
         del os.environ[name]
@@ -71,7 +71,7 @@ def refusal(path: Path) -> str:
     return str(refused.value)
 
 
-def test_every_setting_has_the_default_that_is_promised() -> None:
+def test_every_setting_has_its_documented_default() -> None:
     settings = settings_from({})
 
     assert {name: getattr(settings, name.lower()) for name in DEFAULTS} == DEFAULTS
@@ -80,7 +80,7 @@ def test_every_setting_has_the_default_that_is_promised() -> None:
     assert DEFAULTS.keys() | set(unset) == SETTING_NAMES
 
 
-def test_settings_are_read_from_the_environment_in_their_own_types() -> None:
+def test_settings_from_the_environment_are_converted_to_their_types() -> None:
     settings = settings_from(
         {
             "PORT": "80",
@@ -104,7 +104,7 @@ def test_an_empty_value_counts_as_not_set() -> None:
     assert settings_from(dict.fromkeys(SETTING_NAMES, "")) == settings_from({})
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings_from({}).port = 1
 
@@ -128,7 +128,7 @@ def test_settings_do_not_change() -> None:
         ("LLM_PROTOCOLS", "openai/small"),
     ],
 )
-def test_a_wrong_value_is_one_line_that_names_the_variable_and_the_remedy(name: str, value: str) -> None:
+def test_an_invalid_value_is_reported_in_one_line_with_the_variable_and_the_remedy(name: str, value: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         settings_from({name: value})
 
@@ -139,7 +139,7 @@ def test_a_wrong_value_is_one_line_that_names_the_variable_and_the_remedy(name: 
 
 
 @pytest.mark.usefixtures("environment")
-def test_dotenv_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+def test_the_environment_takes_precedence_over_dotenv(tmp_path: Path) -> None:
     os.environ["PORT"] = "81"
     path = dotenv(tmp_path, "PORT=80", "HOST=0.0.0.0", "export LOG_LEVEL='DEBUG'", "# a comment", "")
 
@@ -149,14 +149,14 @@ def test_dotenv_is_read_and_the_environment_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-def test_an_empty_variable_does_not_hide_what_dotenv_says(tmp_path: Path) -> None:
+def test_an_empty_variable_does_not_hide_the_value_in_dotenv(tmp_path: Path) -> None:
     os.environ["PORT"] = ""
 
     assert load_settings(dotenv(tmp_path, "PORT=80")).port == 80
 
 
 @pytest.mark.usefixtures("environment")
-def test_providers_own_variables_in_dotenv_reach_the_environment(tmp_path: Path) -> None:
+def test_variables_of_providers_in_dotenv_are_set_in_the_environment(tmp_path: Path) -> None:
     names = ("ANTHROPIC_API_KEY", "XAI_API_KEY", "OPENROUTER_API_BASE", "AWS_REGION_NAME", "HTTPS_PROXY")
     load_settings(dotenv(tmp_path, *(f"{name}=given" for name in names)))
 
@@ -179,8 +179,8 @@ def test_providers_own_variables_in_dotenv_reach_the_environment(tmp_path: Path)
 def test_an_unknown_name_in_dotenv_names_the_nearest_known_one(tmp_path: Path, unknown: str, nearest: str) -> None:
     path = dotenv(tmp_path, f"{unknown}=1")
 
-    said = f"{path}: unknown setting {unknown}; did you mean {nearest}? Correct or remove the line."
-    assert refusal(path) == said
+    message = f"{path}: unknown setting {unknown}; did you mean {nearest}? Correct or remove the line."
+    assert refusal(path) == message
     assert unknown not in os.environ
 
 
@@ -211,7 +211,7 @@ def test_the_example_file_is_valid_when_every_line_is_taken(tmp_path: Path) -> N
     assert len(lines) > 15
 
 
-def test_secrets_are_in_no_text_that_is_made_of_the_settings(tmp_path: Path) -> None:
+def test_the_representation_of_settings_contains_no_secrets(tmp_path: Path) -> None:
     settings = settings_from({**SECRETS, "PARLEY_HOME": str(tmp_path)})
 
     for text in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
@@ -222,7 +222,7 @@ def test_secrets_are_in_no_text_that_is_made_of_the_settings(tmp_path: Path) -> 
     assert "hunter2" not in str(refused.value)
 
 
-def test_secrets_that_are_not_given_are_made_once_for_our_eyes_only(tmp_path: Path) -> None:
+def test_missing_secrets_are_generated_once_in_private_files(tmp_path: Path) -> None:
     settings = Settings(parley_home=tmp_path / "home")
 
     first, second = load_secrets(settings), load_secrets(settings)
@@ -234,7 +234,7 @@ def test_secrets_that_are_not_given_are_made_once_for_our_eyes_only(tmp_path: Pa
         assert (tmp_path / "home" / name).stat().st_mode & 0o777 == 0o600
 
 
-def test_several_secret_keys_are_for_rotation_and_none_at_all_is_refused(tmp_path: Path) -> None:
+def test_several_secret_keys_are_allowed_and_an_empty_list_is_refused(tmp_path: Path) -> None:
     given = {"PARLEY_HOME": str(tmp_path), "API_TOKEN": "token"}
 
     assert load_secrets(settings_from({**given, "SECRET_KEY": "new, old"})).secret_keys == ("new", "old")
@@ -249,7 +249,7 @@ class DiceSettings:
 
 
 @pytest.mark.usefixtures("environment")
-def test_a_modules_own_settings_carry_its_prefix(tmp_path: Path) -> None:
+def test_settings_of_a_module_have_its_prefix(tmp_path: Path) -> None:
     os.environ.update({"DICE_SIDES": "20", "DICE_GREETING": "", "SIDES": "3"})
 
     assert Settings().of_module(DiceSettings, "dice") == DiceSettings(sides=20)
@@ -260,7 +260,7 @@ def test_a_modules_own_settings_carry_its_prefix(tmp_path: Path) -> None:
     load_settings(dotenv(tmp_path, "KNOWLEDGE_ANYTHING=1"))
 
 
-def test_programs_that_start_together_agree_on_the_secrets(tmp_path: Path) -> None:
+def test_programs_that_start_concurrently_use_the_same_secrets(tmp_path: Path) -> None:
     settings = Settings(parley_home=tmp_path)
     with ThreadPoolExecutor(16) as together:
         found = set(together.map(lambda _: load_secrets(settings).api_token, range(64)))
