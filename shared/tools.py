@@ -156,10 +156,10 @@ class Tool:
         }
         return create_model(self.run.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
-    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate the model's arguments and return those for `run`; raises `ToolError` with the problems."""
         try:
-            checked = self.arguments.model_validate(given)
+            checked = self.arguments.model_validate(arguments)
         except ValidationError as error:
             problems = _problems(error)
             raise ToolError("The arguments are not valid.", problems=problems) from None

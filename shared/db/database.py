@@ -90,8 +90,10 @@ class Address:
         host = f"[{self.url.host}]" if ":" in (self.url.host or "") else self.url.host or ""
         port = f":{self.url.port}" if self.url.port else ""
         database = quote(self.url.database or "", safe="")
-        given = urlencode(query, doseq=True, quote_via=quote)
-        return f"postgresql://{names}{'@' if names else ''}{host}{port}/{database}{'?' if given else ''}{given}"
+        parameters = urlencode(query, doseq=True, quote_via=quote)
+        return (
+            f"postgresql://{names}{'@' if names else ''}{host}{port}/{database}{'?' if parameters else ''}{parameters}"
+        )
 
 
 def locate(settings: Settings) -> Address:

@@ -142,8 +142,8 @@ class S3Store:
 
 
 def _endpoint(settings: Settings) -> tuple[str, bool]:
-    given = settings.s3_endpoint or ""
-    parts = urlsplit(given if "://" in given else f"//{given}")
+    endpoint = settings.s3_endpoint or ""
+    parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
     if not parts.netloc or parts.scheme not in ("", "http", "https") or parts.path.strip("/") or "@" in parts.netloc:
         raise ConfigurationError("S3_ENDPOINT is wrong: write it as host:port, or as https://host:port without a path.")
     return parts.netloc, parts.scheme == "https" if parts.scheme else settings.s3_secure

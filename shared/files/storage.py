@@ -146,12 +146,12 @@ class Storage:
 
     def check(self, file_id: int, query: Mapping[str, str]) -> bool:
         """Tell whether these query parameters are a valid signature for this file that has not expired."""
-        until, given = query.get("until", ""), query.get("signature", "")
-        if not (until.isascii() and until.isdecimal() and len(until) <= 12 and given.isascii()):
+        until, signature = query.get("until", ""), query.get("signature", "")
+        if not (until.isascii() and until.isdecimal() and len(until) <= 12 and signature.isascii()):
             return False
         if int(until) <= self._clock.now().timestamp():
             return False
-        return any(hmac.compare_digest(_signature(key, file_id, int(until)), given) for key in self._keys)
+        return any(hmac.compare_digest(_signature(key, file_id, int(until)), signature) for key in self._keys)
 
     async def aclose(self) -> None:
         """Close the store."""

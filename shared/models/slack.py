@@ -9,7 +9,7 @@ from shared.models.base import Base, Row
 
 
 class SlackInstallation(Row, Base):
-    """One workspace that has installed the app over the web."""
+    """A workspace that has installed the app through OAuth."""
 
     __tablename__ = "slack_installations"
     __table_args__ = (
@@ -44,7 +44,7 @@ class SlackInstallation(Row, Base):
 
 
 class SlackOAuthState(Row, Base):
-    """One installation that somebody has begun in a browser."""
+    """An OAuth flow that was started in a browser, identified by its state."""
 
     __tablename__ = "slack_oauth_states"
     __table_args__ = (
@@ -57,7 +57,7 @@ class SlackOAuthState(Row, Base):
 
 
 class SlackGroupList(Row, Base):
-    """When a workspace's user groups were last read."""
+    """When the user groups of a workspace were last read."""
 
     __tablename__ = "slack_group_lists"
     __table_args__ = (
@@ -75,7 +75,7 @@ class SlackGroupList(Row, Base):
 
 
 class SlackGroupMember(Row, Base):
-    """One account in one user group."""
+    """An account's membership in a user group."""
 
     __tablename__ = "slack_group_members"
     __table_args__ = (

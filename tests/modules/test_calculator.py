@@ -1,4 +1,4 @@
-"""What a model can have worked out, through the tool as it is offered."""
+"""The tool `calculate`, called as the toolbox calls it."""
 
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from shared.tools import ToolContext
 
 
 async def result_of(expression: str) -> str:
-    # The tool asks nothing of its context.
+    # The tool does not use its context.
     made: dict[str, Any] = await calculate.run(cast(ToolContext, None), expression=expression)
     return str(made["result"])
 
@@ -53,7 +53,7 @@ async def result_of(expression: str) -> str:
         ("10^-30", "1e-30"),
     ],
 )
-async def test_sums_are_exact_in_decimal_numbers(expression: str, result: str) -> None:
+async def test_results_are_exact_in_decimal_numbers(expression: str, result: str) -> None:
     assert await result_of(expression) == result
 
 
@@ -68,12 +68,12 @@ async def test_sums_are_exact_in_decimal_numbers(expression: str, result: str) -
         ("50% + 10%", "0.6"),
     ],
 )
-async def test_percent_means_what_people_mean(expression: str, result: str) -> None:
+async def test_percentages_are_added_subtracted_and_multiplied_as_on_a_calculator(expression: str, result: str) -> None:
     assert await result_of(expression) == result
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ("1/0", "divides by zero"),
         ("1 % 0", "divides by zero"),
@@ -101,23 +101,23 @@ async def test_percent_means_what_people_mean(expression: str, result: str) -> N
         ("().__class__", "not understood"),
     ],
 )
-async def test_what_cannot_be_worked_out_is_refused_with_the_reason(expression: str, said: str) -> None:
-    with pytest.raises(ToolError, match=said) as caught:
+async def test_invalid_expressions_are_refused_with_the_reason(expression: str, message: str) -> None:
+    with pytest.raises(ToolError, match=message) as caught:
         await result_of(expression)
 
     assert "sqrt" in caught.value.fields["functions"]
 
 
 @given(st.text("0123456789.,+-*/%^!() esqrtmaxpi", max_size=60))
-def test_any_text_is_worked_out_or_refused(expression: str) -> None:
+def test_any_text_is_evaluated_or_refused(expression: str) -> None:
     try:
-        told = work_out(expression)
+        shown = work_out(expression)
     except NoSum as reason:
-        told = str(reason)
-    assert told
+        shown = str(reason)
+    assert shown
 
 
-def test_every_guest_may_calculate() -> None:
+def test_the_tool_is_for_guests() -> None:
     assert (calculate.name, calculate.requires) == ("calculator.calculate", Permission.GUEST)
     assert calculate.read_only
     assert calculate.repeatable

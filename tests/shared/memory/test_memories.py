@@ -365,7 +365,7 @@ async def test_recall_among_thousands_of_memories_uses_the_index(
     await owner.close()
     visibility = Visibility.of(ann, HOME)
     explain = prepare(f"EXPLAIN {by_words(visibility.condition).text}")
-    given = (
+    parameters = (
         asdict(WEIGHTS)
         | visibility.parameters
         | {"words": ["topic7", "walrus"], "k": 5, "candidates": 5, "model": None}
@@ -373,7 +373,7 @@ async def test_recall_among_thousands_of_memories_uses_the_index(
 
     async with database.transaction() as session:
         await act_for(session, ann)
-        plan = "\n".join((await session.execute(explain, given)).scalars())
+        plan = "\n".join((await session.execute(explain, parameters)).scalars())
 
     assert "pk_memory_postings" in plan
     assert "Seq Scan" not in plan
