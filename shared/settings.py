@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal, TypeVar
 
 from dotenv import dotenv_values
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+)
 
 from shared.errors import ConfigurationError
 
@@ -28,7 +38,9 @@ USUAL_PROVIDER_NAMES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY"
 # Secrets of MCP servers and of agents elsewhere: rows of `mcp_servers` and `agents` name them, so that none of the
 # house's own can be named there.
 MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
+# Where modules come from, besides `MODULES_PATH`: the program's own folder and the entry points of installed packages.
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "modules"
+MODULES_GROUP = "parley.modules"
 
 ModuleSettings = TypeVar("ModuleSettings")
 
@@ -43,6 +55,14 @@ def _split_pairs(value: Any) -> Any:
     if isinstance(value, str):
         return dict(pair.split("=", 1) if "=" in pair else (pair, "") for pair in _split(value))
     return value
+
+
+def _check_folder(path: Path) -> Path:
+    if not path.is_dir() or not os.access(path, os.R_OK | os.X_OK):
+        raise ValueError(f"there is no folder {path} that can be read")
+    if (path / "__init__.py").exists():
+        raise ValueError(f"the folder {path} is a module itself; name the folder that holds it")
+    return path.resolve()
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -95,6 +115,7 @@ class Settings(BaseModel):
     tool_result_max_chars: int = Field(default=8000, ge=200, le=1_000_000)
     default_guest_token_budget: int = Field(default=5000, ge=0)
     default_guest_modules: Names = ("knowledge", "file_manager", "calendar", "calculator")
+    modules_path: Annotated[Path, AfterValidator(_check_folder)] | None = None
     memory_recall_limit: int = Field(default=5, ge=0, le=50)
     planner_percent: int = Field(default=0, ge=0, le=100)
     egress_allow: Names = ()
@@ -166,11 +187,7 @@ def _read(env_file: Path) -> dict[str, str]:
 
 
 def _refuse_unknown(names: Mapping[str, str], env_file: Path) -> None:
-    prefixes = (
-        MCP_PREFIX,
-        A2A_PREFIX,
-        *(f"{folder.name.upper()}_" for folder in MODULES_FOLDER.iterdir() if folder.is_dir()),
-    )
+    prefixes = (MCP_PREFIX, A2A_PREFIX, *_list_prefixes(MODULES_FOLDER))
     for name in names:
         if name in SETTING_NAMES or name.startswith(prefixes):
             continue
@@ -178,16 +195,30 @@ def _refuse_unknown(names: Mapping[str, str], env_file: Path) -> None:
         is_slip = name not in known and get_close_matches(name, known, n=1, cutoff=SLIP)
         if PROVIDER_NAME.search(name) and not is_slip:
             continue
+        if name.startswith(_outside_prefixes(names)):
+            continue
         nearest = get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]
         raise ConfigurationError(
             f"{env_file}: unknown setting {name}; did you mean {nearest}? Correct or remove the line."
         )
 
 
+def _outside_prefixes(from_file: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the prefixes of modules that are not part of the program, whose settings `.env` may hold too."""
+    folder = os.environ.get("MODULES_PATH") or from_file.get("MODULES_PATH")
+    in_folder = _list_prefixes(Path(folder)) if folder and Path(folder).is_dir() else []
+    return (*in_folder, *(f"{point.name.upper()}_" for point in entry_points(group=MODULES_GROUP)))
+
+
+def _list_prefixes(folder: Path) -> list[str]:
+    return [f"{path.name.upper()}_" for path in folder.iterdir() if path.is_dir()]
+
+
 def _first_fault(error: ValidationError, prefix: str) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     name = prefix + str(fault["loc"][0]).upper()
-    reason = fault["msg"][0].lower() + fault["msg"][1:]
+    message = fault["msg"].removeprefix("Value error, ")
+    reason = message[0].lower() + message[1:]
     return f"{name} is wrong: {reason}. Correct it in the environment or in .env."
 
 

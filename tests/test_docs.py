@@ -9,10 +9,8 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -37,14 +35,11 @@ LONGEST_DECISION = 40
 
 
 @pytest.fixture
-def dice(tmp_path: Path) -> Iterator[Toolbox]:
+def dice(tmp_path: Path) -> Toolbox:
     """The module of docs/modules.md, in a folder of its own."""
-    folder = tmp_path / f"modules_{uuid4().hex}"
-    (folder / "dice").mkdir(parents=True)
-    (folder / "dice" / "__init__.py").write_text(document("docs/modules.md").blocks("python")[0].text, "utf-8")
-    sys.path.insert(0, str(tmp_path))
-    yield discover(8000, folder)
-    sys.path.remove(str(tmp_path))
+    (tmp_path / "dice").mkdir()
+    (tmp_path / "dice" / "__init__.py").write_text(document("docs/modules.md").blocks("python")[0].text, "utf-8")
+    return discover(8000, tmp_path)
 
 
 def guest(module: str) -> Scope:

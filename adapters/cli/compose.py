@@ -39,7 +39,7 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """Assemble the house on a database whose tables are up to date; everything is closed at the end of the block.
 
-    Without a toolbox it has the tools of every module in the folder.
+    Without a toolbox it has the tools of every module that is found.
     """
     clock = SystemClock()
     secrets = load_secrets(settings)
@@ -59,7 +59,7 @@ async def open_app(
         closing.push_async_callback(events.close)
         peers = RemoteAgents(database, http, secrets)
         closing.push_async_callback(peers.aclose)
-        toolbox = toolbox or discover(settings.tool_result_max_chars)
+        toolbox = toolbox or discover(settings.tool_result_max_chars, settings.modules_path)
         app = App(
             settings=settings,
             secrets=secrets,

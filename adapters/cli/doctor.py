@@ -152,13 +152,13 @@ async def _look_at_storage(settings: "Settings") -> Finding:
 
 
 def _look_at_modules(settings: "Settings") -> Iterator[Finding]:
-    from agent.tools.modules import discover
+    from agent.tools.modules import find_modules
 
-    toolbox = discover(settings.tool_result_max_chars)
-    modules = sorted({each.module for each in toolbox.tools})
-    yield Finding("ok", "modules", f"{len(toolbox.tools)} tools in {', '.join(modules)}")
-    for name, reason in toolbox.failures.items():
-        yield Finding("warn", "modules", f"{name} is off, it fails to load: {reason}")
+    found = find_modules(settings.modules_path)
+    count = sum(len(each.tools) for each in found.loaded)
+    yield Finding("ok", "modules", f"{count} tools in {', '.join(sorted(each.name for each in found.loaded))}")
+    for each in found.failed:
+        yield Finding("warn", "modules", f"{each.name} ({each.source}) is off: {each.reason}")
 
 
 def _look_at_models(settings: "Settings") -> Iterator[Finding]:

@@ -1,9 +1,15 @@
-"""`parley tools`: what the model may be offered, and to whom."""
+"""`parley tools`: the modules, where they come from, and what each of their tools needs."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import typer
 
 from adapters.cli.console import complain, say, show_table
 from adapters.cli.opening import read_settings
+
+if TYPE_CHECKING:
+    from agent.tools.modules import Module
 
 app = typer.Typer()
 
@@ -12,20 +18,27 @@ app = typer.Typer()
 def list_tools(
     module: str | None = typer.Argument(None, help="Only this module's tools."),
 ) -> None:
-    """List the tools with the permission that each needs; modules that fail to load are named."""
-    from agent.tools.modules import discover
+    """List the tools with their module's source and the permission that each needs; modules that are off are named."""
+    from agent.tools.modules import find_modules
 
     settings = read_settings(quiet=True)
-    toolbox = discover(settings.tool_result_max_chars)
-    shown = [each for each in toolbox.tools if module in (None, each.module)]
-    if module is not None and not shown and module not in toolbox.failures:
-        known = ", ".join(sorted({each.module for each in toolbox.tools}))
-        raise typer.BadParameter(f"there is no module {module!r} with tools; there are: {known}.")
-    rows = [(each.module, each.name, each.requires.label, each.description.partition("\n")[0]) for each in shown]
-    show_table(("module", "tool", "needs", "description"), rows)
+    found = find_modules(settings.modules_path)
+    shown = sorted((each for each in found.loaded if module in (None, each.name)), key=lambda each: each.name)
+    failed = [each for each in found.failed if module in (None, each.name)]
+    if not shown and not failed:
+        known = ", ".join(sorted(each.name for each in found.loaded))
+        raise typer.BadParameter(f"there is no module {module!r}; there are: {known}.")
+    show_table(("tool", "source", "needs", "description"), [row for each in shown for row in _to_rows(each)])
     if module is None:
         say(f"\nA guest without a persona has: {', '.join(settings.default_guest_modules)} (DEFAULT_GUEST_MODULES)")
-    for name, reason in toolbox.failures.items():
-        complain(f"the module {name} is off: it fails to load ({reason})")
-    if toolbox.failures:
+    for each in failed:
+        complain(f"the module {each.name} ({each.source}) is off: {each.reason}")
+    if failed:
         raise typer.Exit(1)
+
+
+def _to_rows(module: "Module") -> Iterator[tuple[str, ...]]:
+    if not module.tools:
+        yield module.name, module.source, "", "(has no tools)"
+    for tool in sorted(module.tools, key=lambda each: each.name):
+        yield tool.name, module.source, tool.requires.label, tool.description.partition("\n")[0]

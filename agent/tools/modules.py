@@ -1,46 +1,95 @@
-"""Finds the modules: each folder in `modules/` with an `__init__.py`. One that fails to load is off and says so."""
+"""Finds the modules and collects their tools. A module that cannot be used is off, with a reason; the others serve.
+
+Modules come from three sources, in this order: the folder `modules/` of the program, the folder named by
+`MODULES_PATH`, and installed Python packages with an entry point in the group `parley.modules`.
+"""
 
 import importlib
 import json
 import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from agent.tools.toolbox import Toolbox
 from shared.log import get_logger
+from shared.settings import MODULES_FOLDER, MODULES_GROUP
 from shared.tools import Tool
 
-MODULES = Path(__file__).resolve().parents[2] / "modules"
+NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+# Other providers of tools use these names in the same way as modules use theirs.
+RESERVED_NAMES = frozenset({"agents"})
+WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
 log = get_logger()
 
 
-WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module that has loaded. `source` is shown to operators: a folder, or a package with its version."""
+
+    name: str
+    source: str
+    tools: tuple[Tool, ...]
+    instructions: str = ""
 
 
-def discover(result_limit: int, folder: Path = MODULES) -> Toolbox:
-    """Import every module in the folder; collect its tools, and its `INSTRUCTIONS` for the system prompt."""
-    tools: list[Tool] = []
-    failures: dict[str, str] = {}
-    instructions: dict[str, str] = {}
-    for path in sorted(folder.iterdir()):
-        if not (path / "__init__.py").is_file():
-            continue
+@dataclass(frozen=True, slots=True)
+class ModuleFailure:
+    """A module that is off, and why."""
+
+    name: str
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModules:
+    """What the three sources have, in their order."""
+
+    loaded: tuple[Module, ...]
+    failed: tuple[ModuleFailure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    name: str
+    source: str
+    load: Callable[[], ModuleType]
+
+
+def discover(result_limit: int, modules_path: Path | None = None) -> Toolbox:
+    """Return a toolbox with the tools of every module, and their `INSTRUCTIONS` for the system prompt."""
+    found = find_modules(modules_path)
+    tools = [tool for module in found.loaded for tool in module.tools]
+    failures = {each.name: each.reason for each in found.failed}
+    return Toolbox(tools, failures, result_limit, {each.name: each.instructions for each in found.loaded})
+
+
+def find_modules(modules_path: Path | None = None) -> FoundModules:
+    """Load every module of the three sources; of two with the same name the first one counts."""
+    sources: dict[str, str] = {}
+    loaded: list[Module] = []
+    failed: list[ModuleFailure] = []
+    for each in _list_candidates(modules_path):
         try:
-            module = importlib.import_module(f"{folder.name}.{path.name}")
-            found = [each for each in vars(module).values() if isinstance(each, Tool) and each.module == path.name]
-            for each in found:
-                refuse_unfit(each)
-        except Exception as error:
-            # Whatever a module raises while it loads: this part is off, the rest serves.
-            log.exception("module_failed_to_load", module=path.name)
-            failures[path.name] = f"{type(error).__name__}: {error}"
-            continue
-        tools += found
-        instructions[path.name] = str(getattr(module, "INSTRUCTIONS", "")).strip()
-    return Toolbox(tools, failures, result_limit, instructions)
+            _check_name(each.name, sources.get(each.name))
+            sources[each.name] = each.source
+            loaded.append(_load(each))
+        except (Exception, SystemExit) as error:
+            # Whatever a module raises while it loads, the others are not affected.
+            log.exception("module_failed_to_load", module=each.name, source=each.source)
+            failed.append(ModuleFailure(each.name, each.source, f"{type(error).__name__}: {error}"))
+    return FoundModules(tuple(loaded), tuple(failed))
 
 
 def refuse_unfit(tool: Tool) -> None:
-    """Raise for a tool that no provider would take: one of them would make every request fail."""
+    """Raise `ValueError` for a tool that no model provider accepts: it would make every request fail."""
     if not WIRE_NAME.fullmatch(tool.wire_name):
         raise ValueError(f"{tool.wire_name}: a tool's name with its module has at most 64 letters, digits, _ and -")
     if not tool.description:
@@ -48,5 +97,64 @@ def refuse_unfit(tool: Tool) -> None:
     untyped = [name for name, each in tool.parameters.items() if each.annotation is each.empty]
     if untyped:
         raise ValueError(f"{tool.name}: {', '.join(untyped)} has no type")
-    # Rendered now, so that a type that has no schema is found here and not in somebody's turn.
+    # Rendered at the start, so that a type without a schema is found here and not during a turn.
     json.dumps(tool.schema)
+
+
+def _list_candidates(modules_path: Path | None) -> Iterator[_Candidate]:
+    yield from _list_folder(MODULES_FOLDER, "built in")
+    if modules_path is not None:
+        yield from _list_folder(modules_path, str(modules_path))
+    for point in sorted(entry_points(group=MODULES_GROUP), key=lambda each: each.name):
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+        yield _Candidate(point.name, package, partial(_import_entry_point, point))
+
+
+def _list_folder(folder: Path, source: str) -> Iterator[_Candidate]:
+    for init in sorted(folder.glob("*/__init__.py")):
+        yield _Candidate(init.parent.name, source, partial(_import_folder, init))
+
+
+def _check_name(name: str, first_source: str | None) -> None:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"a module's name has letters, digits and _, and begins with a letter; {name!r} does not")
+    if name in RESERVED_NAMES:
+        raise ValueError(f"the program itself uses the name {name}; rename the module")
+    if first_source is not None:
+        raise ValueError(f"there is already a module {name} ({first_source}); rename one of them")
+
+
+def _load(candidate: _Candidate) -> Module:
+    module = candidate.load()
+    # Only tools that are defined here: a module may import others without offering them.
+    own = [each for each in vars(module).values() if isinstance(each, Tool) and each.run.__module__ == module.__name__]
+    tools = tuple(replace(each, module=candidate.name) for each in own)
+    for tool in tools:
+        refuse_unfit(tool)
+    return Module(candidate.name, candidate.source, tools, str(getattr(module, "INSTRUCTIONS", "")).strip())
+
+
+def _import_folder(init: Path) -> ModuleType:
+    """Import the folder as `modules.<name>` wherever it is, so that its other files are `modules.<name>.<file>`."""
+    name = f"{MODULES_FOLDER.name}.{init.parent.name}"
+    known = sys.modules.get(name)
+    if known is not None and known.__file__ == str(init):
+        return known
+    if init.parent.parent == MODULES_FOLDER:
+        return importlib.import_module(name)
+    spec = spec_from_file_location(name, init, submodule_search_locations=[str(init.parent)])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{init} cannot be imported")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_entry_point(point: EntryPoint) -> ModuleType:
+    if point.attr:
+        raise ValueError(f"the entry point names {point.value}; it must name a Python module, without a colon")
+    return importlib.import_module(point.module)

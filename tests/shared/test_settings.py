@@ -39,6 +39,7 @@ DATABASE_URL EMBEDDING_MODEL SUMMARY_MODEL DEBUG_MOCK_RESPONSES OPENAI_API_KEY O
 DISCORD_API_BASE DISCORD_GATEWAY DISCORD_CDN_BASE DISCORD_SHARD_COUNT DISCORD_SHARD_IDS
 SLACK_BOT_TOKEN SLACK_APP_TOKEN SLACK_SIGNING_SECRET SLACK_CLIENT_ID
 SLACK_CLIENT_SECRET SLACK_API_BASE S3_ENDPOINT S3_ACCESS_KEY S3_SECRET_KEY PUBLIC_URL API_TOKEN SECRET_KEY
+MODULES_PATH
 """
 SECRETS = {
     "DATABASE_URL": "postgresql://parley:hunter2@localhost/parley",
@@ -258,6 +259,31 @@ def test_settings_of_a_module_have_its_prefix(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^DICE_SIDES is wrong: .* Correct it in the environment or in \.env"):
         Settings().of_module(DiceSettings, "dice")
     load_settings(dotenv(tmp_path, "KNOWLEDGE_ANYTHING=1"))
+
+
+@pytest.mark.usefixtures("environment")
+def test_settings_of_a_module_from_outside_may_stand_in_dotenv(tmp_path: Path) -> None:
+    (tmp_path / "games" / "dice").mkdir(parents=True)
+    path = dotenv(tmp_path, f"MODULES_PATH={tmp_path / 'games'}", "DICE_SIDES=20")
+
+    settings = load_settings(path)
+
+    assert settings.modules_path == tmp_path / "games"
+    assert settings.of_module(DiceSettings, "dice") == DiceSettings(sides=20)
+
+
+def test_a_folder_of_modules_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "file").touch()
+
+    for path, problem in (
+        (tmp_path / "missing", f"there is no folder {tmp_path / 'missing'} that can be read"),
+        (tmp_path / "file", f"there is no folder {tmp_path / 'file'} that can be read"),
+        (tmp_path, f"the folder {tmp_path} is a module itself; name the folder that holds it"),
+    ):
+        with pytest.raises(ConfigurationError) as refused:
+            settings_from({"MODULES_PATH": str(path)})
+        assert str(refused.value) == (f"MODULES_PATH is wrong: {problem}. Correct it in the environment or in .env.")
 
 
 def test_programs_that_start_concurrently_use_the_same_secrets(tmp_path: Path) -> None:

@@ -1,36 +1,30 @@
-"""Which modules there are: found by walking the folder, and off when they fail to load."""
+"""Finding modules: where they come from, what they are named, and what happens when one fails to load."""
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 import tiktoken
 
-from agent.tools.modules import discover
+from agent.delegation import agents
+from agent.tools.modules import FoundModules, discover, find_modules
 from shared.permissions import Permission
 from shared.settings import Settings
 from tests.agent.tools.test_toolbox import LIMIT, WIRE_NAME, call, scope
 
 
-@pytest.fixture
-def modules(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder of modules that can be imported."""
-    folder = tmp_path / f"modules_{uuid4().hex}"
-    folder.mkdir()
-    sys.path.insert(0, str(tmp_path))
-    yield folder
-    sys.path.remove(str(tmp_path))
-
-
-def write(modules: Path, name: str, *lines: str) -> None:
-    (modules / name).mkdir()
+def write(folder: Path, name: str, *lines: str) -> None:
+    (folder / name).mkdir()
     head = ("from shared.permissions import Permission", "from shared.tools import ToolContext, tool", "")
-    (modules / name / "__init__.py").write_text("\n".join((*head, *lines)), "utf-8")
+    (folder / name / "__init__.py").write_text("\n".join((*head, *lines)), "utf-8")
+
+
+def reason(found: FoundModules, name: str) -> str:
+    (failure,) = [each for each in found.failed if each.name == name]
+    return failure.reason
 
 
 GOOD = (
@@ -41,23 +35,63 @@ GOOD = (
 )
 
 
-def test_modules_are_found_by_walking_the_folder(modules: Path) -> None:
-    write(modules, "speech", *GOOD)
-    (modules / "notes.txt").write_text("no module")
-    (modules / "empty").mkdir()
+def test_modules_are_found_in_the_folder_that_the_setting_names(tmp_path: Path) -> None:
+    write(tmp_path, "speech", *GOOD, "INSTRUCTIONS = ' Speak up. '")
+    (tmp_path / "notes.txt").write_text("no module")
+    (tmp_path / "empty").mkdir()
 
-    box = discover(LIMIT, modules)
+    found = find_modules(tmp_path)
 
-    assert [each.name for each in box.tools] == ["speech.say"]
-    assert box.failures == {}
+    assert found.failed == ()
+    assert {each.source for each in found.loaded[:-1]} == {"built in"}
+    speech = found.loaded[-1]
+    assert (speech.name, speech.source, speech.instructions) == ("speech", str(tmp_path), "Speak up.")
+    assert [each.name for each in speech.tools] == ["speech.say"]
+
+
+def test_a_module_may_have_several_files_and_offers_only_its_own_tools(tmp_path: Path) -> None:
+    write(tmp_path, "speech", "from modules.speech.words import WORD", "from modules.dialogue import converse", *GOOD)
+    (tmp_path / "speech" / "words.py").write_text("WORD = 'hello'\n")
+
+    found = find_modules(tmp_path)
+
+    assert found.failed == ()
+    assert [each.name for each in found.loaded[-1].tools] == ["speech.say"]
+
+
+def test_of_two_modules_with_one_name_the_first_counts(tmp_path: Path) -> None:
+    write(tmp_path, "calculator", *GOOD)
+
+    found = find_modules(tmp_path)
+
+    assert reason(found, "calculator") == (
+        "ValueError: there is already a module calculator (built in); rename one of them"
+    )
+    assert [each.source for each in found.loaded if each.name == "calculator"] == ["built in"]
 
 
 @pytest.mark.parametrize(
-    ("lines", "reason"),
+    ("name", "problem"),
+    [
+        ("my-dice", "letters, digits and _"),
+        ("7up", "begins with a letter"),
+        ("w\u00fcrfel", "letters, digits and _"),
+        (agents.MODULE, "the program itself uses the name agents"),
+    ],
+)
+def test_a_module_whose_name_does_not_fit_is_off(tmp_path: Path, name: str, problem: str) -> None:
+    write(tmp_path, name, *GOOD)
+
+    assert problem in reason(find_modules(tmp_path), name)
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
     [
         (("import no_such_library",), "ModuleNotFoundError: No module named 'no_such_library'"),
         (("this is no Python",), "SyntaxError"),
         (("raise SystemError('out of order')",), "SystemError: out of order"),
+        (("raise SystemExit('good bye')",), "SystemExit: good bye"),
         ((*GOOD[:1], "async def say(context: ToolContext, word) -> str:", *GOOD[2:]), "broken.say: word has no type"),
         ((*GOOD[:2], "    return word"), "broken.say: the docstring tells the model what the tool is for"),
         ((*GOOD[:1], f"async def {'s' * 60}(context: ToolContext) -> str:", '    "x"', "    return ''"), "at most 64"),
@@ -66,18 +100,18 @@ def test_modules_are_found_by_walking_the_folder(modules: Path) -> None:
             "SchemaGenerationError",
         ),
     ],
-    ids=["import", "syntax", "raises", "no type", "no docstring", "long name", "no schema"],
+    ids=["import", "syntax", "raises", "exits", "no type", "no docstring", "long name", "no schema"],
 )
 async def test_a_module_that_fails_to_load_is_off_and_the_rest_serves(
-    modules: Path, lines: tuple[str, ...], reason: str
+    tmp_path: Path, lines: tuple[str, ...], problem: str
 ) -> None:
-    write(modules, "broken", *lines)
-    write(modules, "speech", *GOOD)
+    write(tmp_path, "broken", *lines)
+    write(tmp_path, "speech", *GOOD)
 
-    box = discover(LIMIT, modules)
+    box = discover(LIMIT, tmp_path)
 
-    assert [each.name for each in box.tools] == ["speech.say"]
-    assert reason in box.failures["broken"]
+    assert problem in box.failures["broken"]
+    assert {each.module for each in box.tools} >= {"calculator", "speech"}
     assert (await call("speech__say", {"word": "hello"}, box=box)).content == '"hello"'
 
 
