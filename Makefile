@@ -15,7 +15,7 @@ export PYTHON
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
 	@echo "make test    lint, types and the whole test suite; installs what it needs"
-	@echo "make lint    ruff (rules and format) and mypy"
+	@echo "make lint    ruff (rules and format), mypy and the contracts on imports"
 	@echo "make format  let ruff put the code in shape"
 	@echo "make bench   measure turns against the floor program and print a table"
 	@echo "make soak    run the tests that take minutes under load"
@@ -30,12 +30,13 @@ ready-for-tests:
 run: ready
 	@exec $(BIN)/parley run
 
-# All three run, whatever the one before says.
+# All four run, whatever the one before says.
 lint: ready-for-tests
 	@failed=0; \
 	echo "parley: ruff check"; $(BIN)/ruff check . || failed=1; \
 	echo "parley: ruff format --check"; $(BIN)/ruff format --check . || failed=1; \
 	echo "parley: mypy"; $(BIN)/mypy || failed=1; \
+	echo "parley: lint-imports"; $(BIN)/lint-imports --no-logo --no-cache || failed=1; \
 	exit $$failed
 
 format: ready-for-tests

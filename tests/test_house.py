@@ -21,13 +21,6 @@ from tests.support.source_tree import (
 )
 
 OURS = frozenset({"adapters", "agent", "migrations", "modules", "shared", "tests"})
-MAY_IMPORT: Mapping[str, frozenset[str]] = {
-    "shared": frozenset({"shared"}),
-    "modules": frozenset({"shared", "modules"}),
-    "agent": frozenset({"shared", "agent"}),
-    "adapters": frozenset({"shared", "agent", "adapters"}),
-    "migrations": frozenset({"shared"}),
-}
 # A library that only its owner imports, so that it can be exchanged in one place.
 OWNERS: Mapping[str, tuple[str, ...]] = {
     "litellm": ("agent/llm/providers/client.py", "shared/memory/embeddings.py"),
@@ -89,34 +82,6 @@ def agree(complaints: Iterable[str]) -> None:
 def complaints_of(rule: str, found: Iterator[tuple[Source, int]]) -> list[str]:
     """Return one `file:line: rule` for each place."""
     return [f"{source.path}:{line}: {rule}" for source, line in found]
-
-
-def test_imports_go_from_adapters_to_agent_to_shared_and_from_modules_to_shared() -> None:
-    complaints = [
-        f"{source.path}:{imported.line}: {source.package} may not import {imported.name}"
-        for source in sources_in(*MAY_IMPORT)
-        for imported in source.imports()
-        if imported.top in OURS - MAY_IMPORT[source.package] and not walks_the_modules(source, imported.name)
-    ]
-
-    agree(complaints)
-
-
-def walks_the_modules(source: Source, name: str) -> bool:
-    """The toolbox imports the bare package to walk its folder; that names no module."""
-    return source.path == "agent/tools/modules.py" and name in {"modules", "modules.__path__"}
-
-
-def test_a_module_imports_no_other_module() -> None:
-    complaints = [
-        f"{source.path}:{imported.line}: a module may not import another: {imported.name}"
-        for source in sources_in("modules")
-        for imported in source.imports()
-        if imported.top == "modules"
-        and not imported.is_within(".".join(source.path.split("/")[:2]).removesuffix(".py"))
-    ]
-
-    agree(complaints)
 
 
 def test_the_agent_names_no_module() -> None:

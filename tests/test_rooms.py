@@ -1,0 +1,227 @@
+"""How large packages, parameter lists and classes may be, and which packages may be removed with one line.
+
+Which package may import which stands in `pyproject.toml`; `make lint` checks it. The lists of exceptions here only get
+shorter: an entry that is no exception any more fails.
+"""
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.imports import Import, find_circle, imports, is_within
+from tests.support.source_tree import ROOT, FunctionNode, Source, dotted, sources_in
+from tests.test_house import agree
+
+PROGRAM = ("adapters", "agent", "migrations", "modules", "shared")
+MOST_FILES, MOST_PARAMETERS, MOST_FIELDS, MOST_POSITIONAL = 12, 6, 10, 3
+
+# Folders of like things side by side.
+UNLIMITED_FOLDERS = ("adapters/cli", "agent/commands", "agent/panels", "migrations/versions", "shared/models")
+LARGE_FOLDERS = {
+    "shared",
+}
+
+# An option of a command line is a parameter; so is a mark that module authors set by its name.
+UNLIMITED_FUNCTIONS = ("adapters/cli/personas.py:create_persona", "shared/tools.py:tool")
+LONG_PARAMETER_LISTS = {
+    "agent/context/builder.py:build_context",
+    "agent/delegation/delegate.py:_find_out",
+    "agent/journal/records.py:record_and_settle",
+    "agent/tools/toolbox.py:call",
+    "agent/turn/tool_batch.py:_call",
+    "shared/memory/recall.py:find_by_vectors",
+}
+
+# Lists of texts, and the columns of a row: what makes them long is their content.
+UNLIMITED_CLASSES = (
+    "agent/mcp/connections.py:Server",
+    "agent/prompts.py:ConfirmationTexts",
+    "agent/prompts.py:DelegationTexts",
+    "agent/prompts.py:TurnTexts",
+)
+LARGE_CLASSES = {
+    "agent/app.py:App",
+    "agent/events/live.py:LiveTurn",
+    "agent/journal/steps.py:Step",
+    "agent/llm/attempts.py:Attempts",
+    "agent/llm/text_protocols/scanner.py:Scanner",
+    "agent/queue/outbox.py:Reply",
+    "agent/turn/close.py:TurnResult",
+    "agent/turn/log.py:Progress",
+    "agent/turn/open.py:RunningTurn",
+}
+
+# Calls of our own functions with more positional arguments than three; the numbers only get smaller.
+LONG_CALLS = {"adapters": 97, "agent": 134, "modules": 5, "shared": 18}
+
+# The imports that close a circle of files.
+CLOSING_IMPORTS: set[Import] = {
+    ("adapters.slack.install.routes", "adapters.slack.install.oauth"),
+    ("adapters.slack.transport.clients", "adapters.slack.transport.api"),
+    ("agent.context.attachments", "agent.app"),
+    ("agent.context.builder", "agent.app"),
+    ("agent.context.images", "agent.app"),
+    ("agent.context.images", "agent.turn.open"),
+    ("agent.delegation.agents", "agent.app"),
+    ("agent.people.hops", "agent.delegation.agents"),
+    ("agent.people.participants", "agent.app"),
+    ("agent.queue.outbox", "agent.app"),
+    ("agent.tools.toolbox", "agent.delegation.agents"),
+    ("agent.turn.log", "agent.delegation.agents"),
+    ("agent.turn.open", "agent.app"),
+    ("agent.turn.open", "agent.delegation.agents"),
+}
+
+# What may be removed together, and the places where it is registered: with them it is gone.
+OPTIONAL: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("agent.planner",): ("adapters.cli.compose",),
+    ("agent.delegation", "agent.a2a", "adapters.a2a"): ("adapters.cli.compose",),
+    ("agent.llm.scripted",): ("agent.llm.registry",),
+    ("agent.llm.text_protocols",): ("agent.llm.registry",),
+    ("agent.llm.offline",): ("agent.llm.registry",),
+}
+STRAY_IMPORTS: set[Import] = {
+    ("adapters.web.app", "adapters.a2a"),
+    ("agent.app", "agent.delegation.agents"),
+    ("agent.app", "agent.delegation.peers"),
+    ("agent.delegation.agents", "agent.llm.text_protocols.patterns"),
+    ("agent.delegation.child_turn", "agent.planner.messages"),
+    ("agent.llm.attempts", "agent.llm.text_protocols.protocols"),
+    ("agent.llm.router", "agent.llm.offline.model"),
+    ("agent.llm.router", "agent.llm.scripted.model"),
+    ("agent.llm.router", "agent.llm.text_protocols.protocols"),
+    ("agent.llm.text_protocols.protocols", "agent.llm.scripted.model"),
+    ("agent.llm.text_protocols.protocols", "agent.planner.messages"),
+    ("agent.people.hops", "agent.delegation.agents"),
+    ("agent.planner.messages", "agent.llm.text_protocols.text_writer"),
+    ("agent.policies.taint", "agent.delegation.agents"),
+    ("agent.queue.worker", "agent.delegation.child_turn"),
+    ("agent.tools.toolbox", "agent.delegation.agents"),
+    ("agent.tools.toolbox", "agent.llm.text_protocols.patterns"),
+    ("agent.turn.log", "agent.delegation.agents"),
+    ("agent.turn.loop", "agent.planner.execution"),
+    ("agent.turn.loop", "agent.planner.mode"),
+    ("agent.turn.open", "agent.delegation.agents"),
+    ("agent.turn.open", "agent.llm.offline.model"),
+    ("agent.turn.open", "agent.planner.messages"),
+    ("agent.turn.run", "agent.delegation.agents"),
+    ("agent.turn.run", "agent.llm.scripted.model"),
+    ("agent.turn.tool_batch", "agent.delegation.agents"),
+    ("agent.turn.tool_batch", "agent.planner.execution"),
+    ("agent.turn.tool_calls", "agent.delegation.agents"),
+}
+
+
+def test_a_package_holds_few_files() -> None:
+    sizes: dict[str, int] = {}
+    for source in sources_in(*PROGRAM):
+        folder = source.path.rpartition("/")[0]
+        sizes[folder] = sizes.get(folder, 0) + 1
+    large = {folder for folder, count in sizes.items() if count > MOST_FILES and folder not in UNLIMITED_FOLDERS}
+
+    agree(compare(large, LARGE_FOLDERS, f"has more than {MOST_FILES} files"))
+
+
+def test_every_package_says_what_lives_in_it() -> None:
+    folders = {source.path.rpartition("/")[0] for source in sources_in(*PROGRAM)} - {"migrations/versions"}
+    inits = [ROOT / folder / "__init__.py" for folder in sorted(folders)]
+
+    agree(f"{path.relative_to(ROOT)}: a docstring says what lives here" for path in inits if not describes(path))
+
+
+def describes(path: Path) -> bool:
+    return path.is_file() and bool(ast.get_docstring(ast.parse(path.read_text("utf-8"))))
+
+
+def test_parameter_lists_are_short() -> None:
+    long = {
+        f"{source.path}:{node.name}"
+        for source in sources_in(*PROGRAM)
+        for node in source.functions()
+        if len(parameters(node)) > MOST_PARAMETERS
+    }
+
+    agree(compare(long - set(UNLIMITED_FUNCTIONS), LONG_PARAMETER_LISTS, f"has more than {MOST_PARAMETERS} parameters"))
+
+
+def parameters(node: FunctionNode) -> list[str]:
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return [each.arg for each in given if each.arg not in {"self", "cls"}]
+
+
+def test_classes_of_the_agent_have_few_fields() -> None:
+    large = {
+        f"{source.path}:{node.name}"
+        for source in sources_in("agent")
+        for node in source.nodes()
+        if isinstance(node, ast.ClassDef) and len(set(fields(node))) > MOST_FIELDS
+    }
+
+    agree(compare(large - set(UNLIMITED_CLASSES), LARGE_CLASSES, f"has more than {MOST_FIELDS} fields"))
+
+
+def fields(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the fields of a dataclass, and what `__init__` assigns."""
+    is_dataclass = any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+    for part in node.body:
+        if is_dataclass and isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            yield part.target.id
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            stored = (each for each in ast.walk(part) if isinstance(each, ast.Attribute))
+            yield from (
+                each.attr for each in stored if isinstance(each.ctx, ast.Store) and dotted(each.value) == "self"
+            )
+
+
+@pytest.mark.parametrize("package", LONG_CALLS)
+def test_calls_name_their_arguments(package: str) -> None:
+    found = [place for source in sources_in(package) for place in long_calls(source)]
+
+    if len(found) > LONG_CALLS[package]:
+        agree(f"{place}: more than {MOST_POSITIONAL} positional arguments" for place in found)
+
+
+def long_calls(source: Source) -> Iterator[str]:
+    """Yield the calls of functions and classes of ours, as far as one file shows whose they are."""
+    ours, methods = set(), set()
+    for node in source.nodes():
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PROGRAM:
+            ours |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, FunctionNode | ast.ClassDef):
+            ours.add(node.name)
+            methods.add(f"self.{node.name}")
+    for node in source.nodes():
+        if isinstance(node, ast.Call) and len(node.args) > MOST_POSITIONAL:
+            name = dotted(node.func)
+            if name in methods or name.partition(".")[0] in ours:
+                yield f"{source.path}:{node.lineno}"
+
+
+def test_files_do_not_import_each_other_in_a_circle() -> None:
+    circle = find_circle(imports() - CLOSING_IMPORTS)
+    closing = CLOSING_IMPORTS & imports()
+    stale = CLOSING_IMPORTS - {each for each in closing if find_circle(imports() - closing | {each})}
+
+    assert circle == []
+    assert stale == set(), "these close no circle any more: take them from the list"
+
+
+@pytest.mark.parametrize("packages", OPTIONAL)
+def test_an_optional_part_is_imported_in_one_place(packages: tuple[str, ...]) -> None:
+    found = {
+        (importer, imported)
+        for importer, imported in imports()
+        if is_within(imported, packages) and not is_within(importer, packages + OPTIONAL[packages])
+    }
+    known = {each for each in STRAY_IMPORTS if is_within(each[1], packages)}
+
+    agree(compare(map(" -> ".join, found), [" -> ".join(each) for each in known], "leads into an optional part"))
+
+
+def compare(found: Iterable[str], exceptions: Collection[str], rule: str) -> list[str]:
+    """Return one complaint for each that is no exception, and one for each exception that is none any more."""
+    found = set(found)
+    new = [f"{each} {rule}" for each in sorted(found - set(exceptions))]
+    return new + [f"{each} is no exception any more: take it from the list" for each in sorted(set(exceptions) - found)]
