@@ -1,4 +1,4 @@
-"""Sums that people write in a chat, worked out in decimal numbers without running anything."""
+"""Arithmetic as people write it in a chat, evaluated in decimal numbers without executing code."""
 
 import math
 import re
@@ -35,7 +35,7 @@ SUFFIXES, OPENING = ("%", "!"), ("(",)
 
 
 class NoSum(Exception):
-    """The text is no sum, or one without a result; the message says why."""
+    """The text is not an expression, or has no result; the message says why."""
 
 
 def find_sum(text: str) -> str | None:
@@ -48,7 +48,7 @@ def find_sum(text: str) -> str | None:
 
 
 def work_out(expression: str) -> str:
-    """Return the result as people write it; raises `NoSum`."""
+    """Return the result of the expression as people write it; raises `NoSum`."""
     if len(expression) > MAX_CHARS:
         raise NoSum(f"it is longer than {MAX_CHARS} characters")
     text = expression.strip().rstrip("=? ").lower().translate(SPELLING)
@@ -94,7 +94,7 @@ def _shown(result: Number, context: Context) -> str:
 
 @dataclass
 class _Sum:
-    """Reads the tokens from left to right and works the sum out as it goes; operators bind as `BINDING` says."""
+    """A precedence-climbing parser that evaluates as it reads; `BINDING` has the precedence of each operator."""
 
     tokens: Sequence[str]
     context: Context
@@ -129,10 +129,10 @@ class _Sum:
         value, is_percentage = self._operand()
         while (left := BINDING.get(self._next, 0)) > binding:
             sign = self._take()
-            # Powers are worked out from the right.
+            # Powers are right-associative.
             right, right_is_percentage = self._expression(left - (left == BINDING["^"]))
             if right_is_percentage and not is_percentage and sign in {"+", "-"}:
-                # 200 + 10 % is what people pay with tax on top.
+                # 200 + 10 % means 220, as for a price with tax.
                 right = self._multiply(value, right)
             value, is_percentage = _bounded(self._apply(sign, value, right)), False
         self.nesting -= 1
@@ -262,7 +262,7 @@ def _logarithm(context: Context, number: Number, base: Number = 10) -> Number:
 
 def _by_float(function: Callable[[float], float]) -> Callable[[Context, Number], Number]:
     def apply(context: Context, number: Number) -> Number:
-        # Binary fractions are good for fifteen digits; so many are shown, and the last bit's noise is not.
+        # A float has fifteen reliable digits: so many are shown.
         context.flags[Inexact] = True
         return Decimal(f"{function(float(number)):.15f}")
 

@@ -1,4 +1,4 @@
-"""Secrets that a row names instead of holding them: `${MCP_TICKETS_TOKEN}` in a header stands for that variable."""
+"""Environment variables in values of a row: `${MCP_TICKETS_TOKEN}` in a header stands for that variable."""
 
 from collections.abc import Mapping
 from string import Template
@@ -8,20 +8,23 @@ from shared.settings import find_named_variable
 
 
 def filled_in(values: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return values with each `${NAME}` exchanged for that variable; raises `Unavailable` for one that can't be."""
+    """Return the values with each `${NAME}` replaced by that variable.
+
+    Raises `Unavailable` for a variable that is not set or whose name lacks the prefix.
+    """
     return {name: _fill_in(name, value, prefix) for name, value in values.items()}
 
 
 def _fill_in(name: str, value: str, prefix: str) -> str:
-    written = Template(value)
-    if not written.is_valid():
+    template = Template(value)
+    if not template.is_valid():
         raise Unavailable(f"{name} has a $ that names no variable; write $$ for the sign itself.")
-    variables = {each: _find(name, each, prefix) for each in written.get_identifiers()}
-    return written.substitute(variables)
+    variables = {each: _find(name, each, prefix) for each in template.get_identifiers()}
+    return template.substitute(variables)
 
 
 def _find(name: str, variable: str, prefix: str) -> str:
-    # Only such names, so that a row can't send our own secrets away.
+    # The prefix keeps a row from naming the program's own secrets.
     found = find_named_variable(variable, prefix)
     if found is None:
         raise Unavailable(f"{name} names ${{{variable}}}; set it, and let its name begin with {prefix}.")

@@ -1,4 +1,4 @@
-"""Tasks that must end: work that a cancellation does not break off, and work with a time limit."""
+"""Awaiting work that cancellation must not interrupt, and work with a time limit."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -6,14 +6,14 @@ from typing import Any
 
 from shared.db.retries import Result
 
-# A tool that holds on when it is cancelled is left behind after this.
+# How long a cancelled tool may take to end; then it is no longer waited for.
 LEAVE_SECONDS = 0.5
 
 
 async def shield_until_done(work: Coroutine[Any, Any, Result]) -> Result:
-    """Do database work to its end also when a stop comes in the middle; the stop is heard afterwards.
+    """Finish the work even when cancelled meanwhile; the cancellation is raised afterwards.
 
-    Otherwise nobody would know whether it was written.
+    For database work: interrupted in the middle of a commit, nobody would know whether it was written.
     """
     task = asyncio.create_task(work)
     try:
@@ -24,7 +24,7 @@ async def shield_until_done(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def run_with_timeout(seconds: float, work: Awaitable[Result]) -> Result:
-    """Wait for a tool for so long; raises `TimeoutError`. One that holds on when it is cancelled is left behind."""
+    """Wait for a tool at most so long, then cancel it and raise `TimeoutError`, even if it ignores the cancellation."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=seconds)
@@ -39,6 +39,6 @@ async def run_with_timeout(seconds: float, work: Awaitable[Result]) -> Result:
 
 
 def _ignore_result(task: "asyncio.Future[Any]") -> None:
-    # What comes of it is nobody's any more, and no cause for a warning either.
+    # Retrieved, so that asyncio does not log an exception that nobody waits for.
     if not task.cancelled():
         task.exception()

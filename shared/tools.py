@@ -196,8 +196,18 @@ def tool(
         if not inspect.iscoroutinefunction(run):
             raise TypeError(f"{run.__name__}: a tool is an async function")
         module = run.__module__.rpartition(".")[2]
-        rules = (requires, read_only, repeatable, ends_turn, timeout_seconds)
-        return Tool(run, *rules, module, reads_untrusted, reads_private, acts)
+        return Tool(
+            run,
+            requires,
+            read_only=read_only,
+            repeatable=repeatable,
+            ends_turn=ends_turn,
+            timeout_seconds=timeout_seconds,
+            module=module,
+            reads_untrusted=reads_untrusted,
+            reads_private=reads_private,
+            acts=acts,
+        )
 
     return decorate
 

@@ -129,8 +129,8 @@ ROWS: tuple[tuple[str, Rule, int, str], ...] = (
     ("Canadian Thanksgiving", _nth(2, MON, 10), 1, ""),
     ("Columbus Day|Indigenous Peoples' Day", _nth(2, MON, 10), 1, ""),
     ("Thanksgiving|Thanksgiving Day|Turkey Day", _nth(4, THU, 11), 1, "In the United States."),
-    ("Black Friday", _nth(4, THU, 11, 1), 1, ""),
-    ("Cyber Monday", _nth(4, THU, 11, 4), 1, ""),
+    ("Black Friday", _nth(4, THU, 11, later=1), 1, ""),
+    ("Cyber Monday", _nth(4, THU, 11, later=4), 1, ""),
     ("Buß- und Bettag", lambda year: [add_days(_advent(year)[0], -11)], 1, ""),
     ("Totensonntag", lambda year: [add_days(_advent(year)[0], -7)], 1, ""),
     ("First Sunday of Advent|Advent|Erster Advent", _advent, 1, ""),
@@ -155,7 +155,7 @@ ROWS: tuple[tuple[str, Rule, int, str], ...] = (
     ("Orthodox Easter|Greek Easter|Pascha", listed_in("GR", "Easter Monday", -1), 1, ""),
 )
 HOLIDAYS = tuple(
-    Holiday(name, tuple(others), first, days, note)
+    Holiday(name, tuple(others), first, days=days, note=note)
     for names, first, days, note in ROWS
     for name, *others in (names.split("|"),)
 )

@@ -19,7 +19,7 @@ TEXTLESS_KINDS = {"image": "a picture", "audio": "a sound file", "video": "a vid
 async def read_text(file: StoredFile, content: bytes, seconds: float = PARSE_SECONDS) -> str:
     """Return the text of a file; raises `ToolError` when it has none or can't be parsed within `seconds`."""
     if kind := PARSED_KINDS.get(file.mime_type):
-        return clean(await _parse(file, kind, content, seconds))
+        return clean(await _parse(file, kind, content, seconds=seconds))
     if file.mime_type.startswith("text/") or file.mime_type == "application/json":
         encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
         return clean(content.decode(encoding, "replace"))

@@ -1,10 +1,10 @@
-"""What a file is, by its content; its name and what its sender declares are not believed."""
+"""The MIME type of a file by its content; its name and its declared type are not trusted."""
 
 import codecs
 import re
 
 HEAD_BYTES = 16 * 1024
-# These begin with plain characters, so that the text check alone would take them for text.
+# They begin with plain characters, so the text check alone would call them text.
 TEXT_LIKE = frozenset({"application/pdf", "application/rtf"})
 # A declared type is kept only among these, and only when the content is text.
 TEXT_TYPES = re.compile(r"^(text/(plain|markdown|html|csv|tab-separated-values|x-[a-z0-9.+-]{1,40})|application/json)$")
@@ -30,7 +30,7 @@ def detect_type(head: bytes, declared: str = "") -> str:
 
 
 def is_text(head: bytes) -> bool:
-    """Tell whether these first bytes are text in UTF-8, or in UTF-16 with a mark."""
+    """Return whether these first bytes are UTF-8 text, or UTF-16 text with a byte order mark."""
     if head.startswith(UTF16_MARKS):
         return _decodes(head, "utf-16") and b"\x00\x00\x00" not in head
     return not CONTROL.search(head) and _decodes(head, "utf-8")
@@ -38,7 +38,7 @@ def is_text(head: bytes) -> bool:
 
 def _decodes(head: bytes, encoding: str) -> bool:
     try:
-        # The end may cut a character in two.
+        # The last character may be incomplete.
         codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError:
         return False

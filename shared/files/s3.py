@@ -108,12 +108,12 @@ class S3Store:
 
     def _upload(self, key: str, spool: Any, size: int, mime_type: str) -> None:
         try:
-            self._write(key, spool, size, mime_type)
+            self._write(key, spool, size, mime_type=mime_type)
         except S3Error as error:
             if error.code != "NoSuchBucket":
                 raise
             self._make_bucket()
-            self._write(key, spool, size, mime_type)
+            self._write(key, spool, size, mime_type=mime_type)
 
     def _write(self, key: str, spool: Any, size: int, mime_type: str) -> None:
         spool.seek(0)

@@ -14,7 +14,7 @@ from email.message import Message
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from shared.errors import ConfigurationError, ToolError, Unavailable
-from shared.http.gzip_stream import Gunzip
+from shared.http.gzip_stream import GzipStream
 from shared.settings import Settings
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class GuardedClient:
         """Send a request and read the whole response."""
         async with self.stream(method, url, **options) as response:
             body = b"".join([piece async for piece in response.pieces])
-            return Response(response.status, response.headers, body, response.url)
+            return Response(response.status, response.headers, body, url=response.url)
 
     @asynccontextmanager
     async def stream(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[StreamedResponse]:
@@ -216,7 +216,13 @@ def _first_hop(method: str, url: str, options: RequestOptions) -> _Hop:
     )
     # These two are computed again for each hop.
     headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
-    return _Hop(request.method, parsed, headers, request.read(), _origin(parsed) if options.get("trusted") else None)
+    return _Hop(
+        request.method,
+        parsed,
+        headers,
+        content=request.read(),
+        trusted_origin=_origin(parsed) if options.get("trusted") else None,
+    )
 
 
 def _parse(url: str) -> "httpx.URL":
@@ -284,15 +290,15 @@ async def _decode_body(
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         raise Unavailable(f"{host} answered in an encoding that was not asked for.")
-    unpack = Gunzip(host) if "gzip" in encoding else None
+    gzip = GzipStream(host) if "gzip" in encoding else None
     received = decoded = 0
     async for chunk in response.aiter_stream():
         received += len(chunk)
-        for piece in unpack.feed(chunk) if unpack else (chunk,):
+        for piece in gzip.feed(chunk) if gzip else (chunk,):
             decoded += len(piece)
             # Both are limited: a stream of empty gzip blocks decompresses to nothing and never ends.
             if max(received, decoded) > max_bytes:
                 raise ToolError(f"The answer of {host} is larger than {max_bytes:,} bytes.")
             yield piece
-    if unpack and received and not unpack.is_complete:
+    if gzip and received and not gzip.is_complete:
         raise Unavailable(f"The answer of {host} broke off.")

@@ -1,4 +1,4 @@
-"""Unpacking of compressed answers, a small piece at a time."""
+"""Decompression of a gzip response while it arrives, in pieces of bounded size."""
 
 import zlib
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ PIECE_BYTES = 64 * 1024
 GZIP = zlib.MAX_WBITS | 16
 
 
-class Gunzip:
-    """Unpacks gzip in small pieces, so that a bomb is noticed before it is in memory."""
+class GzipStream:
+    """Decompresses gzip piece by piece, so that the caller can stop before a bomb fills the memory."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -18,11 +18,14 @@ class Gunzip:
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether the last member has ended."""
+        """Return whether the last gzip member has ended."""
         return self._member.eof
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Give what a chunk unpacks to; what follows the last member is no gzip and ignored."""
+        """Yield what a chunk decompresses to; bytes after the last member that are not gzip are ignored.
+
+        Raises `Unavailable` when the data is damaged.
+        """
         while chunk:
             if self._member.eof:
                 if not chunk.startswith(b"\x1f"):

@@ -97,11 +97,11 @@ class Memories:
             Visibility.of(user_id, place),
             conversation_id,
             speaker and clean(speaker)[:MAX_SPEAKER_CHARS],
-            self._database,
-            self._clock,
-            self._embedder,
-            self._vectors,
-            self._capacity,
+            database=self._database,
+            clock=self._clock,
+            embedder=self._embedder,
+            vectors=self._vectors,
+            capacity=self._capacity,
         )
 
     async def fill_vectors(self, limit: int = 32) -> int:
@@ -159,7 +159,7 @@ class MemoryOfUser:
             return []
         model = self.embedder.model if self.embedder else None
         async with self._transaction() as session:
-            found = await find_by_words(session, self.visibility, question_words(query), k, model)
+            found = await find_by_words(session, self.visibility, question_words(query), k=k, model=model)
         if self.embedder is None or not found.has_vectors or not query.strip():
             return list(found.best)
         try:
@@ -171,9 +171,7 @@ class MemoryOfUser:
                 session,
                 self.visibility,
                 found,
-                question,
-                self.embedder.model,
-                k=k,
+                query=question,
                 conversation_id=self.conversation_id,
             )
 
@@ -235,7 +233,7 @@ class MemoryOfUser:
                 scope=self.visibility.scope,
                 memory_id=memory_id,
             )
-        return StoredMemory(memory_id, content, self.visibility.scope, said_at), True
+        return StoredMemory(memory_id, content, self.visibility.scope, said_at=said_at), True
 
 
 def _validated_content(content: str) -> str:

@@ -53,13 +53,15 @@ class WordMatches:
     """The result of the search by words.
 
     `stored` counts the visible memories, `embedded` those of them with vectors of the current model; `scores` has the
-    scores of all candidates by memory id, `best` the first `k` of them.
+    scores of all candidates by memory id, `best` the first `limit` of them. `model` is the embedding model.
     """
 
     stored: int
     embedded: int
     best: tuple[RecalledMemory, ...]
     scores: dict[int, float]
+    limit: int
+    model: str | None
 
     @property
     def has_vectors(self) -> bool:
@@ -190,12 +192,12 @@ async def find_by_words(
     parameters |= {"words": words, "k": k, "model": model, "candidates": k if model is None else max(k, MAX_CANDIDATES)}
     rows = (await session.execute(statement, parameters)).all()
     best = [
-        RecalledMemory(row.id, row.content, row.scope, row.said_at, float(row.score))
+        RecalledMemory(row.id, row.content, row.scope, said_at=row.said_at, score=float(row.score))
         for row in rows
         if row.content is not None
     ]
     scores = {row.id: float(row.score) for row in rows if row.id is not None}
-    return WordMatches(rows[0].stored, rows[0].embedded, tuple(best), scores)
+    return WordMatches(rows[0].stored, rows[0].embedded, tuple(best), scores=scores, limit=k, model=model)
 
 
 async def find_by_vectors(
@@ -203,20 +205,22 @@ async def find_by_vectors(
     visibility: Visibility,
     found: WordMatches,
     query: Embedded,
-    model: str,
-    *,
-    k: int,
     conversation_id: int | None,
 ) -> list[RecalledMemory]:
-    """Return the best `k` by words and vectors together, and charge the query's tokens, in one statement."""
+    """Return the best of them by words and vectors together, and charge the query's tokens, in one statement."""
     statement = by_vectors(visibility.condition)
     parameters = asdict(WEIGHTS) | visibility.parameters
-    parameters |= {"ids": list(found.scores), "scores": list(found.scores.values()), "model": model, "k": k}
+    parameters |= {
+        "ids": list(found.scores),
+        "scores": list(found.scores.values()),
+        "model": found.model,
+        "k": found.limit,
+    }
     parameters |= {"vector": to_halfvec(query.vectors[0]), "dimensions": len(query.vectors[0])}
     usage = query.usage
     parameters |= {"tokens": usage.input_tokens, "cost": usage.cost, "conversation_id": conversation_id}
     rows = (await session.execute(statement, parameters)).all()
-    return [RecalledMemory(row.id, row.content, row.scope, row.said_at, float(row.score)) for row in rows]
+    return [RecalledMemory(row.id, row.content, row.scope, said_at=row.said_at, score=float(row.score)) for row in rows]
 
 
 def to_halfvec(vector: tuple[float, ...]) -> str:

@@ -35,7 +35,7 @@ from adapters.slack.events.typed_commands import TypedCommands
 from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
 from agent.queue.inbox import accept_all
-from shared.batching import BatchLoader
+from shared.db.batching import BatchLoader
 from shared.db.retries import retry_on_lost_db
 from shared.errors import EventTaken
 from shared.messages import Place, PlatformContext, QuotedMessage
@@ -159,7 +159,7 @@ class Events:
         message = replace(message, sent_at=sent_at or message.sent_at)
         if await self._typed.answer(message, web):
             return True
-        accepted = await self._inbox.ask(message)
+        accepted = await self._inbox.load(message)
         place = message.place
         # A thread of the panel is begun by the app, with a message that nobody wrote.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id

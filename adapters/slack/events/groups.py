@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy import text
 
 from adapters.slack.transport.api import Json, Refused
-from shared.batching import BatchLoader
+from shared.db.batching import BatchLoader
 from shared.errors import Unavailable
 from shared.log import get_logger
 
@@ -77,15 +77,15 @@ class Groups:
 
     async def find(self, team_id: str, account: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Return ids and names of the groups of a workspace's member; None when Slack could never be asked."""
-        row = await self._looking.ask((team_id, account))
+        row = await self._looking.load((team_id, account))
         if not row.has_grants:
             return (), ()
         if not row.is_fresh:
             # One asks for all that came together.
             async with self._locks.setdefault(team_id, asyncio.Lock()):
-                row = await self._looking.ask((team_id, account))
+                row = await self._looking.load((team_id, account))
                 if not row.is_fresh and await self._read(team_id, row.changes):
-                    row = await self._looking.ask((team_id, account))
+                    row = await self._looking.load((team_id, account))
         return (tuple(row.ids), tuple(row.names)) if row.is_known else None
 
     async def _look(self, asked: Sequence[tuple[str, str]]) -> Sequence[Any]:

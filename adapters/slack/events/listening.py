@@ -10,7 +10,7 @@ from sqlalchemy import text
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, calls, list_people, to_line
 from adapters.slack.transport.api import Json, Web
-from shared.batching import BatchLoader
+from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.messages import Place, QuotedMessage
 
@@ -59,7 +59,7 @@ class Listening:
         if place.is_direct and place.thread is None:
             # The busiest case needs no look at the tables: nothing is said in between that it would not know.
             return Mention(is_first=False)
-        mode, is_known = await self._rules.ask(place)
+        mode, is_known = await self._rules.load(place)
         if mode == "off" and not place.is_direct:
             return None
         takes_part = "thread_ts" in event and (is_known or event.get("parent_user_id") == web.token.bot_user_id)

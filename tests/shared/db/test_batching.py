@@ -1,4 +1,4 @@
-"""What is asked at the same moment is asked together; each asker hears what is theirs."""
+"""Requests made at the same moment are loaded together; each caller gets its own result."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from agent.queue.inbox import Accepted, accept, accept_all
-from shared.batching import MOST_TOGETHER, BatchLoader
+from shared.db.batching import MAX_BATCH, BatchLoader
 from shared.db.database import Address, DatabaseLost
 from shared.errors import EventTaken
 from shared.messages import Decision, IncomingMessage
@@ -38,39 +38,39 @@ class Counter:
 
 async def test_what_is_asked_while_a_statement_runs_goes_with_the_next_one() -> None:
     counter = Counter()
-    together = BatchLoader(counter.ask)
+    loader = BatchLoader(counter.ask)
 
-    first = asyncio.create_task(together.ask(1))
+    first = asyncio.create_task(loader.load(1))
     await counter.was_asked.wait()
-    others = [asyncio.create_task(together.ask(number)) for number in range(2, MOST_TOGETHER + 12)]
+    others = [asyncio.create_task(loader.load(number)) for number in range(2, MAX_BATCH + 12)]
     await asyncio.sleep(0)
     counter.may_answer.set()
 
-    assert await asyncio.gather(first, *others) == [number * 2 for number in range(1, MOST_TOGETHER + 12)]
-    assert [len(each) for each in counter.asked] == [1, MOST_TOGETHER, 10]
-    assert await together.ask(7) == 14
+    assert await asyncio.gather(first, *others) == [number * 2 for number in range(1, MAX_BATCH + 12)]
+    assert [len(each) for each in counter.asked] == [1, MAX_BATCH, 10]
+    assert await loader.load(7) == 14
 
 
 async def test_one_that_is_refused_fails_alone_and_a_lost_connection_fails_all() -> None:
     counter = Counter()
-    together = BatchLoader(counter.ask)
+    loader = BatchLoader(counter.ask)
     counter.may_answer.set()
 
-    found = await asyncio.gather(*(together.ask(each) for each in (1, -2, 3)), return_exceptions=True)
+    found = await asyncio.gather(*(loader.load(each) for each in (1, -2, 3)), return_exceptions=True)
     assert found[0::2] == [2, 6]
     assert isinstance(found[1], ValueError)
     counter.is_broken = True
-    lost = await asyncio.gather(*(together.ask(each) for each in (1, 2)), return_exceptions=True)
+    lost = await asyncio.gather(*(loader.load(each) for each in (1, 2)), return_exceptions=True)
     assert [type(each) for each in lost] == [DatabaseLost] * 2
     counter.is_broken = False
-    assert await together.ask(4) == 8
+    assert await loader.load(4) == 8
 
 
 async def test_whoever_gives_up_waiting_takes_nothing_from_the_others() -> None:
     counter = Counter()
-    together = BatchLoader(counter.ask)
+    loader = BatchLoader(counter.ask)
 
-    impatient, patient = asyncio.create_task(together.ask(1)), asyncio.create_task(together.ask(2))
+    impatient, patient = asyncio.create_task(loader.load(1)), asyncio.create_task(loader.load(2))
     await counter.was_asked.wait()
     impatient.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -87,8 +87,8 @@ async def test_events_that_come_together_are_stored_and_answered_like_those_that
     await accept(house.app.database, given[2])
     stolen = message("mine", event_id="e3", channel="room-8", user="eve")
 
-    inbox: BatchLoader[IncomingMessage, Accepted] = BatchLoader(partial(accept_all, house.app.database))
-    found = await asyncio.gather(*(inbox.ask(each) for each in (*given, stolen, given[0])), return_exceptions=True)
+    loader: BatchLoader[IncomingMessage, Accepted] = BatchLoader(partial(accept_all, house.app.database))
+    found = await asyncio.gather(*(loader.load(each) for each in (*given, stolen, given[0])), return_exceptions=True)
 
     accepted = [each for each in found if isinstance(each, Accepted)]
     assert isinstance(found[6], EventTaken)
