@@ -1,4 +1,4 @@
-"""Sums, worked out exactly."""
+"""Exact arithmetic."""
 
 from shared.arithmetic import FUNCTIONS, NoSum, work_out
 from shared.errors import ToolError
