@@ -1,6 +1,7 @@
 """The migrations: they make what the models say, go down and up again, and leave the program few rights."""
 
 import asyncio
+import hashlib
 import os
 import sys
 import tempfile
@@ -116,6 +117,21 @@ def test_every_migration_says_why_it_is_there() -> None:
 
         assert written.startswith('"""'), path.name
         assert "def downgrade" in written, path.name
+
+
+def test_functions_of_the_database_stand_in_files_of_their_names_that_never_change() -> None:
+    folder = MIGRATIONS / "sql"
+    sums = [line.split() for line in (folder / "SHA256SUMS").read_text("utf-8").splitlines()]
+    released = {name: digest for digest, name in sums}
+    written = "".join(path.read_text("utf-8") for path in (MIGRATIONS / "versions").glob("*.py"))
+
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.sql")}
+
+    assert found == released, "a rule is changed by a new file with the next version; see migrations/sql/README.md"
+    for name in found:
+        function = name.removesuffix(".sql")
+        assert f"CREATE FUNCTION public.{function}(" in (folder / name).read_text("utf-8")
+        assert f'"{function}"' in written, "a migration installs it"
 
 
 async def test_alembic_finds_no_difference_between_models_and_migrations(address: Address) -> None:
