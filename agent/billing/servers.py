@@ -1,4 +1,4 @@
-"""What all people together use on a server, and what they may."""
+"""What all people together use on a server, and the limit on it."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ServerSpend:
-    """What the ledger says of a server's last 30 days; `budget` None: all together may use what they want."""
+    """What the ledger shows for the last 30 days of a server; `budget` None: there is no limit."""
 
     budget: BudgetStatus | None
     tokens: int
@@ -45,6 +45,6 @@ async def get_server_spend(session: Session, place: Place) -> ServerSpend:
 
 
 async def set_server_budget(session: Session, place: Place, budget: int | None, *, by: int) -> None:
-    """Set what all people together may use on a place's server in 30 days, None for unlimited; `by` is who does."""
+    """Set what all people together may use on a place's server in 30 days, None for unlimited; `by`: the admin's id."""
     await session.execute(SET_BUDGET, {"platform": place.platform, "server": place.server, "budget": budget})
     log.info("server_budget_set", platform=place.platform, server=place.server, budget=budget, user=by)

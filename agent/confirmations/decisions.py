@@ -15,6 +15,7 @@ from typing import Any, Literal
 from sqlalchemy import text
 
 from agent.journal.steps import Step, TurnKey
+from agent.journal.turns import NewQuestion
 from agent.llm.tokens import count_tokens
 from agent.people.users import ResolvedUser
 from agent.prompts import prompts
@@ -78,14 +79,6 @@ WITH replaced AS (
 )
 SELECT nextval(pg_get_serial_sequence('confirmations', 'id'))
 """)
-ASK = """
-asked AS (
-    INSERT INTO confirmations (id, user_id, conversation_id, turn_id, call_id, tool, arguments, arguments_hash,
-                               question, reason, agent, approver_level)
-    SELECT :confirmation_id, fenced.user_id, fenced.conversation_id, fenced.id, :call_id, :tool, :arguments,
-           :arguments_hash, :question, :reason, :agent, :approver_level
-    FROM fenced
-)"""
 USE = text("""
 UPDATE confirmations SET status = 'used', used_at = now() FROM turns
 WHERE confirmations.id = :id AND confirmations.status = 'approved' AND turns.id = confirmations.answered_turn_id
@@ -352,20 +345,20 @@ async def close_questions(session: Session, conversation_id: int) -> None:
     await session.execute(CLOSE, {"conversation_id": conversation_id})
 
 
-async def begin_asking(session: Session, question: Question, user_id: int, conversation_id: int) -> dict[str, Any]:
-    """Close the person's older question in this place; return the parameters of `ASK` for the new one."""
+async def begin_asking(session: Session, question: Question, user_id: int, conversation_id: int) -> NewQuestion:
+    """Close the person's older question in this place; return the row of the new one, made when the turn ends."""
     place = {"user_id": user_id, "conversation_id": conversation_id}
-    return {
-        "confirmation_id": (await session.execute(BEGIN_ASKING, place)).scalar_one(),
-        "call_id": question.call_id,
-        "tool": question.tool,
-        "arguments": question.arguments,
-        "arguments_hash": hashlib.sha256(question.arguments.encode()).hexdigest(),
-        "question": question.text,
-        "reason": question.reason,
-        "agent": question.agent,
-        "approver_level": question.approver,
-    }
+    return NewQuestion(
+        id=(await session.execute(BEGIN_ASKING, place)).scalar_one(),
+        call_id=question.call_id,
+        tool=question.tool,
+        arguments=question.arguments,
+        arguments_hash=hashlib.sha256(question.arguments.encode()).hexdigest(),
+        question=question.text,
+        reason=question.reason,
+        agent=question.agent,
+        approver_level=question.approver,
+    )
 
 
 def tell_outcome(steps: Sequence[Step]) -> str:

@@ -11,20 +11,21 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.app import App
-from agent.billing.budget import release, reserve
+from agent.billing.budget import Reservation, release, reserve
 from agent.billing.ledger import to_usage
 from agent.confirmations.decisions import find_last_question
 from agent.context.builder import estimate
 from agent.delegation.agents import DelegationResult
 from agent.events.announcer import Announcer
-from agent.journal.records import record, record_and_settle, settle
+from agent.journal.records import Entry, record, settle
 from agent.journal.steps import Step, TurnKey, list_steps
+from agent.journal.turns import end_turn
 from agent.llm.tokens import count_tokens
 from agent.people.loop_modes import LoopMode
 from agent.people.personas import get_persona
 from agent.planner.messages import count_form
 from agent.prompts import prompts
-from agent.turn.close import TurnResult
+from agent.turn.close import TurnResult, to_ending
 from agent.turn.log import Progress
 from agent.turn.open import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.tool_batch import list_files
@@ -52,11 +53,6 @@ UPDATE turns SET attempt = turns.attempt + 1 FROM turns AS parent
 WHERE turns.id = :id AND turns.status = 'running'
   AND parent.id = turns.parent_turn_id AND parent.attempt = :attempt AND parent.status = 'running'
 RETURNING turns.attempt
-""")
-END = text("""
-UPDATE turns SET status = :status, finished = :finished, error = :error, cause = :cause, waves = :waves,
-    finished_at = now()
-WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
 """)
 END_STOPPED = text("""
 UPDATE turns SET status = 'cancelled', finished = false, error = :error, finished_at = now()
@@ -138,7 +134,7 @@ async def _begin(
             parent_call_id=asked["call_id"],
         ),
     ]
-    await record(session, key, [said_first], events)
+    await record(session, key, Entry([said_first], events))
     return key, (said_first,), announcer
 
 
@@ -189,7 +185,8 @@ async def _with_persona(app: App, session: AsyncSession, child: RunningTurn, per
     loop_mode: LoopMode = persona.loop_mode or "native"
     tokens += count_form() if loop_mode == "planner" else 0
     seconds = child.deadline - child.began + RESERVATION_SLACK_SECONDS
-    admission = await reserve(session, child.user.id, child.key.id, child.key.attempt, tokens, seconds)
+    wanted = Reservation(child.user.id, child.key.id, child.key.attempt, tokens=tokens, seconds=seconds)
+    admission = await reserve(session, wanted)
     child = replace(child, persona=persona, scope=scope, offer=offer, loop_mode=loop_mode)
     return replace(child, admission=admission, estimate=tokens)
 
@@ -212,9 +209,7 @@ async def close_child(app: App, child: RunningTurn, answer: TurnResult) -> Deleg
         announcer.event("turn_complete", iterations=answer.iterations, usage=usage, model=answer.model, **facts),
     ]
     async with app.database.transaction() as session:
-        await record_and_settle(session, child.key, [last], events, answer.calls)
-        ended = {"turn_id": child.key.id, "attempt": child.key.attempt, "status": answer.status, "cause": answer.cause}
-        await session.execute(END, ended | facts | {"waves": answer.waves})
+        await end_turn(session, child.key, Entry([last], events), ending=to_ending(answer))
         return await read_result(session, child.key.id)
 
 

@@ -1,1 +1,1 @@
-"""The journal of a turn: its steps, recorded once and fenced, and the answer read back from it; it decides nothing."""
+"""The journal of a turn: its begin, its steps and its end in the database, and the answer read back. No decisions."""

@@ -1,4 +1,4 @@
-"""The answer of a turn as its caller is told, read back from the tables."""
+"""The response of a turn for its caller, read back from the tables."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,10 @@ SELECT inbox.status, turns.id, outbox.content, outbox.files, turns.finished, tur
     (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
                              CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
      FROM token_logs WHERE purpose IN ('answer', 'delegation') AND turn_id = ANY(ARRAY(
-         WITH RECURSIVE below AS (
-             SELECT turns.id UNION ALL SELECT asked.id FROM turns AS asked JOIN below ON asked.parent_turn_id = below.id
-         ) SELECT id FROM below))) AS usage
+         WITH RECURSIVE subtree AS (
+             SELECT turns.id
+             UNION ALL SELECT child.id FROM turns AS child JOIN subtree ON child.parent_turn_id = subtree.id
+         ) SELECT id FROM subtree))) AS usage
 FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id LEFT JOIN outbox ON outbox.turn_id = turns.id
 WHERE inbox.id = :inbox_id AND (
     outbox.id IS NOT NULL OR inbox.status = 'failed' OR inbox.status = 'cancelled' AND inbox.turn_id IS NULL
@@ -31,12 +32,12 @@ WHERE inbox.id = :inbox_id AND (
 
 
 async def find_response(session: Session, inbox_id: int) -> AgentResponse | None:
-    """Return the answer to this message, None while its turn has not ended."""
+    """Return the response to this message, None while its turn has not ended."""
     row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
     if row is None:
         return None
     if row.content is None and row.status == "cancelled":
-        # It was taken back before a turn began.
+        # The message was withdrawn before a turn began.
         return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)
     if row.content is None:
         return AgentResponse(turn_id=row.id or 0, content=prompts().turn.parked, finished=False, error="parked")
@@ -55,7 +56,7 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
 
 
 def to_calls_made(steps: Sequence[Step]) -> tuple[ToolCallMade, ...]:
-    """Return calls with their results; a call that never got one has the result None."""
+    """Return the tool calls with their results, None for a call without one."""
     results = {step.tool_call_id: step.value for step in steps if step.role == "tool_result"}
     return tuple(
         ToolCallMade(str(step.tool_name), step.value, results.get(step.tool_call_id))

@@ -1,4 +1,4 @@
-"""The entries of a turn's journal: what was said, called and found out, in order; and what its readers are told."""
+"""The entries of a turn's journal: its messages, tool calls and results, in order; and the events for its readers."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ GARBLED = "not_json"
 
 @dataclass(frozen=True, slots=True)
 class TurnKey:
-    """Which turn, and which attempt at it: what every write of a running turn is fenced with."""
+    """Which turn, and which attempt at it: every write of a running turn is fenced with both."""
 
     id: int
     attempt: int
@@ -29,7 +29,7 @@ UNREAD = object()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry of a turn: what was said, called or found out; `plan` is what an answer in planner mode was."""
+    """One entry of a turn: a message, a tool call or its result; `plan` is the plan of an answer in planner mode."""
 
     seq: int
     role: Role
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def value(self) -> Any:
-        """Return the JSON value that a call or a result holds; it is read once, and shared by all who ask."""
+        """Return the JSON value of a call or a result; it is parsed once, and shared by all readers."""
         if self.read is UNREAD:
             object.__setattr__(self, "read", json.loads(self.content))
         return self.read
@@ -56,7 +56,7 @@ STORED = tuple(each.name for each in fields(Step) if each.name != "read")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that a turn tells its readers."""
+    """One event of a turn for its readers."""
 
     turn_id: int
     seq: int
@@ -65,12 +65,12 @@ class Event:
 
 
 async def list_steps(session: Session, turn_id: int) -> list[Step]:
-    """Return what is recorded of a turn, in order."""
+    """Return the recorded steps of a turn, in order."""
     return [to_step(row) for row in (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()]
 
 
 def to_step(values: Sequence[Any]) -> Step:
-    """Return the step of a messages row, by position: a history has hundreds of them."""
+    """Return the step of a row of `messages`, by position: a history has hundreds of them."""
     return Step(*values)
 
 

@@ -4,10 +4,9 @@ Adapters without a sender (web, terminal, HTTP) are read by their callers: for t
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import text
@@ -26,18 +25,6 @@ MAX_ATTEMPTS = 5
 RETRY_SECONDS = 5
 
 log = get_logger()
-
-ENQUEUE = """
-replied AS (
-    INSERT INTO outbox (turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
-                        reply_to, live_message_id, content, files, choices, status, claimed_until, attempts,
-                        delivered_at)
-    SELECT fenced.id, :door, :platform, :server, :channel, :thread, :is_direct, :reply_to, fenced.live_message_id,
-           :content, CAST(:files AS jsonb), CAST(:choices AS jsonb), CAST(:outbox_status AS text),
-           CASE WHEN :outbox_status = 'claimed' THEN now() + :lease * interval '1 second' END, 0,
-           CASE WHEN :outbox_status = 'delivered' THEN now() END
-    FROM fenced RETURNING id
-)"""
 
 CLAIM = text("""
 UPDATE outbox SET attempts = attempts + 1, status = CASE WHEN attempts < :most THEN 'claimed' ELSE 'failed' END,
@@ -106,29 +93,9 @@ class ReplySender(Protocol):
 Senders = Mapping[str, ReplySender]
 
 
-def to_row(
-    adapter: str,
-    place: Place,
-    reply_to: str | None,
-    content: str,
-    files: Sequence[ReplyFile],
-    choices: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return the parameters of `ENQUEUE`."""
-    return {
-        "door": adapter,
-        "platform": place.platform,
-        "server": place.server,
-        "channel": place.channel,
-        "thread": place.thread,
-        "is_direct": place.is_direct,
-        "reply_to": reply_to,
-        "content": content,
-        "files": json.dumps([asdict(each) for each in files]),
-        "choices": json.dumps(list(choices)),
-        "outbox_status": "delivered" if adapter in READ_BY_CALLER else "claimed",
-        "lease": LEASE_SECONDS,
-    }
+def claimed_seconds(adapter: str) -> float | None:
+    """Return how long its turn holds the claim of a new reply; None: its caller reads it, so that nobody sends it."""
+    return None if adapter in READ_BY_CALLER else LEASE_SECONDS
 
 
 async def deliver(database: Database, senders: Senders, reply: Reply) -> None:

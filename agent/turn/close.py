@@ -2,37 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import text
 
 from agent.app import App
-from agent.billing.budget import SETTLE
 from agent.billing.ledger import PaidCall
-from agent.confirmations.decisions import ASK, Question, begin_asking
-from agent.journal.records import ANNOUNCED, FENCED_END, STEPS, TOLD, to_given, to_settlement
+from agent.confirmations.decisions import Question, begin_asking
+from agent.journal.records import Entry
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Event, Step
+from agent.journal.turns import Ending, NewQuestion, NewReply, Status, end_turn
 from agent.llm.tokens import count_tokens
-from agent.queue.outbox import ENQUEUE, Reply, to_row
+from agent.queue.outbox import Reply, claimed_seconds
 from agent.turn.open import RunningTurn
 from shared.db.driver import Session
-from shared.errors import Superseded
 from shared.files.storage import VISIBLE_FILES
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, Usage
 
-Status = Literal["answered", "refused", "failed", "cancelled"]
-# The inbox knows no refusal: a refused message has its answer.
-INBOX_STATUS = {"answered": "answered", "refused": "answered", "failed": "failed", "cancelled": "cancelled"}
-
-ANSWERED = """
-answered AS (
-    UPDATE inbox SET status = :inbox_status FROM fenced WHERE inbox.turn_id = fenced.id AND inbox.status = 'claimed'
-)"""
-ENDED = f"SELECT replied.id, fenced.live_message_id, {ANNOUNCED} FROM fenced, replied"
-CLOSE = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED} {ENDED}")
-# A turn that ends with a question makes its row too: what was not shown can't be agreed to.
-CLOSE_ASKING = text(f"WITH {FENCED_END}, {STEPS}, {TOLD}, {SETTLE}, {ENQUEUE}, {ANSWERED}, {ASK} {ENDED}")
 STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records
 WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_FILES}
@@ -67,11 +54,10 @@ async def close(app: App, turn: RunningTurn, answer: TurnResult) -> Reply:
     """
     await turn.announcer.flush()
     message = turn.message
-    reply_to = message.platform_message_id or message.event_id
-    asking: dict[str, Any] = {}
+    question: NewQuestion | None = None
     async with app.database.transaction() if answer.question else app.database.statement() as session:
         if answer.question is not None:
-            asking = await begin_asking(session, answer.question, turn.user.id, turn.conversation.id)
+            question = await begin_asking(session, answer.question, turn.user.id, turn.conversation.id)
         files = await _find_files(app, session, turn, answer.file_ids)
         last = Step(
             seq=1 + max(step.seq for step in answer.steps),
@@ -80,27 +66,49 @@ async def close(app: App, turn: RunningTurn, answer: TurnResult) -> Reply:
             token_count=count_tokens(answer.text),
             model_used=answer.model,
         )
-        confirmation_id: int | None = asking.get("confirmation_id")
+        confirmation_id = question.id if question else None
         events = _last_events(turn, answer, files, confirmation_id)
-        given = (
-            to_given(turn.key, [last], events, turn.announcer.note(is_end=True))
-            | to_settlement(answer.calls)
-            | to_row(message.adapter, message.place, reply_to, answer.text, files, answer.choices)
-            | {
-                "status": answer.status,
-                "waves": answer.waves,
-                "inbox_status": INBOX_STATUS[answer.status],
-                "finished": answer.finished,
-                "error": answer.error,
-                "cause": answer.cause,
-            }
-            | asking
+        reply = NewReply(
+            adapter=message.adapter,
+            place=message.place,
+            reply_to=message.platform_message_id or message.event_id,
+            content=answer.text,
+            files=tuple(files),
+            choices=answer.choices,
+            claimed_seconds=claimed_seconds(message.adapter),
         )
-        row = (await session.execute(CLOSE_ASKING if asking else CLOSE, given)).one_or_none()
-        if row is None:
-            raise Superseded
-    said = (answer.text, tuple(files), answer.choices, confirmation_id)
-    return Reply(row.id, turn.key.id, message.adapter, message.place, reply_to, row.live_message_id, *said)
+        ended = await end_turn(
+            session,
+            turn.key,
+            Entry([last], events, turn.announcer.note(is_end=True)),
+            ending=to_ending(answer),
+            reply=reply,
+            question=question,
+        )
+    return Reply(
+        id=ended.reply_id,
+        turn_id=turn.key.id,
+        adapter=reply.adapter,
+        place=reply.place,
+        reply_to=reply.reply_to,
+        live_message_id=ended.live_message_id,
+        content=reply.content,
+        files=reply.files,
+        choices=reply.choices,
+        confirmation_id=confirmation_id,
+    )
+
+
+def to_ending(answer: TurnResult) -> Ending:
+    """Return what the database is told of the end."""
+    return Ending(
+        status=answer.status,
+        finished=answer.finished,
+        waves=answer.waves,
+        error=answer.error,
+        cause=answer.cause,
+        calls=answer.calls,
+    )
 
 
 def to_response(turn: RunningTurn, answer: TurnResult, reply: Reply) -> AgentResponse:

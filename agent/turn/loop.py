@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 
 from agent.app import App
-from agent.billing.budget import AdmissionStatus, reserve
-from agent.billing.ledger import PaidCall, add_usage
+from agent.billing.budget import AdmissionStatus, Reservation, reserve
+from agent.billing.ledger import PaidCall, Payment, add_usage
 from agent.confirmations.decisions import Question, tell_outcome
 from agent.context.builder import Context
-from agent.journal.records import Recorded, pay, record_and_settle
+from agent.journal.records import Entry, Recorded, pay, record
 from agent.journal.steps import Step
 from agent.llm.completions import CallObserver, RejectedCall
 from agent.people.loop_modes import LoopMode
@@ -75,9 +75,8 @@ async def _admit(app: App, turn: RunningTurn, progress: Progress) -> None:
             await asyncio.sleep(BUDGET_WAIT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
         seconds = turn.deadline - app.clock.monotonic() + RESERVATION_SLACK_SECONDS
         async with app.database.statement() as session:
-            progress.admission = await reserve(
-                session, turn.user.id, turn.key.id, turn.key.attempt, progress.estimate, seconds
-            )
+            wanted = Reservation(turn.user.id, turn.key.id, turn.key.attempt, tokens=progress.estimate, seconds=seconds)
+            progress.admission = await reserve(session, wanted)
 
 
 async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress) -> ModelTurn:
@@ -113,9 +112,8 @@ async def _pay_and_admit(app: App, turn: RunningTurn, progress: Progress, spent:
     async def settle_them() -> None:
         seconds = turn.deadline - app.clock.monotonic() + RESERVATION_SLACK_SECONDS
         async with app.database.statement() as session:
-            progress.admission = await pay(
-                session, turn.key, _to_paid(turn, spent), reserve=progress.estimate, seconds=seconds
-            )
+            payment = Payment(_to_paid(turn, spent), reserve=progress.estimate, seconds=seconds)
+            progress.admission = await pay(session, turn.key, payment)
         _add_spent(progress, _to_paid(turn, spent))
         spent.clear()
 
@@ -183,19 +181,11 @@ async def _record_wave(app: App, turn: RunningTurn, progress: Progress, said: Mo
     # Results are not known yet; a character is a token at the most.
     room = said.results * app.settings.tool_result_max_chars
     seconds = turn.deadline - app.clock.monotonic()
+    payment = Payment(progress.unpaid, reserve=progress.estimate + room, seconds=seconds + RESERVATION_SLACK_SECONDS)
 
     async def write() -> Recorded:
         async with app.database.statement() as session:
-            return await record_and_settle(
-                session,
-                turn.key,
-                steps,
-                events,
-                progress.unpaid,
-                reserve=progress.estimate + room,
-                seconds=seconds + RESERVATION_SLACK_SECONDS,
-                note=turn.announcer.note(),
-            )
+            return await record(session, turn.key, Entry(steps, events, turn.announcer.note()), payment=payment)
 
     async def record_it() -> Recorded:
         recorded = await retry_on_lost_db(write, seconds)

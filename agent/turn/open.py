@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import text
 
 from agent.app import App
-from agent.billing.budget import HOLD, Admission, release, reserve, to_admission
+from agent.billing.budget import Admission, Reservation, release, reserve
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, note_answer, read_answer, take_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
@@ -14,8 +14,9 @@ from agent.context.history import PastStep, load_history
 from agent.context.platform_context import with_earlier
 from agent.delegation.agents import tell_call
 from agent.events.announcer import Announcer
-from agent.journal.records import ANNOUNCED, SHOWN_IN, STEPS, TOLD, to_given
+from agent.journal.records import Entry
 from agent.journal.steps import Step, TurnKey, list_steps
+from agent.journal.turns import NewTurn, begin_turn
 from agent.llm.tokens import count_tokens
 from agent.people.conversations import ResolvedConversation
 from agent.people.hops import inbound_hops
@@ -24,7 +25,7 @@ from agent.people.participants import Participants, resolve_participants
 from agent.people.personas import ResolvedPersona
 from agent.people.users import ResolvedUser
 from agent.planner.messages import count_form
-from agent.queue.inbox import STILL_OURS, Job, Waiting, list_open, next_run
+from agent.queue.inbox import Job, Waiting, list_open, next_run
 from agent.tools.toolbox import Offer, Scope
 from shared.db.driver import Connection, Session
 from shared.errors import Superseded
@@ -32,23 +33,6 @@ from shared.messages import IncomingMessage
 
 # A reservation outlives its turn's deadline by this, so that only dead turns lose theirs.
 RESERVATION_SLACK_SECONDS = 30
-
-# Nothing is begun when a message was withdrawn, or the job given to another worker, since they were read. A turn that
-# has said nothing yet need not be on the disk: with the server's crash it begins anew.
-BEGIN = text(f"""
-WITH waiting AS MATERIALIZED (
-    SELECT id FROM inbox WHERE id = ANY(:inbox_ids) AND status = 'waiting' AND {STILL_OURS} FOR UPDATE
-), fenced AS (
-    INSERT INTO turns (id, conversation_id, user_id, persona_id, loop_mode)
-    SELECT :turn_id, :conversation_id, :user_id, :persona_id, :loop_mode
-    WHERE (SELECT count(*) FROM waiting) = cardinality(:inbox_ids)
-    RETURNING id, conversation_id, {SHOWN_IN}, user_id
-), taken AS (
-    UPDATE inbox SET status = 'claimed', turn_id = fenced.id FROM fenced, waiting WHERE inbox.id = waiting.id
-), {STEPS}, {TOLD}, {HOLD}
-SELECT admitted, by_server, used, budget, resets_at, {ANNOUNCED}, set_config('synchronous_commit', 'off', true)
-FROM verdict
-""")
 
 TAKE_OVER = text("""
 UPDATE turns SET attempt = attempt + 1, handovers = least(handovers + :forgiven, attempt)
@@ -270,20 +254,20 @@ async def _begin(
         events += tell_call(announcer, step) if step.role == "tool_call" else ()
     # The first model call is shown what the call returns; a character is a token at the most.
     room = opening.app.settings.tool_result_max_chars if len(steps) > 1 else 0
-    given = to_given(key, steps, events, announcer.note()) | {
-        "job_id": opening.job.id,
-        "inbox_ids": list(opening.inbox_ids),
-        "conversation_id": participants.conversation.id,
-        "user_id": participants.user.id,
-        "persona_id": participants.persona.id,
-        "loop_mode": loop_mode,
-        "tokens": opening.estimate(steps, loop_mode) + room,
-        "seconds": opening.app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
-    }
-    row = (await session.execute(BEGIN, given)).one_or_none()
-    if row is None:
+    new = NewTurn(
+        turn_id=opening.turn_id,
+        job_id=opening.job.id,
+        inbox_ids=opening.inbox_ids,
+        conversation_id=participants.conversation.id,
+        user_id=participants.user.id,
+        persona_id=participants.persona.id,
+        loop_mode=loop_mode,
+        tokens=opening.estimate(steps, loop_mode) + room,
+        seconds=opening.app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
+    )
+    admission = await begin_turn(session, new, Entry(steps, events, announcer.note()))
+    if admission is None:
         return None
-    admission = to_admission(row)
     return _Start(key, tuple(steps), tuple(files), announcer, admission, loop_mode, taken=taken)
 
 
@@ -311,7 +295,7 @@ async def _take_over(opening: _Opening) -> _Start:
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
         seconds = app.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
         tokens = opening.estimate(steps, row.loop_mode)
-        admission = await reserve(session, user.id, turn_id, key.attempt, tokens, seconds)
+        admission = await reserve(session, Reservation(user.id, turn_id, key.attempt, tokens=tokens, seconds=seconds))
     announcer = Announcer(app.database, key, opening.inbox_ids, last_seq=last, watched=opening.message.wants_stream)
     return _Start(
         key=key,

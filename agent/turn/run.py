@@ -20,11 +20,12 @@ from agent.events.live import LiveTurn, shown_live
 from agent.events.notifications import STOPS
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey, count_calls_before
+from agent.journal.turns import Status
 from agent.prompts import prompts
 from agent.queue.inbox import Job
 from agent.queue.outbox import deliver
 from agent.turn.cancellation import Stops
-from agent.turn.close import Status, TurnResult, close, to_response
+from agent.turn.close import TurnResult, close, to_response
 from agent.turn.log import Progress, begin_progress
 from agent.turn.loop import ask_again, respond
 from agent.turn.open import RunningTurn, open_turn

@@ -18,7 +18,7 @@ from agent.confirmations.decisions import (
     to_denied_result,
 )
 from agent.delegation.agents import as_agent, is_delegation, leaves_house, tell_result, to_asking
-from agent.journal.records import Recorded, record
+from agent.journal.records import Entry, Recorded, record
 from agent.journal.steps import Event, Step
 from agent.llm.tokens import count_tokens
 from agent.planner.execution import find_obstacle, following_calls
@@ -237,7 +237,7 @@ async def _record(
 
     async def write() -> Recorded:
         async with app.database.statement() as session:
-            return await record(session, turn.key, steps, events, turn.announcer.note())
+            return await record(session, turn.key, Entry(steps, events, turn.announcer.note()))
 
     async def record_it() -> Recorded:
         recorded = await retry_on_lost_db(write, turn.deadline - app.clock.monotonic())
