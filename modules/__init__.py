@@ -1,1 +1,1 @@
-"""The modules: one folder with tools each, found by listing this package."""
+"""The program's own modules, one folder of tools each; what several of them need is in `shared`."""

@@ -99,7 +99,7 @@ class Storage:
         self, database: Database, user_id: int, conversation_id: int | None, turn_id: int | None = None
     ) -> "FilesOfUser":
         """Return the files of one user that are visible in one conversation."""
-        return FilesOfUser(self, database, user_id, conversation_id, turn_id)
+        return FilesOfUser(self, database, user_id, conversation_id=conversation_id, turn_id=turn_id)
 
     async def put(
         self, key: str, content: bytes | AsyncIterator[bytes], mime_type: str, *, max_bytes: int | None = None
@@ -136,7 +136,9 @@ class Storage:
 
     def describe(self, record: FileRecord) -> StoredFile:
         """Return the public fields of a file, with a new link."""
-        return StoredFile(record.id, record.filename, record.mime_type, record.size_bytes, self.sign(record.id))
+        return StoredFile(
+            record.id, record.filename, record.mime_type, size_bytes=record.size_bytes, url=self.sign(record.id)
+        )
 
     def sign(self, file_id: int) -> str:
         """Return a link to a file that is valid for a day."""

@@ -135,9 +135,10 @@ class GuardedClient:
             async with asyncio.timeout(seconds) as deadline:
                 response, last = await self._follow(hop, MAX_REDIRECTS if options.get("follow_redirects", True) else 0)
                 headers = _lowercase_headers(response)
-                body = _decode_body(response, headers, last.url.host, options.get("max_bytes", MAX_BYTES))
+                max_bytes = options.get("max_bytes", MAX_BYTES)
+                body = _decode_body(response, headers, last.url.host, max_bytes=max_bytes)
                 async with aclosing(response), aclosing(body) as pieces:
-                    yield StreamedResponse(response.status, headers, str(last.url), pieces)
+                    yield StreamedResponse(response.status, headers, str(last.url), pieces=pieces)
         except TimeoutError as error:
             if not deadline.expired():
                 raise
@@ -296,7 +297,7 @@ async def _decode_body(
         received += len(chunk)
         for piece in gzip.feed(chunk) if gzip else (chunk,):
             decoded += len(piece)
-            # Both are limited: a stream of empty gzip blocks decompresses to nothing and never ends.
+            # Both are limited: a stream of empty blocks decompresses to nothing and never ends.
             if max(received, decoded) > max_bytes:
                 raise ToolError(f"The answer of {host} is larger than {max_bytes:,} bytes.")
             yield piece

@@ -123,4 +123,4 @@ async def rebuild_windows(
 def _to_indexed_text(row: Any) -> IndexedText:
     texts = [text for text in (row.before, row.content, row.after) if text is not None]
     window = "\n".join(texts) if len(texts) > 1 else None
-    return IndexedText(row.id, row.said_at, row.window_length, row.content, window)
+    return IndexedText(row.id, row.said_at, row.window_length, content=row.content, window=window)

@@ -87,7 +87,7 @@ class Vectors:
             return 0
         contents = [text[:MAX_CHARS] for each in texts for text in each.texts.values()]
         embedded = await self._embedder.embed(contents, deadline_seconds=deadline_seconds)
-        await self._store(user_id, conversation_id, texts, embedded)
+        await self._store(user_id, conversation_id, texts, embedded=embedded)
         return len(texts)
 
     async def _store(
