@@ -1,7 +1,6 @@
 """What adapters of chat platforms share: splitting a text, showing a live answer, staying up."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,8 +18,6 @@ TYPING_LASTS, SECONDS_PER_EDIT = 8.0, 1.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 # Who stayed up so long has recovered from what went wrong before.
 STEADY_SECONDS = 600.0
-
-FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 
 log = get_logger()
 
@@ -57,56 +54,6 @@ class LiveMessage(Protocol):
     async def edit(self, message_id: str, text: str) -> None:
         """Show more of it."""
         ...
-
-
-def split_text(text: str, limit: int) -> list[str]:
-    """Return the text in parts of at most `limit` characters; a fence that is cut is closed, and opened again.
-
-    It is cut between lines where that is possible, else between words, else anywhere.
-    """
-    parts: list[str] = []
-    part, fence = "", ""
-    for line in text.split("\n"):
-        opened = _fence_after(fence, line)
-        closing = f"\n{_mark(fence or opened)}" if fence or opened else ""
-        for piece in _pieces(line, limit - len(closing) - len(fence) - 1):
-            if part and size(part) + 1 + size(piece) + len(closing) > limit:
-                parts.append(part + (f"\n{_mark(fence)}" if fence else ""))
-                part = fence
-            part = f"{part}\n{piece}" if part else piece
-        fence = opened
-    return [*parts, part] if part.strip() or not parts else parts
-
-
-def size(text: str) -> int:
-    """Return the length as platforms count it: in units of UTF-16, of which an emoji takes two."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
-
-
-def _fence_after(fence: str, line: str) -> str:
-    found = FENCE.match(line)
-    if found is None:
-        return fence
-    if not fence:
-        return line.strip()
-    is_closing = found[1].startswith(_mark(fence)) and not found[2].strip()
-    return "" if is_closing else fence
-
-
-def _mark(fence: str) -> str:
-    found = FENCE.match(fence)
-    return found[1] if found else ""
-
-
-def _pieces(line: str, limit: int) -> list[str]:
-    pieces = []
-    limit = limit if size(line) == len(line) else limit // 2
-    while len(line) > limit:
-        at = line.rfind(" ", limit // 2, limit)
-        at = limit if at < 0 else at + 1
-        pieces.append(line[:at])
-        line = line[at:]
-    return [*pieces, line]
 
 
 async def show_live(turn: "LiveTurn", live_message: LiveMessage) -> None:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from adapters.base import FENCE, split_text
+from adapters.chat.splitting import fence_after, split_text
 from adapters.chat.uploads import Upload
 
 MESSAGE_LIMIT = 2000
@@ -43,9 +43,7 @@ def tables_to_blocks(text: str) -> str:
     lines, out, index, fence = text.split("\n"), [], 0, ""
     while index < len(lines):
         line = lines[index]
-        found = FENCE.match(line)
-        if found and (not fence or found[1].startswith(fence)):
-            fence = "" if fence else found[1]
+        fence = fence_after(fence, line)
         is_table = not fence and ROW.match(line) and index + 1 < len(lines) and RULE.match(lines[index + 1])
         if not is_table or "|" not in lines[index + 1]:
             out.append(line)

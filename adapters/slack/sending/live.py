@@ -8,7 +8,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import LIVE_AFTER, SECONDS_PER_EDIT, show_live, split_text
+from adapters.base import LIVE_AFTER, SECONDS_PER_EDIT, show_live
+from adapters.chat.splitting import split_text
 from adapters.slack.sending.buttons import stop_blocks
 from adapters.slack.sending.render import MESSAGE_LIMIT, neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json, Refused, Web

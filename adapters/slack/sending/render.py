@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adapters.base import split_text
+from adapters.chat.splitting import split_text
 from adapters.slack.sending.mrkdwn import to_mrkdwn
 from adapters.slack.transport.api import Json
 from shared.messages import ReplyFile

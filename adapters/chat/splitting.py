@@ -1,0 +1,98 @@
+"""Cuts a long answer into messages: every part fits the platform's limit, and code blocks stay closed."""
+
+import re
+
+FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
+# Whatever a piece of a longer line looks like, this in front of it keeps it from being read as a fence.
+GUARD = "\N{ZERO WIDTH SPACE}"
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    """Return the text in parts of at most `limit` characters, which is 20 at least.
+
+    It is cut between lines where that is possible, else between words, else anywhere. A code block that is cut is
+    closed, and opened again in the next part; one that the text leaves open is closed.
+    """
+    parts: list[str] = []
+    part, fence = "", ""
+    for line in text.split("\n"):
+        after = fence_after(fence, line)
+        if len(fence_mark(after)) > limit // 6:
+            # A mark this long leaves too little room for text when every part repeats it.
+            after = fence
+        for piece in _pieces(line, limit, fence, after):
+            needed = size(piece) + _closing_size(after)
+            if part and size(part) + 1 + needed > limit:
+                _close(parts, part, fence)
+                part = _reopening(fence, limit)
+            part = f"{part}\n{piece}" if part else piece
+            fence = after
+    _close(parts, part, fence)
+    return parts or [part]
+
+
+def size(text: str) -> int:
+    """Return the length as platforms count it: in units of UTF-16, of which an emoji takes two."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
+
+
+def fence_after(fence: str, line: str) -> str:
+    """Return the line that opened the code block in which the next line stands, "" outside of one."""
+    found = FENCE.match(line)
+    if found is None:
+        return fence
+    if not fence:
+        return line.strip()
+    mark = found[1] or found[3]
+    is_closing = mark.startswith(fence_mark(fence)) and not (found[2] or found[4] or "").strip()
+    return "" if is_closing else fence
+
+
+def fence_mark(fence: str) -> str:
+    """Return the backticks or tildes of a line that opens a code block."""
+    found = FENCE.match(fence)
+    return (found[1] or found[3]) if found else ""
+
+
+def _close(parts: list[str], part: str, fence: str) -> None:
+    # No platform takes a message of blanks alone.
+    if part.strip():
+        parts.append(part + (f"\n{fence_mark(fence)}" if fence else ""))
+
+
+def _closing_size(fence: str) -> int:
+    return len(fence_mark(fence)) + 1 if fence else 0
+
+
+def _reopening(fence: str, limit: int) -> str:
+    # What stands behind the mark is repeated unless it would leave little room for the text.
+    return fence if size(fence) <= limit // 4 else fence_mark(fence)
+
+
+def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
+    """Return the line in pieces that fit a part of their own; only the first one may open or close a code block."""
+    fence = before or after
+    if before and not after:
+        # Room for closing a block is always kept; room for more than its mark is not.
+        return [line if size(line) <= len(fence_mark(before)) else fence_mark(before)]
+    room = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
+    if "```" in line or "~~~" in line:
+        room -= len(GUARD)
+    pieces, state = [], before
+    # The blanks in front of a mark are no place to cut it off from its line.
+    for piece in _cut(line if after == before else line.lstrip(), room):
+        is_meant = fence_after(state, piece) == state or (state != after and bool(fence_after(state, piece)))
+        pieces.append(piece if is_meant else GUARD + piece)
+        state = after
+    return pieces
+
+
+def _cut(line: str, room: int) -> list[str]:
+    pieces = []
+    room = room if size(line) == len(line) else room // 2
+    while len(line) > room:
+        at = line.rfind(" ", room // 2, room)
+        at = room if at < 0 else at + 1
+        pieces.append(line[:at])
+        line = line[at:]
+    return [*pieces, line]
