@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -84,19 +84,6 @@ class Settings(BaseModel):
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
 
-    discord_token: SecretStr | None = None
-    discord_api_base: str | None = None
-    discord_gateway: str | None = None
-    discord_cdn_base: str | None = None
-    discord_shard_count: int | None = Field(default=None, ge=1)
-    discord_shard_ids: str | None = None
-    slack_bot_token: SecretStr | None = None
-    slack_app_token: SecretStr | None = None
-    slack_signing_secret: SecretStr | None = None
-    slack_client_id: str | None = None
-    slack_client_secret: SecretStr | None = None
-    slack_api_base: str | None = None
-
     s3_endpoint: str | None = None
     s3_access_key: SecretStr | None = None
     s3_secret_key: SecretStr | None = None
@@ -125,7 +112,7 @@ class Settings(BaseModel):
     log_format: Literal["console", "json"] = "console"
 
     def of_module(self, kind: type[ModuleSettings], module: str) -> ModuleSettings:
-        """Return a module's own settings: a frozen dataclass whose fields are read as `<MODULE>_<FIELD>`.
+        """Return the own settings of a module or a platform: a frozen dataclass, read as `<FOLDER>_<FIELD>`.
 
         Raises `ConfigurationError` for a value of the wrong type.
         """
@@ -141,14 +128,14 @@ class Settings(BaseModel):
 SETTING_NAMES = frozenset(name.upper() for name in Settings.model_fields)
 
 
-def load_settings(env_file: Path | None = Path(".env")) -> Settings:
-    """Read the settings; a value in the environment wins over one in `.env`.
+def load_settings(env_file: Path | None = Path(".env"), *, more_names: Collection[str] = ()) -> Settings:
+    """Read the settings; a value in the environment wins over one in `.env`, which may hold `more_names`, too.
 
     Raises `ConfigurationError` with one line that names the variable and the remedy.
     """
     if env_file is not None and env_file.is_file():
         from_file = _read(env_file)
-        _refuse_unknown(from_file, env_file)
+        _refuse_unknown(from_file, env_file, frozenset(more_names))
         # The providers' own variables are read from the environment by litellm.
         os.environ.update({name: value for name, value in from_file.items() if not os.environ.get(name)})
     return settings_from(os.environ)
@@ -186,12 +173,12 @@ def _read(env_file: Path) -> dict[str, str]:
     return {name: value for name, value in read.items() if value is not None}
 
 
-def _refuse_unknown(names: Mapping[str, str], env_file: Path) -> None:
+def _refuse_unknown(names: Mapping[str, str], env_file: Path, more_names: frozenset[str]) -> None:
     prefixes = (MCP_PREFIX, A2A_PREFIX, *_list_prefixes(MODULES_FOLDER))
     for name in names:
-        if name in SETTING_NAMES or name.startswith(prefixes):
+        if name in SETTING_NAMES | more_names or name.startswith(prefixes):
             continue
-        known = [*sorted(SETTING_NAMES), *USUAL_PROVIDER_NAMES]
+        known = [*sorted(SETTING_NAMES | more_names), *USUAL_PROVIDER_NAMES]
         is_slip = name not in known and get_close_matches(name, known, n=1, cutoff=SLIP)
         if PROVIDER_NAME.search(name) and not is_slip:
             continue

@@ -1,11 +1,12 @@
-"""Buttons below answers, on every platform. Their ids say all that is needed, so that any process can take a click.
+"""Buttons below answers, on every platform. Their ids hold all that is needed, so that any process can take a click.
 
-An id is bound to who asked, and expires; what it names is looked up again at each click.
+An id is bound to the person who asked, and expires; what it names is looked up again at each click.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import text
 
@@ -14,12 +15,17 @@ from agent.queue.redaction import DELETED
 from agent.turn.run import request_stop
 from shared.messages import Attachment, Place
 
+if TYPE_CHECKING:
+    from agent.queue.delivery_info import DeliveryInfo
+    from agent.queue.outbox import Reply
+
 MARK = "parley"
-STOP, AGAIN, CHOICE, GOOD, BAD = "stop", "again", "choice", "good", "bad"
+STOP, AGAIN, CHOICE, GOOD, BAD = ACTIONS = "stop", "again", "choice", "good", "bad"
 VOTES = ((GOOD, "👍"), (BAD, "👎"))
 LASTS = timedelta(hours=24)
-YES = "yes"
+YES, NO = "yes", "no"
 MAX_ID = 2**63 - 1
+STOP_LABEL, AGAIN_EMOJI, EDITED_LABEL = "Stop", "🔄", "Answer the edited message"
 
 NOT_YOURS = "These buttons are for <@{asker}>."
 OVER = "These buttons have expired."
@@ -52,7 +58,7 @@ ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """What a click asks for: something about a turn, by whoever asked there."""
+    """What a click asks for: an action on a turn, for the person who asked there."""
 
     action: str
     turn_id: int
@@ -70,6 +76,81 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownButton:
+    """A button and what stands on it. `kind`: what it should look like; `is_emoji`: the label is one emoji."""
+
+    button: Button
+    label: str
+    kind: Literal["choice", "main", "plain", "yes", "no"] = "plain"
+    is_emoji: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerButtons:
+    """The buttons below an answer: what can be chosen, and what can be done about it."""
+
+    choices: Sequence[ShownButton] = ()
+    actions: Sequence[ShownButton] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnButtons:
+    """Makes the buttons of one turn, for the person who asked."""
+
+    turn_id: int
+    asker: str
+    now: datetime
+
+    def stop(self) -> ShownButton:
+        """Return the button below an answer that grows."""
+        return ShownButton(self._make(STOP), STOP_LABEL, "no")
+
+    def answer(
+        self, choices: Sequence[str] = (), *, status: str = "answered", was_edited: bool = False
+    ) -> AnswerButtons:
+        """Return the buttons below an answer; `was_edited`: the question was changed since."""
+        offered = [
+            ShownButton(self._make(CHOICE, index), to_label(choice), to_kind(choice))
+            for index, choice in enumerate(choices)
+        ]
+        again = self._make(AGAIN)
+        if was_edited:
+            return AnswerButtons(offered, [ShownButton(again, EDITED_LABEL, "main")])
+        if offered or status == "refused":
+            # A question is answered, not judged; and what was refused once would be refused again.
+            return AnswerButtons(offered)
+        votes = [ShownButton(self._make(action), emoji, is_emoji=True) for action, emoji in VOTES]
+        again_shown = ShownButton(again, AGAIN_EMOJI, is_emoji=True)
+        return AnswerButtons((), [again_shown, *(votes if status == "answered" else ())])
+
+    def _make(self, action: str, index: int = 0) -> Button:
+        return Button(action, self.turn_id, self.asker, int((self.now + LASTS).timestamp()), index)
+
+
+def buttons_below(reply: "Reply", delivery: "DeliveryInfo", now: datetime) -> AnswerButtons:
+    """Return the buttons below a reply; none when no turn could begin for it."""
+    if not reply.turn_id or delivery.asker is None:
+        return AnswerButtons()
+    made = TurnButtons(reply.turn_id, delivery.asker, now)
+    return made.answer(reply.choices, status=delivery.status, was_edited=delivery.was_edited)
+
+
+def to_kind(choice: str) -> Literal["choice", "yes", "no"]:
+    """Return what the button of a choice looks like: yes and no answer a question for confirmation."""
+    return "yes" if choice == YES else "no" if choice == NO else "choice"
+
+
+def to_label(choice: str) -> str:
+    """Return what stands on the button of a choice."""
+    return choice.capitalize() if choice in (YES, NO) else " ".join(choice.split()) or "…"
+
+
+def cut_label(label: str, most: int) -> str:
+    """Return a label of at most so many characters."""
+    return label if len(label) <= most else f"{label[: most - 1]}…"
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is asked once more."""
 
@@ -77,15 +158,10 @@ class Question:
     files: tuple[Attachment, ...]
 
 
-def new_button(action: str, turn_id: int, asker: str, now: datetime, index: int = 0) -> Button:
-    """Return a button that lasts from now on."""
-    return Button(action, turn_id, asker, int((now + LASTS).timestamp()), index)
-
-
 def find_button(custom_id: str) -> Button | None:
-    """Return what an id says; None when it is none of ours."""
+    """Return the button that an id names; None when it is none of ours."""
     head, tail = custom_id.split(":", 3), custom_id.rsplit(":", 2)
-    if len(head) != 4 or len(tail) != 3 or head[0] != MARK:
+    if len(head) != 4 or len(tail) != 3 or head[0] != MARK or head[1] not in ACTIONS:
         return None
     # What is between them is the account, which may have a colon of its own.
     asker = head[3].removesuffix(f":{tail[1]}:{tail[2]}")
@@ -97,7 +173,7 @@ def find_button(custom_id: str) -> Button | None:
 
 
 async def find_turn(app: App, button: Button) -> Any:
-    """Return the turn that a button names (a row of `TURN`), None unless whoever pressed it has asked all of it."""
+    """Return the turn that a button names (a row of `TURN`), None unless all it answers was asked by that person."""
     async with app.database.statement() as session:
         row = (await session.execute(TURN, {"turn_id": button.turn_id})).one_or_none()
     # Looked up again: an id alone opens nothing.
@@ -122,7 +198,7 @@ async def stop(app: App, button: Button) -> bool:
 
 
 async def vote(app: App, button: Button) -> bool:
-    """Keep a thumb; returns False when its turn is gone."""
+    """Store a vote; returns False when its turn is gone."""
     given = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
     async with app.database.statement() as session:
         return (await session.execute(VOTE, given)).one_or_none() is not None

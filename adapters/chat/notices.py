@@ -1,15 +1,19 @@
-"""What is kept of answers that could not be written where they belong: their asker is told of that once a day."""
+"""An answer that can't be posted where it belongs: its asker is told so in a direct message, once a day."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
+
+from shared.errors import Unavailable, Undeliverable
+from shared.log import get_logger
 
 if TYPE_CHECKING:
     from agent.app import App
     from agent.queue.outbox import Reply
 
 NOTICE = "I have an answer for you in <#{channel}>, but {reason}."
-TOLD = text("""
+NOTIFIED = text("""
 SELECT EXISTS (
     SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
     WHERE outbox.status = 'failed' AND outbox.platform = :platform AND outbox.platform_channel_id = :channel
@@ -17,9 +21,29 @@ SELECT EXISTS (
 )
 """)
 
+log = get_logger()
 
-async def was_told(app: "App", reply: "Reply", asker: str) -> bool:
-    """Return whether the asker of this reply was told today that nothing can be written in its channel."""
+
+async def notify_asker(
+    app: "App",
+    reply: "Reply",
+    *,
+    asker: str | None,
+    reason: str | None,
+    channel: str,
+    send_direct: Callable[[str, str], Awaitable[object]],
+) -> None:
+    """Tell the asker why there is no answer in `channel`; without a `reason` for people nothing is sent."""
+    if reason is None or asker is None or reply.place.is_direct or await _was_notified(app, reply, asker):
+        return
+    try:
+        await send_direct(asker, NOTICE.format(channel=channel, reason=reason))
+    except (Undeliverable, Unavailable) as error:
+        # A person who takes no direct messages can't be told.
+        log.info("notice_not_sent", reply=reply.id, cause=str(error))
+
+
+async def _was_notified(app: "App", reply: "Reply", asker: str) -> bool:
     given = {"platform": reply.place.platform, "channel": reply.place.channel, "asker": asker}
     async with app.database.statement() as session:
-        return bool((await session.execute(TOLD, given)).scalar_one())
+        return bool((await session.execute(NOTIFIED, given)).scalar_one())

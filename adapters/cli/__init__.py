@@ -4,14 +4,16 @@ Only typer is imported here: what a command needs is imported when it runs, so t
 """
 
 import sys
+from importlib import import_module
 
 import typer
 
 # typer brings its own copy of click and gives its errors no public name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
-from adapters.cli import chat, database, doctor, explain, mcp, personas, run, slack, tools, users
+from adapters.cli import chat, database, doctor, explain, mcp, personas, run, tools, users
 from adapters.cli.console import complain, find_version, say
+from adapters.cli.platforms import list_folders
 from shared.errors import ConfigurationError, ParleyError
 
 app = typer.Typer(
@@ -26,7 +28,10 @@ for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain
     app.add_typer(commands)
 app.add_typer(users.app, name="user")
 app.add_typer(personas.app, name="persona")
-app.add_typer(slack.app, name="slack")
+for name, folder in list_folders().items():
+    # A platform's own commands.
+    if (folder / "cli.py").is_file():
+        app.add_typer(import_module(f"adapters.{name}.cli").app, name=name)
 
 
 def _show_version(is_asked: bool) -> None:

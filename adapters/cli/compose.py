@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from adapters.base import ChatPlatform
 from agent.a2a.client import RemoteAgents
 from agent.app import App, NeedsApp
 from agent.delegation.delegate import delegate
@@ -46,7 +47,7 @@ async def open_app(
     database = Database(address or await prepare_database(settings))
     async with AsyncExitStack() as closing:
         closing.push_async_callback(database.close)
-        http = GuardedClient(settings)
+        http = GuardedClient(settings, platform_origins=_list_origins(senders or {}))
         closing.push_async_callback(http.aclose)
         storage = open_storage(settings, secrets, clock)
         closing.push_async_callback(storage.aclose)
@@ -79,6 +80,11 @@ async def open_app(
         )
         await _open_senders(app, closing)
         yield app
+
+
+def _list_origins(senders: Mapping[str, Sender]) -> dict[str, str]:
+    platforms = [each for each in senders.values() if isinstance(each, ChatPlatform)]
+    return {name: url for each in platforms for name, url in each.settings.origins.items()}
 
 
 async def _open_senders(app: App, closing: AsyncExitStack) -> None:

@@ -174,8 +174,8 @@ def _look_at_models(settings: "Settings") -> Iterator[Finding]:
 async def _look_at_platforms(settings: "Settings") -> AsyncIterator[Finding]:
     from adapters.cli.platforms import examine_platforms
 
-    async for name, level, text in examine_platforms(settings):
-        yield Finding(level, name, text)
+    async for name, finding in examine_platforms(settings):
+        yield Finding(finding.level, name, finding.text)
 
 
 async def _call_model(settings: "Settings") -> Finding:

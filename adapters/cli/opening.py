@@ -19,10 +19,13 @@ Result = TypeVar("Result")
 
 def read_settings(*, quiet: bool = False) -> "Settings":
     """Return the settings and send the logs where they say; `quiet` keeps all but warnings out of a person's sight."""
+    from adapters.cli.platforms import list_setting_names, read_all_settings
     from shared.log import configure_logging
     from shared.settings import load_settings
 
-    settings = load_settings()
+    settings = load_settings(more_names=list_setting_names())
+    # Wrong values of platforms are refused now, like those of the house.
+    read_all_settings(settings)
     level = "WARNING" if quiet and settings.log_level == "INFO" else settings.log_level
     configure_logging(level, settings.log_format)
     return settings

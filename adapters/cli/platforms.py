@@ -1,69 +1,105 @@
-"""Which chat platforms this Parley knows: every file or folder in `adapters/` that is a platform."""
+"""Finds the chat platforms: every folder of `adapters/` with a `platform.py` is one; docs/platforms.md shows its parts.
 
+Only what is needed is imported: a platform that is not configured costs its `settings.py`.
+"""
+
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import adapters
 from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agent.app import App
-    from agent.queue.outbox import Reply
+    from adapters.base import ChatPlatform, Finding, PlatformSettings
     from shared.settings import Settings
 
-ADAPTERS = Path(__file__).resolve().parent.parent
-# What lies in `adapters/` and is no platform with a gateway of its own.
-OTHERS = frozenset({"__init__", "__pycache__", "base", "buttons", "cli", "mcp", "terminal", "web"})
-TOKENS = {"discord": ("discord_token",), "slack": ("slack_bot_token", "slack_client_id")}
+# Adapters that are no chat platforms, and how each of them is started.
+OTHERS = {
+    "a2a": "it is a part of the web adapter, which answers other agents at /a2a: run `parley adapter web`",
+    "mcp": "run `parley mcp`",
+    "terminal": "run `parley chat`",
+}
+WEB = "web"
+Kind = TypeVar("Kind")
 
 
-class Platform(Protocol):
-    """One platform: `build(settings)` in its file makes it, or returns None when it is not configured."""
-
-    platform: str
-
-    async def listen(self, app: "App") -> None:
-        """Take what people write there, until cancelled."""
-        ...
-
-    async def send(self, reply: "Reply") -> str | None:
-        """Say it there and return the platform's message id."""
-        ...
+def list_folders() -> dict[str, Path]:
+    """Return the folders of the platforms by name."""
+    folders = [folder for path in adapters.__path__ for folder in Path(path).iterdir()]
+    return {
+        folder.name: folder
+        for folder in sorted(folders, key=lambda each: each.name)
+        if (folder / "platform.py").is_file()
+    }
 
 
-def list_platforms() -> list[str]:
-    """Return the names of the platforms in the tree."""
-    return sorted({path.stem for path in ADAPTERS.iterdir()} - OTHERS)
+def read_all_settings(settings: "Settings") -> "dict[str, PlatformSettings]":
+    """Return the settings of every platform; raises `ConfigurationError` for a value of the wrong type."""
+    return {name: settings.of_module(find_settings_class(name), name) for name in list_folders()}
 
 
-def list_configured(settings: "Settings") -> list[str]:
-    """Return the platforms that the settings hold a token for, whether they are in the tree or not."""
-    return [name for name, tokens in TOKENS.items() if any(getattr(settings, token) for token in tokens)]
+def list_setting_names() -> list[str]:
+    """Return the variables of all platforms."""
+    kinds = {name: find_settings_class(name) for name in list_folders()}
+    return [f"{name}_{field}".upper() for name, kind in kinds.items() for field in kind.__dataclass_fields__]
 
 
-async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, Literal['ok', 'warn', 'fail'], str]]":
-    """Yield what the configured platforms find out about themselves: `examine(settings)` in their file `doctor`."""
-    for name in list_configured(settings):
-        if not (ADAPTERS / name / "doctor.py").exists():
-            continue
-        async for level, text in import_module(f"adapters.{name}.doctor").examine(settings):
-            yield name, level, text
+def find_settings_class(name: str) -> "type[PlatformSettings]":
+    """Return the settings class of a platform; one without a `settings.py` has no settings."""
+    from adapters.base import PlatformSettings
+
+    is_there = (list_folders()[name] / "settings.py").is_file()
+    return _find_class(f"adapters.{name}.settings", PlatformSettings) if is_there else PlatformSettings
 
 
-def build_platforms(settings: "Settings") -> list[Platform]:
-    """Return the platforms that are configured; the libraries of the others are not even imported."""
-    known = list_platforms()
-    return [build_platform(name, settings) for name in list_configured(settings) if name in known]
+def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[ChatPlatform]":
+    """Return the platforms that are configured; `only_http`: those that the web adapter has routes of."""
+    found = read_all_settings(settings)
+    return [
+        _build(name, own) for name, own in found.items() if own.missing is None and (own.serves_http or not only_http)
+    ]
 
 
-def build_platform(name: str, settings: "Settings") -> Platform:
-    """Return one platform; raises `ConfigurationError` when there is no such one or its token is missing."""
-    if name not in list_platforms():
-        known = ", ".join([*list_platforms(), "web"])
-        raise ConfigurationError(f"This Parley has no adapter for {name}; there are: {known}.")
-    built: Platform | None = import_module(f"adapters.{name}").build(settings)
-    if built is None:
-        raise ConfigurationError(f"{name} is not configured; set {name.upper()}_TOKEN, see docs/{name}.md.")
-    return built
+def build_platform(name: str, settings: "Settings") -> "ChatPlatform":
+    """Return one platform; raises `ConfigurationError` that says what to set, to run or to write instead."""
+    folders = list_folders()
+    if name in OTHERS:
+        raise ConfigurationError(f"{name} is no chat platform; {OTHERS[name]}.")
+    if name not in folders:
+        known = sorted([*folders, *OTHERS, WEB])
+        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ConfigurationError(
+            f"This Parley has no adapter for {name}; there are: {', '.join(known)}. Did you mean {nearest}?"
+        )
+    own = settings.of_module(find_settings_class(name), name)
+    if own.missing is not None:
+        raise ConfigurationError(f"{name} is not configured; set {own.missing}.")
+    return _build(name, own)
+
+
+async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, Finding]]":
+    """Yield what `parley doctor` reports of the platforms that are configured."""
+    for platform in build_platforms(settings):
+        async for finding in platform.examine(settings):
+            yield platform.name, finding
+
+
+def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":
+    from adapters.base import ChatPlatform
+
+    # mypy forbids naming an abstract class here; what is found is a concrete one.
+    return _find_class(f"adapters.{name}.platform", ChatPlatform)(own)  # type: ignore[type-abstract]
+
+
+def _find_class(module: str, kind: type[Kind]) -> type[Kind]:
+    """Return the one class of this kind that a file defines."""
+    defined: list[Any] = [each for each in vars(import_module(module)).values() if isinstance(each, type)]
+    found = [each for each in defined if issubclass(each, kind) and each.__module__ == module]
+    if len(found) != 1:
+        raise ConfigurationError(f"{module} has to define one {kind.__name__}, and defines {len(found)}.")
+    chosen: type[Kind] = found[0]
+    return chosen

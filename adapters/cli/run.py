@@ -10,7 +10,6 @@ from adapters.cli.opening import read_settings
 
 if TYPE_CHECKING:
     from agent.app import App
-    from shared.settings import Settings
 
 app = typer.Typer()
 
@@ -29,7 +28,8 @@ def run_all() -> None:
         after = "" if seconds is None else f" after {seconds:.1f} s"
         say(f"Parley {find_version()} is ready{after}")
         await _tell_doors(house)
-        _tell_platforms(settings, [each.platform for each in platforms])
+        for each in platforms:
+            say(f"  {each.name:9} listening")
         say("Ctrl+C stops it.")
 
     serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), tell)
@@ -50,17 +50,15 @@ def run_worker() -> None:
 
 
 @app.command("adapter")
-def run_adapter(name: str = typer.Argument(metavar="web|discord|slack", help="Which door to open.")) -> None:
-    """Open one door only: what comes in there is stored and waits for a worker."""
-    from adapters.cli.platforms import build_platform, list_configured
+def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat platform.")) -> None:
+    """Run one adapter only: what comes in there is stored and waits for a worker."""
+    from adapters.cli.platforms import WEB, build_platform, build_platforms
     from adapters.cli.serving import Parts, serve
 
     settings = read_settings()
-    if name == "web":
-        # Slack may send what people write there to the web door.
-        is_asked = settings.slack_signing_secret is not None and "slack" in list_configured(settings)
-        slack = [build_platform("slack", settings)] if is_asked else []
-        serve(settings, Parts(web=True, senders=slack), _tell_doors)
+    if name == WEB:
+        # What platforms send by HTTP comes through the web adapter.
+        serve(settings, Parts(web=True, senders=build_platforms(settings, only_http=True)), _tell_doors)
         return
 
     async def tell(_house: "App") -> None:
@@ -110,13 +108,3 @@ async def _tell_doors(house: "App") -> None:
         f"embedded, in {settings.parley_home / 'postgres'}" if house.database.address.is_embedded else "DATABASE_URL"
     )
     say(f"  database  {where}")
-
-
-def _tell_platforms(settings: "Settings", running: list[str]) -> None:
-    from adapters.cli.platforms import list_configured
-
-    for name in running:
-        say(f"  {name:9} listening")
-    for name in list_configured(settings):
-        if name not in running:
-            say(f"  {name:9} off: there is a token, but this Parley has no adapter for it")

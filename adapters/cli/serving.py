@@ -22,7 +22,7 @@ from shared.log import get_logger
 from shared.settings import Settings
 
 if TYPE_CHECKING:
-    from adapters.cli.platforms import Platform
+    from adapters.base import ChatPlatform
 
 log = get_logger()
 # A turn makes thousands of short-lived objects, hardly any of them in cycles.
@@ -36,8 +36,8 @@ class Parts:
     web: bool = False
     worker: bool = False
     # A worker sends replies by REST; only who listens holds a gateway.
-    listeners: "Sequence[Platform]" = ()
-    senders: "Sequence[Platform]" = ()
+    listeners: "Sequence[ChatPlatform]" = ()
+    senders: "Sequence[ChatPlatform]" = ()
 
 
 def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
@@ -50,7 +50,7 @@ def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
     stopping = _catch_signals()
     address = await prepare(find_database(settings))
-    senders = {each.platform: each for each in parts.senders}
+    senders = {each.name: each for each in parts.senders}
     async with open_app(settings, address, senders) as app:
         tasks = await _start(app, parts)
         await on_ready(app)
@@ -71,7 +71,7 @@ async def _warm(app: App, *, answers: bool) -> None:
 
 
 async def _start(app: App, parts: Parts) -> list[asyncio.Task[None]]:
-    tasks = [asyncio.create_task(each.listen(app), name=each.platform) for each in parts.listeners]
+    tasks = [asyncio.create_task(each.listen(app), name=each.name) for each in parts.listeners]
     if parts.worker:
         tasks.append(asyncio.create_task(build_worker(app).run(), name="worker"))
     if parts.web:

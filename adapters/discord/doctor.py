@@ -2,16 +2,16 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import discord
 from aiohttp import ClientError, TraceConfig
 from discord.http import HTTPClient, Route
 
+from adapters.base import Finding
 from adapters.discord.interactions.slash import to_payload
-from adapters.discord.transport.library import open_http, redirect
+from adapters.discord.transport.library import open_http
 from adapters.discord.transport.rest import IntentMissing, TokenRefused
-from shared.settings import Settings
 
 # "Message Content" is switched on in the portal: for small bots with the limited flag.
 CONTENT_FLAGS = (1 << 18) | (1 << 19)
@@ -20,22 +20,13 @@ USEFUL = ("create_public_threads",)
 INVITE = "https://discord.com/oauth2/authorize?client_id={id}&scope=bot+applications.commands&permissions={permissions}"
 
 
-class Finding(NamedTuple):
-    """One thing that was looked at."""
-
-    level: Literal["ok", "warn", "fail"]
-    text: str
-
-
 def wanted_permissions() -> discord.Permissions:
     """Return the permissions that an invitation asks for."""
     return discord.Permissions(**dict.fromkeys((*NEEDED, *USEFUL), True))
 
 
-async def examine(settings: Settings) -> AsyncGenerator[Finding]:
+async def examine(token: str) -> AsyncGenerator[Finding]:
     """Look at everything that Discord knows about the bot."""
-    redirect(settings)
-    token = settings.discord_token.get_secret_value() if settings.discord_token else ""
     http = open_http(TraceConfig())
     try:
         async with aclosing(_examine(http, token)) as findings:

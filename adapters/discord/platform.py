@@ -1,21 +1,27 @@
-"""The platform as the house uses it: it listens in one process, and sends and shows in every worker."""
+"""Discord as a `ChatPlatform`: it listens in one process, and sends and shows in every worker."""
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import SECONDS_PER_EDIT, show_live, stay_up
+from adapters.base import ChatPlatform, Finding
+from adapters.chat.buttons import AnswerButtons, TurnButtons, buttons_below
+from adapters.chat.live import SECONDS_PER_EDIT, show_live
+from adapters.chat.notices import notify_asker
 from adapters.discord.events.incoming import PLATFORM
-from adapters.discord.sending import notices
-from adapters.discord.sending.buttons import answer_rows, stop_row
+from adapters.discord.sending.buttons import to_rows
 from adapters.discord.sending.message_writer import MessageWriter, writer_for
-from adapters.discord.sending.render import MESSAGE_LIMIT, live
+from adapters.discord.sending.notices import REASONS, send_direct
+from adapters.discord.sending.render import live
 from adapters.discord.sending.reply import nonce_of, send
 from adapters.discord.sending.upload_limits import UploadLimits
+from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import redirect
 from adapters.discord.transport.rate_limiter import RateLimiter
 from adapters.discord.transport.rest import Json, Refused, Rest
-from agent.queue.delivery_info import DeliveryInfo, find_delivery_info
+from agent.queue.delivery_info import find_delivery_info
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
@@ -28,88 +34,86 @@ if TYPE_CHECKING:
 REMEMBERED_EDITS = 1000
 
 
-class DiscordPlatform:
+class DiscordPlatform(ChatPlatform):
     """Discord with one token."""
 
-    platform = PLATFORM
-    message_limit = MESSAGE_LIMIT
+    name = PLATFORM
+    settings: DiscordSettings
 
-    def __init__(self, settings: "Settings", **options: Any) -> None:
+    def __init__(self, settings: DiscordSettings, **options: Any) -> None:
         """Take the settings; `options` are the library's for its client."""
-        if settings.discord_token is None:
+        if settings.token is None:
             raise ConfigurationError("DISCORD_TOKEN is not set; docs/discord.md says where to get one.")
+        super().__init__(settings)
         redirect(settings)
-        self._token = settings.discord_token.get_secret_value()
-        self._settings, self._options = settings, options
-        self._app: App | None = None
+        self._token, self._options = settings.token.get_secret_value(), options
         self._rest: Rest | None = None
         self._edited: OrderedDict[str, float] = OrderedDict()
         self._upload_limits = UploadLimits()
 
+    @property
+    def rest(self) -> Rest:
+        """Return the REST client; raises `Unavailable` while the platform is not open."""
+        if self._rest is None:
+            raise Unavailable("Discord is not open in this process.")
+        return self._rest
+
     async def open(self, app: "App") -> None:
         """Take the house's collaborators; nothing is sent yet."""
-        if self._app is None:
-            self._app = app
-            self._rest = Rest(self._token, RateLimiter(app.database, self._token))
+        await super().open(app)
+        self._rest = Rest(self._token, RateLimiter(app.database, self._token))
 
     async def aclose(self) -> None:
         """Close the connections."""
         if self._rest is not None:
             await self._rest.aclose()
-        self._app = self._rest = None
+            self._rest = None
+        await super().aclose()
 
-    async def listen(self, app: "App") -> None:
-        """Hold a gateway connection and take what people write, until cancelled."""
-        # Where it sends as well, whoever opened it closes it: answers go out for longer than messages come in.
-        is_ours = self._app is None
-        await self.open(app)
-        try:
-            await stay_up(PLATFORM, self._hold_shards, app.clock.monotonic)
-        finally:
-            if is_ours:
-                await self.aclose()
-
-    async def _hold_shards(self) -> None:
+    async def receive(self) -> None:
+        """Hold gateway connections for the shards that this process gets."""
         # Imported here: a worker needs no gateway.
         from adapters.discord.events.gateway import Gateway
         from adapters.discord.transport.shards import Shards
 
-        app, rest = self._opened()
-        options = self._options
+        app, rest = self.app, self.rest
 
         async def connect(shard_ids: list[int], count: int, seen: "Checkpoint") -> None:
-            async with Gateway(app, rest, seen, shard_ids=shard_ids, shard_count=count, **options) as client:
+            async with Gateway(app, rest, seen, shard_ids=shard_ids, shard_count=count, **self._options) as client:
                 await client.start_up(self._token)
 
-        await Shards(app, self._settings, rest, connect).run()
+        await Shards(app, self.settings, rest, connect).run()
 
     async def send(self, reply: "Reply") -> str | None:
-        """Say it by REST; the same reply is never there twice."""
-        app, rest = self._opened()
+        """Post a reply by REST; the same reply is never posted twice."""
+        app = self.app
         await self._space_edits(app, reply.live_message_id)
-        facts = await find_delivery_info(app.database, reply.turn_id)
-        rows = self._rows(app, reply, facts)
+        delivery = await find_delivery_info(app.database, reply.turn_id)
+        rows = to_rows(buttons_below(reply, delivery, app.clock.now()))
         try:
-            return await send(app, rest, self._upload_limits, reply, facts, rows)
+            return await send(app, self.rest, self._upload_limits, reply, delivery, rows)
         except Refused as error:
-            await notices.tell(app, rest, reply, facts.asker, error)
+            await notify_asker(
+                app,
+                reply,
+                asker=delivery.asker,
+                reason=REASONS.get(error.number),
+                channel=reply.place.thread or reply.place.channel,
+                send_direct=partial(send_direct, self.rest, reply.id),
+            )
             raise
-
-    def _rows(self, app: "App", reply: "Reply", facts: DeliveryInfo) -> list[Json]:
-        if not reply.turn_id or facts.asker is None:
-            return []
-        given = (reply.turn_id, facts.asker, app.clock.now(), reply.choices)
-        return answer_rows(*given, status=facts.status, was_edited=facts.was_edited)
 
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer while it grows."""
-        app, rest = self._opened()
-        await show_live(turn, _LiveMessage(app, writer_for(rest, turn.place, turn.reply_to), turn, self._edited))
+        writer = writer_for(self.rest, turn.place, turn.reply_to)
+        await show_live(turn, _LiveMessage(self.app, writer, turn, self._edited))
 
-    def _opened(self) -> "tuple[App, Rest]":
-        if self._app is None or self._rest is None:
-            raise Unavailable("Discord is not open in this process.")
-        return self._app, self._rest
+    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of Discord
+        """Yield what `parley doctor` reports: token, intents, permissions, commands."""
+        from adapters.discord.doctor import examine
+
+        async for finding in examine(self._token):
+            yield finding
 
     async def _space_edits(self, app: "App", message_id: str | None) -> None:
         # The final text is an edit as well: it comes a second after the one before.
@@ -122,26 +126,27 @@ class _LiveMessage:
     """The message in which an answer grows."""
 
     def __init__(self, app: "App", writer: MessageWriter, turn: "LiveTurn", edited: OrderedDict[str, float]) -> None:
-        self._app, self._pen, self._turn, self._edited = app, writer, turn, edited
+        self._app, self._writer, self._turn, self._edited = app, writer, turn, edited
 
     async def type(self) -> None:
         """Show that somebody is writing."""
-        await self._pen.type()
+        await self._writer.type()
 
     async def post(self, text: str) -> str:
         """Make the message; the final text will have its nonce."""
-        message_id = str((await self._pen.write(self._body(text), f"{nonce_of(self._turn.turn_id)}-0"))["id"])
+        message_id = str((await self._writer.write(self._body(text), f"{nonce_of(self._turn.turn_id)}-0"))["id"])
         self._note(message_id)
         return message_id
 
     async def edit(self, message_id: str, text: str) -> None:
         """Change the message."""
-        await self._pen.change(message_id, self._body(text))
+        await self._writer.change(message_id, self._body(text))
         self._note(message_id)
 
     def _body(self, text: str) -> Json:
-        row = stop_row(self._turn.turn_id, self._turn.asker, self._app.clock.now())
-        return {"content": live(text), "allowed_mentions": {"parse": []}, "components": row}
+        stop = TurnButtons(self._turn.turn_id, self._turn.asker, self._app.clock.now()).stop()
+        rows = to_rows(AnswerButtons((), [stop]))
+        return {"content": live(text), "allowed_mentions": {"parse": []}, "components": rows}
 
     def _note(self, message_id: str) -> None:
         self._edited[message_id] = self._app.clock.monotonic()

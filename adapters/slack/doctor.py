@@ -2,19 +2,20 @@
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from adapters.base import Finding
 from adapters.slack.install.scopes import SCOPES
+from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.api import TokenRefused
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.http import PATHS
 from adapters.slack.transport.socket import AppTokenRefused
 from shared.clock import SystemClock
-from shared.settings import Settings
 
 AGAIN = "put the manifest of `parley slack manifest` into the app's page and install the app again"
 UNSEEN = (
@@ -26,35 +27,28 @@ WRONG_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "toke
 WRONG_KIND = "not_allowed_token_type"
 
 
-class Finding(NamedTuple):
-    """One thing that was looked at."""
-
-    level: Literal["ok", "warn", "fail"]
-    text: str
-
-
-async def examine(settings: Settings) -> AsyncGenerator[Finding]:
+async def examine(settings: SlackSettings, public_url: str | None) -> AsyncGenerator[Finding]:
     """Look at everything that Slack and the settings say about the app."""
     clients = Clients(settings, SystemClock())
     try:
-        async with aclosing(_examine(settings, clients)) as findings:
+        async with aclosing(_examine(settings, public_url, clients)) as findings:
             async for finding in findings:
                 yield finding
     finally:
         await clients.aclose()
 
 
-async def _examine(settings: Settings, clients: Clients) -> AsyncGenerator[Finding]:
-    if settings.slack_bot_token is not None:
-        token = settings.slack_bot_token.get_secret_value()
+async def _examine(settings: SlackSettings, public_url: str | None, clients: Clients) -> AsyncGenerator[Finding]:
+    if settings.bot_token is not None:
+        token = settings.bot_token.get_secret_value()
         async for finding in _look_at_bot_token(clients.library_client(token)):
             yield finding
-    if settings.slack_app_token is not None:
-        yield await _look_at_app_token(clients.library_client(), settings.slack_app_token.get_secret_value())
+    if settings.app_token is not None:
+        yield await _look_at_app_token(clients.library_client(), settings.app_token.get_secret_value())
     else:
-        yield _look_at_http(settings)
-    if settings.slack_client_id is not None:
-        yield _look_at_installing(settings)
+        yield _look_at_http(settings, public_url)
+    if settings.client_id is not None:
+        yield _look_at_installing(settings, public_url)
     yield Finding("ok", f"events: {UNSEEN}")
 
 
@@ -87,26 +81,26 @@ async def _look_at_app_token(client: AsyncWebClient, token: str) -> Finding:
     return Finding("ok", "Socket Mode: Slack gives a connection")
 
 
-def _look_at_http(settings: Settings) -> Finding:
-    if settings.slack_signing_secret is None:
+def _look_at_http(settings: SlackSettings, public_url: str | None) -> Finding:
+    if settings.signing_secret is None:
         return Finding(
             "fail", "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
         )
-    if settings.public_url is None:
+    if public_url is None:
         return Finding(
             "fail", "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
         )
-    if not settings.public_url.startswith("https://"):
-        return Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {settings.public_url}")
-    return Finding("ok", f"HTTP: Slack sends to {settings.public_url.rstrip('/')}{PATHS[0]}")
+    if not public_url.startswith("https://"):
+        return Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {public_url}")
+    return Finding("ok", f"HTTP: Slack sends to {public_url.rstrip('/')}{PATHS[0]}")
 
 
-def _look_at_installing(settings: Settings) -> Finding:
-    if settings.slack_client_secret is None:
+def _look_at_installing(settings: SlackSettings, public_url: str | None) -> Finding:
+    if settings.client_secret is None:
         return Finding("fail", "installing: SLACK_CLIENT_ID is set and SLACK_CLIENT_SECRET is not; copy it as well")
-    if settings.public_url is None:
+    if public_url is None:
         return Finding("fail", "installing: PUBLIC_URL is not set, so nobody can install the app into their workspace")
-    return Finding("ok", f"installing: {settings.public_url.rstrip('/')}/slack/install")
+    return Finding("ok", f"installing: {public_url.rstrip('/')}/slack/install")
 
 
 def _explain(error: Exception, wrong_token: str, wrong_kind: str) -> Finding:

@@ -12,8 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from adapters import a2a
-from adapters.slack.install import routes
-from adapters.slack.transport import http as slack_http
+from adapters.base import ChatPlatform
 from adapters.web import files, health
 from adapters.web.api import messages, openai
 from adapters.web.api.faults import HANDLERS
@@ -50,8 +49,7 @@ def build_web(app: App) -> Starlette:
             Route("/", page.get_page),
             *page.static_routes(),
             *a2a.routes(),
-            *slack_http.routes(),
-            *routes.routes(),
+            *platform_routes(app),
         ],
         exception_handlers=HANDLERS,
     )
@@ -59,6 +57,11 @@ def build_web(app: App) -> Starlette:
     web.router.redirect_slashes = False
     web.state.parley = app
     return web
+
+
+def platform_routes(app: App) -> list[Route]:
+    """Return what the chat platforms of this process are sent by HTTP."""
+    return [route for each in app.senders.values() if isinstance(each, ChatPlatform) for route in each.routes()]
 
 
 class Server(uvicorn.Server):

@@ -104,11 +104,16 @@ class GuardedClient:
     """
 
     def __init__(
-        self, settings: Settings, *, resolve: "Resolve | None" = None, tls: ssl.SSLContext | None = None
+        self,
+        settings: Settings,
+        *,
+        platform_origins: Mapping[str, str] | None = None,
+        resolve: "Resolve | None" = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Trust the origins of the settings; `platform_origins` are those of chat platforms, by variable."""
         self._allowed = frozenset(_origin_of_setting("EGRESS_ALLOW", each) for each in settings.egress_allow)
-        platforms = {"DISCORD_CDN_BASE": settings.discord_cdn_base, "SLACK_API_BASE": settings.slack_api_base}
-        self._platforms = frozenset(_origin_of_setting(name, base) for name, base in platforms.items() if base)
+        self._platforms = frozenset(_origin_of_setting(name, url) for name, url in (platform_origins or {}).items())
         self._resolve = resolve
         self._tls = tls
         # Two pools, so that a guarded request never reuses a connection that a trusted one has opened.
@@ -147,7 +152,7 @@ class GuardedClient:
             raise Unavailable(f"{hop.url.host} can't be reached just now.") from error
 
     def is_platform(self, url: str) -> bool:
-        """Tell whether this URL's origin is a configured one of Discord or Slack, where attachments may be."""
+        """Tell whether this URL's origin is one of a chat platform, where attachments may be."""
         return _origin(_parse(url)) in self._platforms
 
     async def aclose(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adapters.cli.platforms import list_setting_names
 from shared.errors import ConfigurationError
 from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, settings_from
 
@@ -35,17 +36,12 @@ DEFAULTS: dict[str, Any] = {
     "LOG_FORMAT": "console",
 }
 UNSET = """
-DATABASE_URL EMBEDDING_MODEL SUMMARY_MODEL DEBUG_MOCK_RESPONSES OPENAI_API_KEY OPENAI_BASE_URL DISCORD_TOKEN
-DISCORD_API_BASE DISCORD_GATEWAY DISCORD_CDN_BASE DISCORD_SHARD_COUNT DISCORD_SHARD_IDS
-SLACK_BOT_TOKEN SLACK_APP_TOKEN SLACK_SIGNING_SECRET SLACK_CLIENT_ID
-SLACK_CLIENT_SECRET SLACK_API_BASE S3_ENDPOINT S3_ACCESS_KEY S3_SECRET_KEY PUBLIC_URL API_TOKEN SECRET_KEY
-MODULES_PATH
+DATABASE_URL EMBEDDING_MODEL SUMMARY_MODEL DEBUG_MOCK_RESPONSES OPENAI_API_KEY OPENAI_BASE_URL
+S3_ENDPOINT S3_ACCESS_KEY S3_SECRET_KEY PUBLIC_URL API_TOKEN SECRET_KEY MODULES_PATH
 """
 SECRETS = {
     "DATABASE_URL": "postgresql://parley:hunter2@localhost/parley",
-    **dict.fromkeys(("OPENAI_API_KEY", "DISCORD_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"), "hunter2"),
-    **dict.fromkeys(("SLACK_SIGNING_SECRET", "SLACK_CLIENT_SECRET", "S3_ACCESS_KEY", "S3_SECRET_KEY"), "hunter2"),
-    **dict.fromkeys(("API_TOKEN", "SECRET_KEY"), "hunter2"),
+    **dict.fromkeys(("OPENAI_API_KEY", "S3_ACCESS_KEY", "S3_SECRET_KEY", "API_TOKEN", "SECRET_KEY"), "hunter2"),
 }
 
 
@@ -168,7 +164,6 @@ def test_variables_of_providers_in_dotenv_are_set_in_the_environment(tmp_path: P
 @pytest.mark.parametrize(
     ("unknown", "nearest"),
     [
-        ("DISCORD_TOKN", "DISCORD_TOKEN"),
         ("LLM_MODEL", "LLM_MODELS"),
         ("OPNEAI_API_KEY", "OPENAI_API_KEY"),
         ("ANTROPIC_API_KEY", "ANTHROPIC_API_KEY"),
@@ -187,15 +182,15 @@ def test_an_unknown_name_in_dotenv_names_the_nearest_known_one(tmp_path: Path, u
 
 @pytest.mark.usefixtures("environment")
 def test_unknown_names_in_the_environment_are_none_of_our_business() -> None:
-    os.environ["DISCORD_TOKN"] = "x"
+    os.environ["PUBLIC_ULR"] = "x"
 
-    assert load_settings(None).discord_token is None
+    assert load_settings(None).public_url is None
 
 
 @pytest.mark.usefixtures("environment")
 def test_a_line_of_dotenv_without_a_value_and_a_file_that_is_no_text_are_one_line(tmp_path: Path) -> None:
-    path = dotenv(tmp_path, "DISCORD_TOKEN")
-    assert refusal(path) == f"{path}: DISCORD_TOKEN has no value; write DISCORD_TOKEN=… or remove the line."
+    path = dotenv(tmp_path, "PUBLIC_URL")
+    assert refusal(path) == f"{path}: PUBLIC_URL has no value; write PUBLIC_URL=… or remove the line."
 
     path.write_bytes(b"PORT=\xff\xfe")
     assert "is a text file in UTF-8" in refusal(path)
@@ -206,7 +201,7 @@ def test_the_example_file_is_valid_when_every_line_is_taken(tmp_path: Path) -> N
     example = (Path(__file__).parents[2] / ".env.example").read_text("utf-8").splitlines()
     lines = [line.removeprefix("#") for line in example if line.startswith("#") and not line.startswith("# ")]
 
-    settings = load_settings(dotenv(tmp_path, *lines))
+    settings = load_settings(dotenv(tmp_path, *lines), more_names=list_setting_names())
 
     assert len(settings.llm_models) == 2
     assert len(lines) > 15

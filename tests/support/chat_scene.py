@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from agent.app import App
-from agent.queue.outbox import Reply
+from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings, prepare_litellm_environment
 from tests.standins.openai_api import OpenAIStub
@@ -21,20 +20,6 @@ from tests.support.house import House, open_house
 
 # Starts the program as its users do, for tests that kill one of its processes.
 COMMAND = (sys.executable, "-m", "adapters.cli")
-
-
-class Platform(Protocol):
-    """An adapter as these tests use it: it listens and sends."""
-
-    platform: str
-
-    async def send(self, reply: Reply) -> str | None:
-        """Send a reply and return the platform's message id."""
-        ...
-
-    async def listen(self, app: App) -> None:
-        """Take what people write, until cancelled."""
-        ...
 
 
 @dataclass(kw_only=True)
@@ -90,13 +75,13 @@ async def open_scene(
     scene: ChatScene,
     address: Address,
     model: OpenAIStub,
-    platform: Platform,
+    platform: ChatPlatform,
     *,
     until_connected: Callable[[], Awaitable[None]] | None,
     works: bool,
 ) -> AsyncIterator[None]:
     """Open the scene's house: with an adapter that listens (unless `until_connected` is None), a worker, or both."""
-    async with open_house(scene.settings, address, model, senders={platform.platform: platform}, works=works) as house:
+    async with open_house(scene.settings, address, model, senders={platform.name: platform}, works=works) as house:
         scene.house = house
         if until_connected is None:
             yield

@@ -36,8 +36,8 @@ async def with_web(scene: Scene) -> AsyncIterator[str]:
 @asynccontextmanager
 async def opened_by_http(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
     """Open a house that Slack sends everything to by signed requests."""
-    secret = {"slack_app_token": None, "slack_signing_secret": SecretStr(scene.slack.signing_secret)}
-    scene = with_address(replace(scene, settings=scene.settings.model_copy(update=secret)))
+    own = replace(scene.own, app_token=None, signing_secret=SecretStr(scene.slack.signing_secret))
+    scene = with_address(replace(scene, own=own))
     async with opened(scene, address, model, listens=False), with_web(scene) as url:
         await scene.slack.delivery.deliver_to(
             f"{url}/slack/events", interactions=f"{url}/slack/interactions", commands=f"{url}/slack/commands"

@@ -1,13 +1,12 @@
-"""After a stop: what was written meanwhile is read, and what was for the agent is answered."""
+"""What was written while nobody listened, read from the history of the channels."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import discord
 from sqlalchemy import text
 
-from shared.errors import EventTaken
+from adapters.chat.checkpoint import oldest_missed
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -23,19 +22,14 @@ ORDER BY last_active_at DESC LIMIT :most
 """)
 
 log = get_logger()
-Take = Callable[[discord.Message], Awaitable[None]]
 
 
-async def catch_up(app: "App", client: discord.AutoShardedClient, since: int, take: Take) -> int:
-    """Take what was written after this message, oldest first in each channel; return how many messages were read."""
-    oldest = app.clock.now() - timedelta(hours=app.settings.catch_up_hours)
-    after = discord.Object(max(since, discord.utils.time_snowflake(oldest)))
-    count = 0
+async def list_missed(app: "App", client: discord.AutoShardedClient, since: int) -> AsyncIterator[discord.Message]:
+    """Yield what was written after this message, oldest first in each channel."""
+    after = discord.Object(max(since, discord.utils.time_snowflake(oldest_missed(app))))
     async for channel in _channels(app, client, after.id):
-        count += await _read(channel, after, take)
-    if count:
-        log.info("discord_caught_up", messages=count)
-    return count
+        async for message in _read(channel, after):
+            yield message
 
 
 async def _channels(app: "App", client: discord.AutoShardedClient, after: int) -> AsyncIterator[Any]:
@@ -55,18 +49,13 @@ async def _channels(app: "App", client: discord.AutoShardedClient, after: int) -
             continue
 
 
-async def _read(channel: Any, after: discord.Object, take: Take) -> int:
-    count = 0
+async def _read(channel: Any, after: discord.Object) -> AsyncIterator[discord.Message]:
     try:
         async for message in channel.history(after=after, limit=MOST_MESSAGES, oldest_first=True):
             await _with_member(message)
-            await take(message)
-            count += 1
+            yield message
     except discord.HTTPException as error:
         log.warning("discord_channel_not_read", channel=channel.id, cause=str(error))
-    except EventTaken:
-        log.info("discord_message_taken_elsewhere", channel=channel.id)
-    return count
 
 
 async def _with_member(message: discord.Message) -> None:
@@ -76,5 +65,5 @@ async def _with_member(message: discord.Message) -> None:
     try:
         message.author = await message.guild.fetch_member(message.author.id)
     except discord.HTTPException:
-        # Who has left meanwhile has no roles any more.
+        # Somebody who has left has no roles any more.
         return

@@ -8,11 +8,15 @@ from weakref import WeakValueDictionary
 
 import discord
 
+from adapters.base import STORE_SECONDS
+from adapters.chat.buttons import AnswerButtons
+from adapters.chat.checkpoint import take_missed
+from adapters.chat.edits import Edits
 from adapters.chat.running import Running
-from adapters.discord.events.catch_up import catch_up
-from adapters.discord.events.changes import Changes
+from adapters.discord.events.catch_up import list_missed
 from adapters.discord.events.checkpoint import Checkpoint
 from adapters.discord.events.incoming import (
+    PLATFORM,
     calls,
     is_written_by_a_person,
     to_incoming,
@@ -25,21 +29,20 @@ from adapters.discord.events.listening import Listening
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
+from adapters.discord.sending.buttons import to_rows
 from adapters.discord.sending.render import render
 from adapters.discord.transport.library import client_options
-from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, TokenRefused
+from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused
 from agent import commands
 from agent.queue.inbox import accept
 from shared.db.retries import retry_on_lost_db
-from shared.errors import ParleyError
+from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
     from adapters.discord.transport.rest import Rest
     from agent.app import App
 
-# The database may restart; a message that can't be stored for longer is found again by the next catch-up.
-STORE_SECONDS = 120.0
 THREAD_NAME_CHARS = 80
 CLOSE_SECONDS = 5.0
 TOKEN_REVOKED = 4004
@@ -56,7 +59,7 @@ class Gateway(discord.AutoShardedClient):
         super().__init__(**(client_options(rest.pace.trace()) | options))
         self._app, self._rest, self._checkpoint = app, rest, seen
         self._listening = Listening(app.database)
-        self._interactions, self._changes = Interactions(app, rest), Changes(app, rest)
+        self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
         self._gap = 0
         # The library forgets the tasks in which it calls us, and would leave them behind when it closes.
         self._running = Running()
@@ -106,7 +109,7 @@ class Gateway(discord.AutoShardedClient):
             self._checkpoint.begin_now(discord.utils.time_snowflake(self._app.clock.now()))
             return
         with self._running.kept():
-            await catch_up(self._app, self, since, self.on_message)
+            await take_missed(PLATFORM, list_missed(self._app, self, since), self.on_message)
         self._checkpoint.release(since)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
@@ -142,11 +145,23 @@ class Gateway(discord.AutoShardedClient):
         self._listening.correct(message, self.me)
         with self._running.kept():
             async with self._locked(message.channel.id):
-                edited = await retry_on_lost_db(lambda: self._changes.edit(message, self.me), STORE_SECONDS)
+                edited = await self._edits.change(str(message.id), to_text(message, self.me))
                 if edited is None and self._calls_only_now(message, message.edited_at):
                     await retry_on_lost_db(lambda: self._take(message, sent_at=message.edited_at), STORE_SECONDS)
             if edited is not None and edited.turn_id is not None:
-                await self._changes.offer_again(message, edited.turn_id)
+                await self._edits.offer_again(edited.turn_id, str(message.author.id), self._show_buttons)
+
+    async def _show_buttons(self, answer: Any, shown: AnswerButtons) -> None:
+        ids = {
+            "channel_id": answer.platform_thread_id or answer.platform_channel_id,
+            "message_id": answer.platform_message_id,
+        }
+        path, body = "/channels/{channel_id}/messages/{message_id}", {"components": to_rows(shown)}
+        try:
+            await self._rest.call("PATCH", path, body, **ids)
+        except (Refused, Unavailable) as error:
+            # The answer may be gone, or be one that only its asker sees.
+            log.info("rerun_not_offered", cause=str(error))
 
     def _calls_only_now(self, message: discord.Message, edited_at: datetime) -> bool:
         # Discord tells of changes by others, a pin or a preview, in the same way: those are not what the person has
@@ -168,17 +183,17 @@ class Gateway(discord.AutoShardedClient):
             async with self._locked(channel_id):
                 # What was being stored just now is stored, and found.
                 pass
-            await retry_on_lost_db(lambda: self._changes.delete(message_ids), STORE_SECONDS)
+            await self._edits.delete(str(each) for each in message_ids)
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())
 
     async def _take(self, message: discord.Message, sent_at: datetime | None = None) -> None:
-        call = await self._listening.find_mention(message, self.me)
-        if call is None or await self._is_command(message):
+        mention = await self._listening.find_mention(message, self.me)
+        if mention is None or await self._is_command(message):
             return
-        earlier = await self._listening.list_earlier(message, self.me, is_first=call.is_first)
-        thread_id = await self._open_thread(message) if call.wants_thread else None
+        earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
+        thread_id = await self._open_thread(message) if mention.wants_thread else None
         incoming = to_incoming(message, self.me, earlier, thread_id)
         await accept(self._app.database, replace(incoming, sent_at=sent_at or incoming.sent_at))
         self._listening.mark_told(message)

@@ -1,107 +1,40 @@
-"""What happens when somebody presses a button below an answer."""
+"""A press of a button on Discord, which has to be acknowledged within three seconds."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import discord
-
-from adapters.chat import buttons
-from adapters.chat.buttons import Button, find_button
+from adapters.chat.buttons import AGAIN, CHOICE, Button
+from adapters.chat.clicks import Click
 from adapters.discord.events.incoming import PLATFORM, to_place, to_platform_context, to_sender
 from adapters.discord.interactions.respond import Reception, store
 from adapters.discord.sending.buttons import chosen_rows
 from adapters.discord.sending.message_writer import ASIDE, WHISPER
-from agent.confirmations.approvers import to_answer_of_asked
-from shared.errors import ConfirmationClosed
-from shared.messages import Attachment, Decision, IncomingMessage
+from shared.messages import IncomingMessage
 
 if TYPE_CHECKING:
-    from agent.app import App
+    import discord
+
+    from shared.db.database import Database
 
 
-class Clicks:
-    """Takes clicks by what their buttons' ids say."""
+class DiscordClick(Click):
+    """A component interaction."""
 
-    def __init__(self, app: "App", reception: Reception) -> None:
-        self._app, self._reception = app, reception
-        self._actions: dict[str, Callable[[discord.Interaction, Button], Awaitable[None]]] = {
-            buttons.STOP: self._stop,
-            buttons.AGAIN: self._ask_again,
-            buttons.CHOICE: self._choose,
-            buttons.GOOD: self._vote,
-            buttons.BAD: self._vote,
-        }
+    def __init__(
+        self, button: Button, interaction: "discord.Interaction", reception: Reception, database: "Database"
+    ) -> None:
+        super().__init__(button, str(interaction.user.id))
+        self._interaction, self._reception, self._database = interaction, reception, database
 
-    async def take(self, interaction: discord.Interaction, custom_id: str) -> None:
-        """Take a click; a button of nobody's is left alone."""
-        button = find_button(custom_id)
-        action = self._actions.get(button.action) if button is not None else None
-        if button is None or action is None:
-            return
-        # Who may answer a question for confirmation is looked up with the question.
-        if str(interaction.user.id) != button.asker and button.action != buttons.CHOICE:
-            await self._reception.whisper(interaction, buttons.NOT_YOURS.format(asker=button.asker))
-        elif button.is_over(self._app.clock.now()):
-            await self._reception.whisper(interaction, buttons.OVER)
-        else:
-            await action(interaction, button)
+    async def whisper(self, text: str) -> None:
+        """Answer the person alone."""
+        await self._reception.whisper(self._interaction, text)
 
-    async def _stop(self, interaction: discord.Interaction, button: Button) -> None:
-        is_stopping = await buttons.stop(self._app, button)
-        await self._reception.whisper(interaction, buttons.STOPPING if is_stopping else buttons.ENDED)
-
-    async def _ask_again(self, interaction: discord.Interaction, button: Button) -> None:
-        row = await self._find(interaction, button)
-        if row is None:
-            return
-        asked = buttons.find_question(row)
-        if asked is None:
-            await self._reception.whisper(interaction, buttons.WITHDRAWN)
-            return
-        message = self._message(interaction, asked.content, _next_to(row, interaction, row.reply_to), asked.files)
-        await store(self._app.database, message, partial(self._reception.update, interaction, []))
-
-    async def _choose(self, interaction: discord.Interaction, button: Button) -> None:
-        row = await self._find(interaction, button)
-        if row is None:
-            return
-        if button.index >= len(row.choices):
-            await self._reception.whisper(interaction, buttons.GONE)
-            return
-        choice = str(row.choices[button.index])
-        # A question that needs a yes is answered by its id, whatever was said since.
-        decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == buttons.YES)
-        below = str(interaction.message.id) if interaction.message is not None else None
-        message = self._message(interaction, choice, _next_to(row, interaction, below), decision=decision)
-        # What is closed is told by the turn, to whoever was asked.
-        with suppress(ConfirmationClosed):
-            message = await to_answer_of_asked(self._app, message)
-        if message.sender.platform_user_id != button.asker:
-            await self._reception.whisper(interaction, buttons.NOT_YOURS.format(asker=button.asker))
-            return
-        rows = chosen_rows(row.choices, button.index)
-        await store(self._app.database, message, partial(self._reception.update, interaction, rows))
-
-    async def _vote(self, interaction: discord.Interaction, button: Button) -> None:
-        is_kept = await buttons.vote(self._app, button)
-        await self._reception.whisper(interaction, buttons.THANKS if is_kept else buttons.GONE)
-
-    async def _find(self, interaction: discord.Interaction, button: Button) -> Any:
-        row = await buttons.find_turn(self._app, button)
-        if row is None:
-            await self._reception.whisper(interaction, buttons.GONE)
-        return row
-
-    def _message(
-        self,
-        interaction: discord.Interaction,
-        content: str,
-        reply_to: str | None,
-        files: tuple[Attachment, ...] = (),
-        decision: Decision | None = None,
-    ) -> IncomingMessage:
+    def to_message(self, row: Any, content: str) -> IncomingMessage:
+        """Return the click as a message in the channel where it was made."""
+        interaction = self._interaction
+        clicked = str(interaction.message.id) if interaction.message is not None else None
+        reply_to = row.reply_to if self.button.action == AGAIN else clicked
         return IncomingMessage(
             adapter=PLATFORM,
             sender=to_sender(interaction.user),
@@ -109,17 +42,18 @@ class Clicks:
             event_id=str(interaction.id),
             content=content,
             sent_at=interaction.created_at,
-            attachments=files,
-            decision=decision,
-            platform_message_id=reply_to,
+            platform_message_id=self._to_reply_to(row, reply_to),
             platform_context=to_platform_context(interaction.user, interaction.channel, interaction.guild),
         )
 
+    async def store(self, message: IncomingMessage, row: Any) -> None:
+        """Store the message, and show below the answer what was chosen."""
+        rows = chosen_rows(row.choices, self.button.index) if self.button.action == CHOICE else []
+        await store(self._database, message, partial(self._reception.update, self._interaction, rows))
 
-def _next_to(row: Any, interaction: discord.Interaction, message_id: str | None) -> str | None:
-    """Return what the next answer replies to: below one that its asker alone reads it is for them alone, too."""
-    kind = str(row.reply_to).partition(":")[0]
-    if kind in (WHISPER, ASIDE):
-        return f"{ASIDE}:{interaction.token}"
-    # A command has no message that could be referred to.
-    return message_id if message_id and message_id.isdecimal() else None
+    def _to_reply_to(self, row: Any, message_id: str | None) -> str | None:
+        # Below an answer that its asker alone can read, the next answer is for the asker alone, too.
+        if str(row.reply_to).partition(":")[0] in (WHISPER, ASIDE):
+            return f"{ASIDE}:{self._interaction.token}"
+        # A command has no message that could be referred to.
+        return message_id if message_id and message_id.isdecimal() else None

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import discord
 from discord.enums import InteractionType
 
+from adapters.chat.buttons import find_button
+from adapters.chat.clicks import take_click
 from adapters.discord.events.incoming import PLATFORM, to_file, to_line, to_place, to_platform_context, to_sender
 from adapters.discord.interactions import slash
-from adapters.discord.interactions.clicks import Clicks
+from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Reception, store, text_of
 from adapters.discord.sending.message_writer import INTERACTION, WHISPER, ResponseWriter
 from adapters.discord.sending.render import render
@@ -46,14 +48,13 @@ class Interactions:
     def __init__(self, app: "App", rest: "Rest") -> None:
         self._app, self._rest = app, rest
         self._reception = Reception(rest)
-        self._clicks = Clicks(app, self._reception)
 
     async def take(self, interaction: discord.Interaction, me: int) -> None:
         """Take one interaction; what is none of ours is left alone."""
         given: Any = interaction.data or {}
         try:
             if interaction.type is InteractionType.component:
-                await self._clicks.take(interaction, str(given.get("custom_id", "")))
+                await self._take_click(interaction, str(given.get("custom_id", "")))
             elif interaction.type is InteractionType.modal_submit:
                 await self._take_form(interaction, given, me)
             elif interaction.type is InteractionType.application_command:
@@ -69,6 +70,11 @@ class Interactions:
             await self._reception.apologise(interaction, said)
         except ParleyError as error:
             log.info("apology_not_said", cause=str(error))
+
+    async def _take_click(self, interaction: discord.Interaction, custom_id: str) -> None:
+        button = find_button(custom_id)
+        if button is not None:
+            await take_click(self._app, DiscordClick(button, interaction, self._reception, self._app.database))
 
     async def _take_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         name, options = str(given["name"]), list(given.get("options", ()))

@@ -91,7 +91,7 @@ async def sync(app: "App", rest: Rest) -> bool:
     """Register the commands when they are others than those that were registered last; return whether they were."""
     payload = to_payload()
     digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
-    bot_id = await rest.pace.bot_id()
+    bot_id = await rest.pace.bot.find_id()
     async with app.database.statement() as session:
         known = (await session.execute(SYNCED, {"bot_id": bot_id})).one()
     if known.commands_hash == digest:

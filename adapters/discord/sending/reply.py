@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 async def send(
-    app: "App", rest: Rest, room: UploadLimits, reply: "Reply", facts: DeliveryInfo, rows: Sequence[Json]
+    app: "App", rest: Rest, limits: UploadLimits, reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json]
 ) -> str:
     """Say it once and return the id of the last message; `rows` are the buttons below it."""
     writer, ids = writer_for(rest, reply.place, reply.reply_to), list[str]()
-    allowed = await room.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
+    allowed = await limits.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
     while True:
-        draft = await _draft(app, reply, facts, rows, allowed)
+        draft = await _draft(app, reply, delivery, rows, allowed)
         try:
             await _write(writer, draft, ids)
         except Refused as error:
             if error.number in GONE and isinstance(writer, ResponseWriter):
-                writer = await _after_response(rest, writer, reply, facts)
+                writer = await _after_response(rest, writer, reply, delivery)
             elif error.number == TOO_LARGE and draft.has_files:
-                allowed = room.note_refusal(reply.place, allowed)
+                allowed = limits.note_refusal(reply.place, allowed)
             elif error.number == MISSING_PERMISSIONS and draft.has_files:
                 allowed = 0
             else:
@@ -40,18 +40,18 @@ async def send(
         return ids[-1]
 
 
-async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", facts: DeliveryInfo) -> ChannelWriter:
+async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", delivery: DeliveryInfo) -> ChannelWriter:
     # The response to a command can be written for 15 minutes; after that it is an ordinary message.
-    if not writer.is_private or reply.place.is_direct or facts.asker is None:
+    if not writer.is_private or reply.place.is_direct or delivery.asker is None:
         return ChannelWriter(rest, reply.place, None)
-    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(facts.asker)), None)
+    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(delivery.asker)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     # What a reply comes to. A message begins with its text; buttons and files go with the last one.
     reply: "Reply"
-    facts: DeliveryInfo
+    delivery: DeliveryInfo
     rows: Sequence[Json]
     rendered: Rendered
     uploads: Sequence[Upload]
@@ -62,23 +62,23 @@ class _Draft:
 
     def bodies(self) -> list[tuple[Json, Sequence[Upload]]]:
         # An edit that leaves the buttons out would keep the old ones.
-        plain: Json = {"allowed_mentions": _to_allowed_mentions(self.facts), "components": []}
+        plain: Json = {"allowed_mentions": _to_allowed_mentions(self.delivery), "components": []}
         *before, last = self.rendered.parts
         bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part} | plain, ()) for part in before]
         return [*bodies, ({"content": last} | plain | {"components": list(self.rows)}, self.uploads)]
 
 
-def _to_allowed_mentions(facts: DeliveryInfo) -> Json:
+def _to_allowed_mentions(delivery: DeliveryInfo) -> Json:
     # Nobody, or the people it names; never everyone, never a role.
-    return {"parse": ["users"] if facts.allows_mentions else [], "replied_user": facts.allows_mentions}
+    return {"parse": ["users"] if delivery.allows_mentions else [], "replied_user": delivery.allows_mentions}
 
 
-async def _draft(app: "App", reply: "Reply", facts: DeliveryInfo, rows: Sequence[Json], allowed: int) -> _Draft:
+async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json], allowed: int) -> _Draft:
     """Return the reply with files of so many bytes at the most; 0 means that there can be none."""
     uploads, others = await collect(app, reply.files, allowed)
     rendered = render("\n".join([reply.content, *map(_link, others)]), may_attach=allowed > 0)
     whole = [rendered.file] if rendered.file else []
-    return _Draft(reply, facts, rows, rendered, [*whole, *uploads])
+    return _Draft(reply, delivery, rows, rendered, [*whole, *uploads])
 
 
 async def _write(writer: MessageWriter, draft: _Draft, ids: list[str]) -> None:

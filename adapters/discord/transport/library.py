@@ -8,23 +8,23 @@ from aiohttp import TraceConfig
 from discord.gateway import DiscordWebSocket
 from discord.http import HTTPClient, Route
 
-from shared.settings import Settings
+from adapters.discord.settings import DiscordSettings
 
 # Message content is a privileged intent: it is switched on in the developer portal.
 INTENTS = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
 
 
-def redirect(settings: Settings) -> None:
+def redirect(settings: DiscordSettings) -> None:
     """Point the library to another REST API, gateway or file server, where the settings name one."""
     # Voice is out of scope; the library would warn that its parts are missing.
     discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
-    if settings.discord_api_base:
-        Route.BASE = settings.discord_api_base.rstrip("/")
-    if settings.discord_gateway:
+    if settings.api_base:
+        Route.BASE = settings.api_base.rstrip("/")
+    if settings.gateway:
         # The library's own kind of URL.
-        DiscordWebSocket.DEFAULT_GATEWAY = type(DiscordWebSocket.DEFAULT_GATEWAY)(settings.discord_gateway)
-    if settings.discord_cdn_base:
-        discord.Asset.BASE = settings.discord_cdn_base.rstrip("/")
+        DiscordWebSocket.DEFAULT_GATEWAY = type(DiscordWebSocket.DEFAULT_GATEWAY)(settings.gateway)
+    if settings.cdn_base:
+        discord.Asset.BASE = settings.cdn_base.rstrip("/")
 
 
 def open_http(trace: TraceConfig) -> HTTPClient:

@@ -4,7 +4,6 @@ Discord allows 50 requests a second. Each request takes the next free place in a
 """
 
 import asyncio
-import hashlib
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import TraceConfig
 from sqlalchemy import text
 
+from adapters.chat.checkpoint import BotAccount
 from shared.db.database import Database, DatabaseLost
 from shared.log import get_logger
 
@@ -24,10 +24,6 @@ SPACING = 1 / RATE
 # Discord bans who makes 10,000 invalid requests in ten minutes.
 INVALID_TOLD_EVERY = 100
 
-BOT = text("""
-INSERT INTO bots (platform, token_hash) VALUES ('discord', :token_hash)
-ON CONFLICT (platform, token_hash) DO UPDATE SET platform = excluded.platform RETURNING id
-""")
 TAKE = text("""
 UPDATE bots SET next_request_at = greatest(next_request_at, clock_timestamp()) + :spacing * interval '1 second'
 WHERE id = :bot_id
@@ -47,21 +43,13 @@ class RateLimiter:
 
     def __init__(self, database: Database, token: str) -> None:
         self._database = database
-        self._token_hash = hashlib.sha256(token.encode()).hexdigest()[:16]
-        self._bot_id: int | None = None
+        self.bot = BotAccount(database, "discord", token)
         self._invalid = 0
-
-    async def bot_id(self) -> int:
-        """Return the id of the account's row, made at the first use."""
-        if self._bot_id is None:
-            async with self._database.statement() as session:
-                self._bot_id = int((await session.execute(BOT, {"token_hash": self._token_hash})).scalar_one())
-        return self._bot_id
 
     async def take(self) -> None:
         """Take the next place and wait for it."""
         try:
-            given = {"bot_id": await self.bot_id(), "spacing": SPACING}
+            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
             async with self._database.statement() as session:
                 wait = float((await session.execute(TAKE, given)).scalar_one()) - BURST * SPACING
         except DatabaseLost:
@@ -73,7 +61,7 @@ class RateLimiter:
     async def has_spare(self) -> bool:
         """Take a place if nobody waits for one, for what may as well be left out."""
         try:
-            given = {"bot_id": await self.bot_id(), "spacing": SPACING}
+            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
             async with self._database.statement() as session:
                 return (await session.execute(TAKE_SPARE, given)).one_or_none() is not None
         except DatabaseLost:

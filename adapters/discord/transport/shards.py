@@ -20,9 +20,9 @@ from shared.errors import ConfigurationError
 from shared.log import get_logger
 
 if TYPE_CHECKING:
+    from adapters.discord.settings import DiscordSettings
     from adapters.discord.transport.rest import Rest
     from agent.app import App
-    from shared.settings import Settings
 
 LEASE_SECONDS, RENEW_SECONDS = 20.0, 5.0
 # Without the database nobody knows who holds what: the connection is given up before another process may take it.
@@ -50,7 +50,7 @@ Connect = Callable[[list[int], int, Checkpoint], Awaitable[None]]
 class Shards:
     """Claims the wanted shards as they become free, and runs one client for those that came together."""
 
-    def __init__(self, app: "App", settings: "Settings", rest: "Rest", connect: Connect) -> None:
+    def __init__(self, app: "App", settings: "DiscordSettings", rest: "Rest", connect: Connect) -> None:
         self._app, self._settings, self._rest, self._connect = app, settings, rest, connect
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._checkpoint = Checkpoint()
@@ -60,7 +60,7 @@ class Shards:
     async def run(self) -> None:
         """Hold what can be had, until cancelled."""
         count = await self._count()
-        wanted = to_ids(self._settings.discord_shard_ids, count)
+        wanted = to_ids(self._settings.shard_ids, count)
         try:
             while True:
                 await self._hold(wanted, count)
@@ -70,7 +70,7 @@ class Shards:
             await asyncio.shield(self._release())
 
     async def _count(self) -> int:
-        given = self._settings.discord_shard_count
+        given = self._settings.shard_count
         if given is not None:
             return given
         gateway = await self._rest.call("GET", "/gateway/bot")
@@ -97,7 +97,7 @@ class Shards:
 
     async def _claim(self, wanted: Collection[int]) -> set[int]:
         given = {
-            "bot_id": await self._rest.pace.bot_id(),
+            "bot_id": await self._rest.pace.bot.find_id(),
             "holder": self._holder,
             "lease": LEASE_SECONDS,
             "wanted": list(wanted),
@@ -120,7 +120,11 @@ class Shards:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _release(self) -> None:
-        given = {"bot_id": await self._rest.pace.bot_id(), "holder": self._holder, "seen": self._checkpoint.to_text()}
+        given = {
+            "bot_id": await self._rest.pace.bot.find_id(),
+            "holder": self._holder,
+            "seen": self._checkpoint.to_text(),
+        }
         try:
             async with self._app.database.statement() as session:
                 await session.execute(RELEASE, given)

@@ -1,15 +1,13 @@
-"""After a stop: what was written meanwhile where the agent has talked is read, and what was for it is answered."""
+"""What was written while nobody listened, read from the history of the places where the agent has talked."""
 
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from adapters.slack.events.checkpoint import to_ts
+from adapters.chat.checkpoint import oldest_missed, to_mark
 from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
-from shared.log import get_logger
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -30,36 +28,32 @@ WHERE platform = 'slack' AND platform_thread_id IS NOT NULL AND last_active_at >
 ORDER BY last_active_at DESC LIMIT :most
 """)
 
-log = get_logger()
-Take = Callable[[Json, Web], Awaitable[None]]
 Thread = tuple[str | None, str, str]
 
 
-async def catch_up(app: "App", clients: Clients, since: str, take: Take) -> int:
-    """Take what was written since then, oldest first in each place; return how many messages were read."""
-    oldest = max(since, to_ts(app.clock.now() - timedelta(hours=app.settings.catch_up_hours)))
+async def list_missed(app: "App", clients: Clients, since: str) -> AsyncIterator[tuple[Json, Web]]:
+    """Yield what was written since then with its workspace, oldest first in each place."""
+    oldest = max(since, to_mark(oldest_missed(app)))
     async with app.database.statement() as session:
         channels = (await session.execute(CHANNELS, {"most": MOST_CHANNELS})).all()
         known = (await session.execute(THREADS, {"most": MOST_THREADS})).all()
     threads: dict[Thread, None] = dict.fromkeys((row.team, row.channel, row.thread) for row in known)
-    count = 0
     for row in channels:
-        read = await _read(clients, row.team, take, "conversations.history", channel=row.channel, oldest=oldest)
-        begun = [each for each in read if str(each.get("latest_reply", "")) > oldest]
-        threads |= dict.fromkeys((row.team, row.channel, str(each["ts"])) for each in begun)
-        count += len(read)
+        where = {"channel": row.channel, "oldest": oldest}
+        async for each, web in _read(clients, row.team, "conversations.history", **where):
+            if str(each.get("latest_reply", "")) > oldest:
+                threads[(row.team, row.channel, str(each["ts"]))] = None
+            yield each, web
     for team, channel, thread in threads:
-        given = {"channel": channel, "ts": thread, "oldest": oldest}
-        count += len(await _read(clients, team, take, "conversations.replies", **given))
-    if count:
-        log.info("slack_caught_up", messages=count)
-    return count
+        where = {"channel": channel, "ts": thread, "oldest": oldest}
+        async for found in _read(clients, team, "conversations.replies", **where):
+            yield found
 
 
-async def _read(clients: Clients, team: str | None, take: Take, method: str, **where: str) -> list[Json]:
+async def _read(clients: Clients, team: str | None, method: str, **where: str) -> AsyncIterator[tuple[Json, Web]]:
     web = await clients.find(team)
     if web is None:
-        return []
+        return
     found: list[Json] = []
     cursor: dict[str, str] = {}
     for _ in range(MOST_PAGES):
@@ -71,5 +65,4 @@ async def _read(clients: Clients, team: str | None, take: Take, method: str, **w
     found = [each for each in found if str(each.get("ts", "")) > where["oldest"]]
     found.sort(key=lambda each: str(each["ts"]))
     for each in found:
-        await take({**each, "channel": where["channel"]}, web)
-    return found
+        yield {**each, "channel": where["channel"]}, web

@@ -12,12 +12,14 @@ from weakref import WeakValueDictionary
 
 from slack_bolt.async_app import AsyncApp
 
+from adapters.base import STORE_SECONDS
+from adapters.chat.edits import Edits
 from adapters.chat.running import Running
 from adapters.slack.events.assistant import entitle
-from adapters.slack.events.changes import Changes
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.groups import Groups
 from adapters.slack.events.incoming import (
+    PLATFORM,
     TOPIC_CHARS,
     calls,
     is_written_by_a_person,
@@ -32,6 +34,7 @@ from adapters.slack.events.incoming import (
 )
 from adapters.slack.events.listening import Listening
 from adapters.slack.events.typed_commands import TypedCommands
+from adapters.slack.sending.buttons import replace_buttons
 from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
 from agent.queue.inbox import accept_all
@@ -44,8 +47,6 @@ from shared.text import clean, cut
 if TYPE_CHECKING:
     from agent.app import App
 
-# The database may restart; Slack, which gets no acknowledgement meanwhile, sends the event again as well.
-STORE_SECONDS = 120.0
 REMEMBERED = 5000
 EDIT_IS_NEW_FOR = timedelta(minutes=5)
 TOMBSTONE = "tombstone"
@@ -66,7 +67,7 @@ class Events:
         self.directory = Directory(app.clock, running)
         self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
-        self._changes, self._typed = Changes(app, self.directory), TypedCommands(app)
+        self._edits, self._typed = Edits(app, PLATFORM), TypedCommands(app)
         self._inbox = BatchLoader(partial(accept_all, app.database))
         self._taken: OrderedDict[str, None] = OrderedDict()
         # Messages of one thread are taken one after the other, whatever is fetched for them in between.
@@ -80,8 +81,12 @@ class Events:
         with self._running.kept():
             await self.take(event, web)
 
+    async def take_missed(self, missed: tuple[Json, Web]) -> None:
+        """Take a message from the history of a channel."""
+        await self.take(*missed)
+
     async def take(self, event: Json, web: Web) -> None:
-        """Take an event; what it holds may as well come from the history of a channel."""
+        """Take an event."""
         kind = event.get("subtype")
         if kind == "message_changed":
             await self._take_change(event, web)
@@ -109,12 +114,16 @@ class Events:
             return
         self._listening.correct(event["channel"], message)
         async with self._locked(to_place(message, web.token)):
-            known = await retry_on_lost_db(lambda: self._changes.edit(message, web), STORE_SECONDS)
+            names = await self.directory.list_names(web, list_people([message]))
+            event_id = to_event_id(message["channel"], message["ts"])
+            known = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
             if known is None and self._calls_only_now(message, str(edited), web):
                 await self._take_once(message, web, sent_at=to_moment(str(edited)))
         if known is not None and known.turn_id is not None:
             asker = to_account(str(message["user"]), to_team(message, web.token), web.token)
-            self._running.start(self._changes.offer_again(web, known.turn_id, asker), "offer again")
+            self._running.start(
+                self._edits.offer_again(known.turn_id, asker, partial(replace_buttons, web)), "offer again"
+            )
 
     def _calls_only_now(self, message: Json, edited: str, web: Web) -> bool:
         # Nobody gives a command by correcting a text.
@@ -129,7 +138,7 @@ class Events:
             # What was being stored just now is stored, and found.
             pass
         # It may look a second time, for which Slack need not wait.
-        self._running.start(retry_on_lost_db(lambda: self._changes.delete(channel, ts), STORE_SECONDS), "redaction")
+        self._running.start(self._edits.delete([to_event_id(channel, ts)]), "redaction")
 
     def _locked(self, place: Place) -> asyncio.Lock:
         return self._locks.setdefault(place.key, asyncio.Lock())
@@ -148,10 +157,10 @@ class Events:
 
     async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
         """Store a message that is for the agent; False when it is for others."""
-        call = await self._listening.find_mention(event, to_place(event, web.token), web)
-        if call is None:
+        mention = await self._listening.find_mention(event, to_place(event, web.token), web)
+        if mention is None:
             return False
-        earlier = await self._listening.list_earlier(event, web) if call.is_first else []
+        earlier = await self._listening.list_earlier(event, web) if mention.is_first else []
         names = await self.directory.list_names(web, list_people([event]))
         around = await self._platform_context(event, web, earlier)
         event = await self.directory.with_files(web, event)
@@ -163,7 +172,7 @@ class Events:
         place = message.place
         # A thread of the panel is begun by the app, with a message that nobody wrote.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id
-        if accepted.is_new and call.is_first and is_panel and place.thread is not None:
+        if accepted.is_new and mention.is_first and is_panel and place.thread is not None:
             self._running.start(entitle(web, place.channel, place.thread, message.content), "title")
         return True
 

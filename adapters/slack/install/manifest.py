@@ -8,9 +8,9 @@ from adapters.slack.install.routes import REDIRECT
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.interactions.shortcuts import CALLBACK
 from adapters.slack.interactions.slash import COMMAND
+from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.http import PATHS
 from shared.errors import ConfigurationError
-from shared.settings import Settings
 
 Json = dict[str, Any]
 
@@ -41,18 +41,20 @@ LONG_DESCRIPTION = (
 )
 
 
-def build_manifest(settings: Settings, *, name: str = "Parley", is_http: bool | None = None) -> Json:
-    """Return the manifest. Without a wish it is for HTTP when `PUBLIC_URL` is set and `SLACK_APP_TOKEN` is not.
+def build_manifest(
+    settings: SlackSettings, public_url: str | None, *, name: str = "Parley", is_http: bool | None = None
+) -> Json:
+    """Return the manifest. Unless `is_http` says otherwise, it is for HTTP if there is a public URL and no app token.
 
     Raises `ConfigurationError` when HTTP is asked for and Slack could not reach us.
     """
     if not 1 <= len(name) <= MOST_NAME:
         raise ConfigurationError(f"A Slack app's name has 1 to {MOST_NAME} characters.")
     if is_http is None:
-        is_http = settings.public_url is not None and settings.slack_app_token is None
-    if is_http and settings.public_url is None:
+        is_http = public_url is not None and settings.app_token is None
+    if is_http and public_url is None:
         raise ConfigurationError("PUBLIC_URL is not set: by HTTP, Slack sends everything to that address.")
-    base = (settings.public_url or "").rstrip("/")
+    base = (public_url or "").rstrip("/")
     manifest: Json = {
         "display_information": {
             "name": name,
@@ -64,7 +66,7 @@ def build_manifest(settings: Settings, *, name: str = "Parley", is_http: bool | 
         "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
         "settings": _settings(base if is_http else None),
     }
-    if settings.public_url is not None:
+    if public_url is not None:
         # Where people come back to who install the app into their workspace.
         manifest["oauth_config"]["redirect_urls"] = [f"{base}{REDIRECT}"]
     return manifest

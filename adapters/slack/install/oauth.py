@@ -23,6 +23,7 @@ from adapters.slack.install.installations import Installations, Installed
 from adapters.slack.install.routes import INSTALL, REDIRECT
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.install.vault import Vault
+from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.clients import API_BASE, Clients, quiet
 from adapters.web.page.page import NO_STORE, to_note
 from agent.app import App
@@ -133,14 +134,14 @@ def _to_installed(installation: Installation) -> Installed:
     )
 
 
-async def answer(app: App, step: str, request: Any) -> BoltResponse:
+async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) -> BoltResponse:
     """Answer a browser (`request` is the library's); whatever goes wrong is one sentence on a page."""
     if app.settings.public_url is None:
         log.error("slack_install_impossible", remedy="set PUBLIC_URL")
         return _page("This can't be installed yet", NO_ADDRESS, 503, "")
-    clients = Clients(app.settings, app.clock)
+    clients = Clients(settings, app.clock)
     try:
-        flow = _build_flow(app, clients.library_client())
+        flow = _build_flow(app, settings, clients.library_client())
         return await (flow.handle_installation(request) if step == "install" else flow.handle_callback(request))
     except ParleyError as error:
         log.error("slack_install_failed", cause=str(error))
@@ -152,25 +153,24 @@ async def answer(app: App, step: str, request: Any) -> BoltResponse:
         await clients.aclose()
 
 
-def _build_flow(app: App, client: AsyncWebClient) -> AsyncOAuthFlow:
-    settings = app.settings
-    secret = settings.slack_client_secret
+def _build_flow(app: App, settings: SlackSettings, client: AsyncWebClient) -> AsyncOAuthFlow:
+    secret = settings.client_secret
     installations = Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
     return AsyncOAuthFlow(
         client=client,
         logger=quiet,
         settings=AsyncOAuthSettings(
-            client_id=settings.slack_client_id,
+            client_id=settings.client_id,
             client_secret=secret.get_secret_value() if secret else None,
             scopes=list(SCOPES),
             user_scopes=[],
-            redirect_uri=f"{(settings.public_url or '').rstrip('/')}{REDIRECT}",
+            redirect_uri=f"{(app.settings.public_url or '').rstrip('/')}{REDIRECT}",
             install_path=INSTALL,
             install_page_rendering_enabled=False,
             redirect_uri_path=REDIRECT,
             callback_options=AsyncCallbackOptions(_succeeded, _failed),
             # Where the API is Slack's for governments, or a test's, its page is there too.
-            authorization_url=urljoin(settings.slack_api_base or API_BASE, "/oauth/v2/authorize"),
+            authorization_url=urljoin(settings.api_base or API_BASE, "/oauth/v2/authorize"),
             installation_store=Store(installations, client),
             installation_store_bot_only=True,
             state_store=States(app.database),

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from adapters.slack.settings import SlackSettings
 from adapters.web.api.faults import HTTP_SENTENCES, Fault
 
 if TYPE_CHECKING:
@@ -14,27 +15,24 @@ if TYPE_CHECKING:
 INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"
 
 
-def routes() -> list[Route]:
-    """Return where a browser begins an installation, and where Slack sends it back to."""
-    return [Route(INSTALL, get_install), Route(REDIRECT, get_redirect)]
+def routes(settings: SlackSettings) -> list[Route]:
+    """Return where a browser begins an installation, and where Slack sends it back to; none without a client id."""
+
+    async def install(request: Request) -> Response:
+        return await _answer(settings, request, "install")
+
+    async def redirect(request: Request) -> Response:
+        return await _answer(settings, request, "redirect")
+
+    return [Route(INSTALL, install), Route(REDIRECT, redirect)] if settings.client_id is not None else []
 
 
-async def get_install(request: Request) -> Response:
-    """Send a browser to Slack's own page."""
-    return await _answer(request, "install")
-
-
-async def get_redirect(request: Request) -> Response:
-    """Finish what Slack's page has brought back."""
-    return await _answer(request, "redirect")
-
-
-async def _answer(request: Request, step: str) -> Response:
+async def _answer(settings: SlackSettings, request: Request, step: str) -> Response:
     app: App = request.app.state.parley
-    if app.settings.slack_client_id is None or request.method == "HEAD":
+    if request.method == "HEAD":
         raise Fault(404, "not_found", HTTP_SENTENCES[404])
     from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
 
     from adapters.slack.install.oauth import answer
 
-    return to_starlette_response(await answer(app, step, to_async_bolt_request(request, b"")))
+    return to_starlette_response(await answer(app, settings, to_async_bolt_request(request, b""), step=step))

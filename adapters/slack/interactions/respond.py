@@ -63,7 +63,7 @@ class Responses:
         """Say something to all there; raises `Refused` when the address is over, `Unavailable` to be tried again."""
         await self._post(url, body | {"response_type": "in_channel", "replace_original": False})
 
-    async def reply(self, reply: "Reply", facts: "DeliveryInfo", rows: Sequence[Json], error: Refused) -> None:
+    async def reply(self, reply: "Reply", delivery: "DeliveryInfo", rows: Sequence[Json], error: Refused) -> None:
         """Answer a command or a form where the agent is no member; raises the `error` where there is no such way.
 
         Slack does not tell what is there already: an answer whose sender dies right here may come twice.
@@ -72,7 +72,7 @@ class Responses:
         if url is None or error.slack_code not in NOT_A_MEMBER:
             raise error
         links = links_to(reply.files)
-        rendered = render("\n".join([reply.content, *links]), allows_mentions=facts.allows_mentions)
+        rendered = render("\n".join([reply.content, *links]), allows_mentions=delivery.allows_mentions)
         where: Json = {"thread_ts": reply.place.thread} if reply.place.thread else {}
         for index, part in enumerate(rendered.parts):
             below = rows if index == len(rendered.parts) - 1 else ()

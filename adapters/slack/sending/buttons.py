@@ -1,47 +1,31 @@
 """Buttons below answers, as Slack's blocks."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from typing import Any
 
-from adapters.chat.buttons import AGAIN, CHOICE, STOP, VOTES, Button, new_button
-from adapters.slack.transport.api import Json
+from adapters.chat.buttons import AnswerButtons, ShownButton, TurnButtons, cut_label, to_label
+from adapters.slack.transport.api import Json, Web
 
 ACTION_ID = "parley"
 CHOICES, ACTIONS = "parley_choices", "parley_actions"
 OURS = (CHOICES, ACTIONS)
 MOST_BUTTONS, LABEL_CHARS = 25, 75
-# The words that answer a question for confirmation.
-STYLES = {"yes": "primary", "no": "danger"}
+STYLES = {"main": "primary", "yes": "primary", "no": "danger"}
 
 
-def stop_blocks(turn_id: int, asker: str, now: datetime) -> list[Json]:
-    """Return what stands below an answer that grows."""
-    return [_row(ACTIONS, [_shown(new_button(STOP, turn_id, asker, now), "Stop", "danger")])]
-
-
-def answer_blocks(
-    turn_id: int,
-    asker: str,
-    now: datetime,
-    choices: Sequence[str] = (),
-    *,
-    status: str = "answered",
-    was_edited: bool = False,
-) -> list[Json]:
-    """Return what stands below an answer: what can be chosen, or what can be done about it."""
-    offered = [
-        _shown(new_button(CHOICE, turn_id, asker, now, index), _label(choice), STYLES.get(choice))
-        for index, choice in enumerate(choices[:MOST_BUTTONS])
+def to_rows(shown: AnswerButtons) -> list[Json]:
+    """Return the blocks below an answer."""
+    rows = ((CHOICES, shown.choices[:MOST_BUTTONS]), (ACTIONS, shown.actions))
+    return [
+        {"type": "actions", "block_id": block_id, "elements": [_drawn(each) for each in buttons]}
+        for block_id, buttons in rows
+        if buttons
     ]
-    rows = [_row(CHOICES, offered)] if offered else []
-    again = new_button(AGAIN, turn_id, asker, now)
-    if was_edited:
-        return [*rows, _row(ACTIONS, [_shown(again, "Answer the edited message", "primary")])]
-    if rows or status == "refused":
-        # A question is answered, not judged; and what was refused once would be refused again.
-        return rows
-    votes = [_shown(new_button(action, turn_id, asker, now), emoji) for action, emoji in VOTES]
-    return [_row(ACTIONS, [_shown(again, "🔄"), *(votes if status == "answered" else ())])]
+
+
+def stop_rows(made: TurnButtons) -> list[Json]:
+    """Return the blocks below an answer that grows."""
+    return to_rows(AnswerButtons((), [made.stop()]))
 
 
 def without_buttons(blocks: Sequence[Json], chosen: str | None = None) -> list[Json]:
@@ -49,24 +33,35 @@ def without_buttons(blocks: Sequence[Json], chosen: str | None = None) -> list[J
     kept = [each for each in blocks if each.get("block_id") not in OURS]
     if chosen is None:
         return kept
-    note = {"type": "plain_text", "text": f"✓ {_label(chosen)}", "emoji": False}
+    text = f"✓ {cut_label(to_label(chosen), LABEL_CHARS)}"
+    note = {"type": "plain_text", "text": text, "emoji": False}
     return [*kept, {"type": "context", "block_id": "parley_chosen", "elements": [note]}]
 
 
-def _row(block_id: str, buttons: Sequence[Json]) -> Json:
-    return {"type": "actions", "block_id": block_id, "elements": list(buttons)}
+async def replace_buttons(web: Web, answer: Any, shown: AnswerButtons) -> None:
+    """Show other buttons below an answer that was posted; `answer` is its outbox row."""
+    where = {"channel": answer.platform_channel_id, "ts": answer.platform_message_id}
+    posted = await _find_message(web, where["channel"], answer.platform_thread_id, where["ts"])
+    if posted is not None:
+        blocks = [*without_buttons(posted.get("blocks", ())), *to_rows(shown)]
+        await web.find("chat.update", text=posted["text"], blocks=blocks, **where)
 
 
-def _shown(button: Button, text: str, style: str | None = None) -> Json:
-    shown: Json = {
+async def _find_message(web: Web, channel: str, thread: str | None, ts: str) -> Json | None:
+    at: Json = {"channel": channel, "latest": ts, "oldest": ts, "inclusive": True, "limit": 2}
+    if thread is not None:
+        found = await web.find("conversations.replies", ts=thread, **at)
+    else:
+        found = await web.find("conversations.history", **at)
+    return next((each for each in (found or {}).get("messages", ()) if each.get("ts") == ts), None)
+
+
+def _drawn(shown: ShownButton) -> Json:
+    drawn: Json = {
         "type": "button",
-        "action_id": f"{ACTION_ID}:{button.action}:{button.index}",
-        "text": {"type": "plain_text", "text": text, "emoji": True},
-        "value": button.to_id(),
+        "action_id": f"{ACTION_ID}:{shown.button.action}:{shown.button.index}",
+        "text": {"type": "plain_text", "text": cut_label(shown.label, LABEL_CHARS), "emoji": True},
+        "value": shown.button.to_id(),
     }
-    return shown | ({"style": style} if style else {})
-
-
-def _label(choice: str) -> str:
-    shown = choice.capitalize() if choice in STYLES else " ".join(choice.split()) or "…"
-    return shown if len(shown) <= LABEL_CHARS else f"{shown[: LABEL_CHARS - 1]}…"
+    style = STYLES.get(shown.kind)
+    return drawn | ({"style": style} if style else {})

@@ -8,9 +8,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import LIVE_AFTER, SECONDS_PER_EDIT, show_live
+from adapters.chat.buttons import TurnButtons
+from adapters.chat.live import LIVE_AFTER, SECONDS_PER_EDIT, show_live
 from adapters.chat.splitting import split_text
-from adapters.slack.sending.buttons import stop_blocks
+from adapters.slack.sending.buttons import stop_rows
 from adapters.slack.sending.render import MESSAGE_LIMIT, neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json, Refused, Web
 from shared.errors import ParleyError
@@ -94,7 +95,7 @@ async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
         thread_ts=place.thread,
         user=turn.asker.rpartition(":")[2],
         text=CAN_STOP,
-        blocks=stop_blocks(turn.turn_id, turn.asker, app.clock.now()),
+        blocks=stop_rows(TurnButtons(turn.turn_id, turn.asker, app.clock.now())),
     )
 
 
@@ -143,7 +144,7 @@ class _Message:
             self._note(message_id, text)
 
     def _body(self, text: str) -> Json:
-        row = stop_blocks(self._turn.turn_id, self._turn.asker, self._app.clock.now())
+        row = stop_rows(TurnButtons(self._turn.turn_id, self._turn.asker, self._app.clock.now()))
         body = _body(text)
         return body | {"blocks": [*body["blocks"], *row]}
 

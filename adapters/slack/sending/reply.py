@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.base import SECONDS_PER_EDIT
+from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.uploads import Upload, collect
 from adapters.slack.sending.live import Shown, ShownMessages, stop_stream, to_metadata
 from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
@@ -33,7 +33,7 @@ class Draft:
     """A reply with all that goes with it; `rows` are the buttons below it."""
 
     reply: "Reply"
-    facts: "DeliveryInfo"
+    delivery: "DeliveryInfo"
     rows: Sequence[Json]
     uploads: Sequence[Upload]
     links: Sequence[str]
@@ -42,7 +42,7 @@ class Draft:
     def render(self, *, is_short: bool = False) -> Rendered:
         """Return its parts; `is_short`: as a file behind its beginning."""
         text = "\n".join([self.reply.content, *self.links])
-        return render(text, allows_mentions=self.facts.allows_mentions, is_short=is_short)
+        return render(text, allows_mentions=self.delivery.allows_mentions, is_short=is_short)
 
     def body(self, rendered: Rendered, index: int) -> Json:
         """Return one part as a message: the cards come first, the buttons last."""
@@ -55,14 +55,14 @@ class Draft:
 
 
 async def send(
-    app: "App", web: Web, reply: "Reply", facts: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
+    app: "App", web: Web, reply: "Reply", delivery: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
 ) -> str:
     """Say it once and return the id of the last message."""
     # Slack takes no empty files.
     uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, takes_empty=False)
     shown = kept.take(reply.live_message_id)
     before = await find_sent(web, reply) if reply.was_tried else SentBefore()
-    draft = Draft(reply, facts, rows, uploads, links_to(others), _to_cards(shown))
+    draft = Draft(reply, delivery, rows, uploads, links_to(others), _to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown, before)
     try:
         return await writer.write(draft.render())

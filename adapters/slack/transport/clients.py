@@ -9,10 +9,10 @@ import aiohttp
 from pydantic import SecretStr
 from slack_sdk.web.async_client import AsyncWebClient
 
+from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.api import Json, MethodLimits, Web
 from shared.clock import Clock
 from shared.errors import Unavailable, Undeliverable
-from shared.settings import Settings
 
 API_BASE = "https://slack.com/api/"
 TIMEOUT_SECONDS = 30
@@ -53,8 +53,8 @@ class Tokens(Protocol):
 class Clients:
     """The Web API clients of all workspaces, on one set of connections."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._base = settings.slack_api_base or API_BASE
+    def __init__(self, settings: SlackSettings, clock: Clock) -> None:
+        self._base = settings.api_base or API_BASE
         self._clock = clock
         self._tokens: Tokens | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -110,8 +110,8 @@ class Clients:
 class SettingsToken:
     """The one token of the settings; who it is, Slack is asked once."""
 
-    def __init__(self, settings: Settings, clients: Clients) -> None:
-        self._secret, self._clients = settings.slack_bot_token, clients
+    def __init__(self, settings: SlackSettings, clients: Clients) -> None:
+        self._secret, self._clients = settings.bot_token, clients
         self._token: Token | None = None
         self._asking = asyncio.Lock()
 

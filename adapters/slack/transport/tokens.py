@@ -8,6 +8,7 @@ from adapters.slack.transport.clients import Clients, SettingsToken, Token
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
+    from adapters.slack.settings import SlackSettings
     from agent.app import App
 
 
@@ -32,17 +33,18 @@ class AllTokens:
         return await self._installations.find(team_id)
 
 
-def open_installations(app: "App") -> Installations | None:
+def open_installations(app: "App", settings: "SlackSettings") -> Installations | None:
     """Return the workspaces that have installed the app; None where none can."""
-    settings = app.settings
-    if settings.slack_client_id is None:
+    if settings.client_id is None:
         return None
-    if settings.slack_client_secret is None:
+    if settings.client_secret is None:
         raise ConfigurationError("SLACK_CLIENT_SECRET is not set; it stands below SLACK_CLIENT_ID on the app's page.")
     return Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
 
 
-def open_tokens(app: "App", clients: Clients, installations: Installations | None) -> "SettingsToken | AllTokens":
+def open_tokens(
+    settings: "SlackSettings", clients: Clients, installations: Installations | None
+) -> "SettingsToken | AllTokens":
     """Return where this house's tokens are."""
-    own = SettingsToken(app.settings, clients)
+    own = SettingsToken(settings, clients)
     return own if installations is None else AllTokens(own, installations)

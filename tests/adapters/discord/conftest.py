@@ -9,6 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.discord.platform import DiscordPlatform
+from adapters.discord.settings import DiscordSettings
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.discord import DiscordStandIn, Json, Person
@@ -27,6 +28,7 @@ class Scene(ChatScene):
     bob: Person
     guild: Json
     general: Json
+    own: DiscordSettings
 
 
 def make_scene(discord: DiscordStandIn, settings: Settings) -> Scene:
@@ -35,14 +37,13 @@ def make_scene(discord: DiscordStandIn, settings: Settings) -> Scene:
     guild = discord.world.add_guild("The Pond", ann.user)
     bob.joins(guild)
     general = discord.world.add_channel(guild["id"], "general", "Frogs and toads")
-    given = {
-        "discord_token": SecretStr(discord.token),
-        "discord_api_base": discord.api_base,
-        "discord_gateway": discord.gateway.url,
-        "discord_cdn_base": discord.cdn_base,
-    }
-    settings = settings.model_copy(update=given)
-    return Scene(discord=discord, ann=ann, bob=bob, guild=guild, general=general, settings=settings)
+    own = DiscordSettings(
+        token=SecretStr(discord.token),
+        api_base=discord.api_base,
+        gateway=discord.gateway.url,
+        cdn_base=discord.cdn_base,
+    )
+    return Scene(discord=discord, ann=ann, bob=bob, guild=guild, general=general, settings=settings, own=own)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ async def opened(
     scene: Scene, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True, **options: Any
 ) -> AsyncIterator[Scene]:
     """Open the house: with a bot that listens, a worker, or both; `options` are the library's."""
-    platform = DiscordPlatform(scene.settings, **options)
+    platform = DiscordPlatform(scene.own, **options)
     connected = scene.discord.gateway.until if listens else None
     async with open_scene(scene, address, model, platform, until_connected=connected, works=works):
         yield scene

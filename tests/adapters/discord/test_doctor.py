@@ -1,13 +1,15 @@
 """`parley doctor` looks at the token, the intents, the permissions and the commands."""
 
+from dataclasses import replace
+
 from pydantic import SecretStr
 
-from adapters.discord.doctor import examine
+from adapters.discord.platform import DiscordPlatform
 from tests.adapters.discord.conftest import Scene
 
 
 async def found(scene: Scene) -> list[tuple[str, str]]:
-    return [(each.level, each.text) async for each in examine(scene.settings)]
+    return [(each.level, each.text) async for each in DiscordPlatform(scene.own).examine(scene.settings)]
 
 
 async def test_all_is_well_once_the_bot_has_started(pond: Scene) -> None:
@@ -36,7 +38,7 @@ async def test_what_is_missing_is_named_with_its_remedy(scene: Scene) -> None:
 
 
 async def test_a_token_that_is_refused_is_said_so(scene: Scene) -> None:
-    scene.settings = scene.settings.model_copy(update={"discord_token": SecretStr("old")})
+    scene.own = replace(scene.own, token=SecretStr("old"))
 
     assert await found(scene) == [
         ("fail", "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN.")

@@ -1,12 +1,13 @@
 """The connection: interruptions, nonsense, revoked tokens, what was missed, and who holds which shard."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
 
-from adapters.discord import build
+from adapters.discord.platform import DiscordPlatform
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene, ended, opened
 from tests.standins.discord.world import snowflake
@@ -98,9 +99,8 @@ async def test_an_event_that_makes_no_sense_ends_the_client_and_not_the_process(
 
 
 async def test_a_token_that_is_refused_keeps_the_process_up(scene: Scene, address: Address, model: OpenAIStub) -> None:
-    scene.settings = scene.settings.model_copy(update={"discord_token": SecretStr("revoked")})
-    platform = build(scene.settings)
-    assert platform is not None
+    scene.own = replace(scene.own, token=SecretStr("revoked"))
+    platform = DiscordPlatform(scene.own)
     async with opened(scene, address, model, listens=False):
         listening = asyncio.create_task(platform.listen(scene.house.app))
         await scene.discord.until(lambda: [each for each in scene.discord.journal if each.status == 401])
@@ -115,8 +115,7 @@ async def test_without_the_intent_it_says_so_and_does_not_hammer(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     scene.discord.world.application_flags = 0
-    platform = build(scene.settings)
-    assert platform is not None
+    platform = DiscordPlatform(scene.own)
     async with opened(scene, address, model, listens=False):
         listening = asyncio.create_task(platform.listen(scene.house.app))
         while not scene.discord.gateway.identifies:  # noqa: ASYNC110  # the stand-in tells nobody of a refusal
@@ -159,8 +158,7 @@ async def test_the_first_start_ever_answers_nothing_of_the_past(
 async def test_a_shard_has_one_holder_and_another_takes_over(scene: Scene, address: Address, model: OpenAIStub) -> None:
     model.play([Answer("First."), Answer("Second.")])
     async with opened(scene, address, model):
-        second = build(scene.settings)
-        assert second is not None
+        second = DiscordPlatform(scene.own)
         standby = asyncio.create_task(second.listen(scene.house.app))
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
@@ -180,10 +178,8 @@ async def test_processes_share_the_shards_by_their_ranges(scene: Scene, address:
     # The next millisecond's id belongs to the other shard.
     other = scene.discord.world.add_guild("The Lake", scene.ann.user, str(int(scene.guild["id"]) + (1 << 22)))
     channel = scene.discord.world.add_channel(other["id"], "other")
-    first = scene.settings.model_copy(update={"discord_shard_count": 2, "discord_shard_ids": "0"})
-    platform = build(scene.settings.model_copy(update={"discord_shard_count": 2, "discord_shard_ids": "1"}))
-    assert platform is not None
-    scene.settings = first
+    platform = DiscordPlatform(replace(scene.own, shard_count=2, shard_ids="1"))
+    scene.own = replace(scene.own, shard_count=2, shard_ids="0")
     async with opened(scene, address, model):
         listening = asyncio.create_task(platform.listen(scene.house.app))
         await scene.discord.gateway.until(2)

@@ -43,7 +43,7 @@ async def listener(scene: Scene) -> AsyncIterator[Listener]:
     """A client that is connected and knows the server of the fixtures."""
     scene.discord.world.bot["id"] = BOT
     scene.discord.world.guilds.clear()
-    redirect(scene.settings)
+    redirect(scene.own)
     client = Listener()
     running = asyncio.create_task(client.start(scene.discord.token))
     try:

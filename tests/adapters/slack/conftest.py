@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack.platform import SlackPlatform
+from adapters.slack.settings import SlackSettings
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -25,6 +26,7 @@ class Scene(ChatScene):
     ann: Person
     bob: Person
     general: Json
+    own: SlackSettings
 
     def refusals(self) -> list[tuple[str, str | None]]:
         """Return the calls that Slack has refused, other than for their number."""
@@ -37,12 +39,10 @@ def make_scene(slack: SlackStandIn, settings: Settings) -> Scene:
     ann, bob = Person(slack, "Ann"), Person(slack, "Bob")
     ann.joins(general)
     bob.joins(general)
-    given = {
-        "slack_bot_token": SecretStr(slack.bot_token),
-        "slack_app_token": SecretStr(slack.app_token),
-        "slack_api_base": slack.api_base,
-    }
-    return Scene(slack=slack, ann=ann, bob=bob, general=general, settings=settings.model_copy(update=given))
+    own = SlackSettings(
+        bot_token=SecretStr(slack.bot_token), app_token=SecretStr(slack.app_token), api_base=slack.api_base
+    )
+    return Scene(slack=slack, ann=ann, bob=bob, general=general, settings=settings, own=own)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def opened(
     scene: Scene, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True
 ) -> AsyncIterator[Scene]:
     """Open the house: with an app that listens, a worker, or both."""
-    platform = SlackPlatform(scene.settings)
+    platform = SlackPlatform(scene.own)
     connected = scene.slack.socket.until if listens else None
     async with open_scene(scene, address, model, platform, until_connected=connected, works=works):
         yield scene

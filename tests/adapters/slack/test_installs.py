@@ -23,13 +23,10 @@ OLD, NEW = "an old key", "a new key"
 @pytest.fixture
 def scene(scene: Scene) -> Scene:
     """The scene with an app that anybody may install; the settings hold no token."""
-    given = {
-        "slack_bot_token": None,
-        "slack_client_id": scene.slack.client_id,
-        "slack_client_secret": SecretStr(scene.slack.client_secret),
-        "secret_key": SecretStr(OLD),
-    }
-    return with_address(replace(scene, settings=scene.settings.model_copy(update=given)))
+    secret = SecretStr(scene.slack.client_secret)
+    own = replace(scene.own, bot_token=None, client_id=scene.slack.client_id, client_secret=secret)
+    settings = scene.settings.model_copy(update={"secret_key": SecretStr(OLD)})
+    return with_address(replace(scene, settings=settings, own=own))
 
 
 @asynccontextmanager
@@ -222,8 +219,7 @@ async def test_the_houses_own_workspace_has_the_token_of_the_settings_beside_tho
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     _, frog = new_team(scene.slack, "Pond")
-    own = {"slack_bot_token": SecretStr(scene.slack.bot_token)}
-    scene = replace(scene, settings=scene.settings.model_copy(update=own))
+    scene = replace(scene, own=replace(scene.own, bot_token=SecretStr(scene.slack.bot_token)))
     async with open_all(scene, address, model) as url:
         await frog.installs(f"{url}/slack/install")
         model.play([Answer("Home."), Answer("Croak.")])

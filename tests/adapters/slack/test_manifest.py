@@ -13,9 +13,10 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from adapters.slack.doctor import examine
 from adapters.slack.install.manifest import EVENTS, build_manifest, to_link
 from adapters.slack.install.scopes import SCOPES
+from adapters.slack.platform import SlackPlatform
+from adapters.slack.settings import SlackSettings
 from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -50,7 +51,7 @@ def named_methods() -> set[str]:
 
 async def made(scene: Scene) -> Scene:
     """Return the scene with an app that is made of the manifest."""
-    await scene.slack.make_app(build_manifest(scene.settings))
+    await scene.slack.make_app(build_manifest(scene.own, None))
     return replace(scene, settings=scene.settings.model_copy(update={"default_guest_token_budget": 10**9}))
 
 
@@ -137,7 +138,7 @@ async def test_over_http_the_manifest_leads_slack_to_this_parley(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     async with opened_by_http(scene, address, model) as office:
-        await office.slack.make_app(build_manifest(office.settings))
+        await office.slack.make_app(build_manifest(office.own, None))
 
         await office.ann.direct("hello")
         await office.ann.hears()
@@ -158,14 +159,14 @@ async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) ->
     by_socket, refused = await asyncio.gather(written(), written("--http"))
 
     manifest: Json = yaml.safe_load(by_socket)
-    assert manifest == build_manifest(Settings())
+    assert manifest == build_manifest(SlackSettings(), None)
     assert manifest["settings"]["socket_mode_enabled"]
     assert "redirect_urls" not in manifest["oauth_config"]
     assert refused == "parley: PUBLIC_URL is not set: by HTTP, Slack sends everything to that address.\n"
 
 
 def test_with_an_address_it_is_for_http_and_goes_into_a_link() -> None:
-    manifest = build_manifest(Settings(public_url="https://parley.example"), name="Frog")
+    manifest = build_manifest(SlackSettings(), "https://parley.example", name="Frog")
 
     assert manifest["settings"]["event_subscriptions"]["request_url"] == "https://parley.example/slack/events"
     assert manifest["oauth_config"]["redirect_urls"] == ["https://parley.example/slack/oauth_redirect"]
@@ -173,12 +174,12 @@ def test_with_an_address_it_is_for_http_and_goes_into_a_link() -> None:
     assert link == "https://api.slack.com/apps?new_app=1"
     assert json.loads(unquote(encoded)) == manifest
     with pytest.raises(ConfigurationError):
-        build_manifest(Settings(), name="x" * 36)
+        build_manifest(SlackSettings(), None, name="x" * 36)
 
 
 async def test_slack_would_refuse_a_manifest_with_something_strange_in_it() -> None:
     async with SlackStandIn() as slack:
-        manifest = build_manifest(Settings())
+        manifest = build_manifest(SlackSettings(), None)
         manifest["settings"]["socket_mode"] = True
         manifest["oauth_config"]["scopes"]["bot"] = ["chat:write"]
         with pytest.raises(ManifestRefused, match="/settings/socket_mode") as refused:
@@ -186,12 +187,13 @@ async def test_slack_would_refuse_a_manifest_with_something_strange_in_it() -> N
         assert "events have their scopes" in str(refused.value)
 
 
-async def found(settings: Settings) -> list[tuple[str, str]]:
-    return [(each.level, each.text) async for each in examine(settings)]
+async def found(own: SlackSettings, settings: Settings | None = None) -> list[tuple[str, str]]:
+    platform = SlackPlatform(own)
+    return [(each.level, each.text) async for each in platform.examine(settings or Settings())]
 
 
 async def test_the_doctor_finds_an_app_that_is_made_of_the_manifest_in_order(scene: Scene) -> None:
-    findings = await found((await made(scene)).settings)
+    findings = await found((await made(scene)).own)
 
     assert [level for level, _ in findings] == ["ok"] * 4
     assert findings[0][1] == "the token is parley's in House"
@@ -203,36 +205,31 @@ async def test_the_doctor_names_what_is_missing_and_what_is_too_much(scene: Scen
     scene.slack.installation.scopes.remove("im:history")
     scene.slack.socket.is_enabled = False
 
-    _, scopes, socket, _ = await found(scene.settings)
+    _, scopes, socket, _ = await found(scene.own)
     assert scopes == ("fail", scopes[1])
     assert scopes[1].startswith("scopes: im:history are missing; put the manifest")
     assert socket[1].startswith("Socket Mode is off in the app; switch it on")
     scene.slack.installation.scopes |= {"im:history", "team:read"}
-    assert (await found(scene.settings))[1][1].startswith("scopes: team:read are more than it needs")
+    assert (await found(scene.own))[1][1].startswith("scopes: team:read are more than it needs")
 
 
 async def test_the_doctor_says_which_token_is_no_good_and_why(scene: Scene) -> None:
-    swapped = {"slack_bot_token": scene.settings.slack_app_token, "slack_app_token": SecretStr("xapp-old")}
-    bot, app, _ = await found(scene.settings.model_copy(update=swapped))
+    bot, app, _ = await found(replace(scene.own, bot_token=scene.own.app_token, app_token=SecretStr("xapp-old")))
     assert bot == ("fail", "SLACK_BOT_TOKEN begins with xoxb-; this one is of another kind")
     assert app[0] == "fail"
     assert "connections:write" in app[1]
     await Admin(scene.slack, "Olga").revokes_tokens()
-    assert (await found(scene.settings))[0] == (
+    assert (await found(scene.own))[0] == (
         "fail",
         "Slack refuses the token; install the app again and set SLACK_BOT_TOKEN. (token_revoked)",
     )
 
 
 async def test_the_doctor_looks_at_http_and_at_installing(scene: Scene) -> None:
-    by_http = {"slack_bot_token": None, "slack_app_token": None, "slack_client_id": "1.2"}
-    assert [level for level, _ in await found(scene.settings.model_copy(update=by_http))] == ["fail", "fail", "ok"]
-    more = {
-        "slack_signing_secret": SecretStr("secret"),
-        "slack_client_secret": SecretStr("secret"),
-        "public_url": "https://parley.example",
-    }
-    assert (await found(scene.settings.model_copy(update=by_http | more)))[:2] == [
+    by_http = replace(scene.own, bot_token=None, app_token=None, client_id="1.2")
+    assert [level for level, _ in await found(by_http)] == ["fail", "fail", "ok"]
+    whole = replace(by_http, signing_secret=SecretStr("secret"), client_secret=SecretStr("secret"))
+    assert (await found(whole, Settings(public_url="https://parley.example")))[:2] == [
         ("ok", "HTTP: Slack sends to https://parley.example/slack/events"),
         ("ok", "installing: https://parley.example/slack/install"),
     ]

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -26,9 +27,9 @@ COUNT = "SELECT count(*) FROM inbox"
 @asynccontextmanager
 async def open_over_http(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[str]:
     """Open the house with its web door instead of a socket; give the address for events."""
-    given = {"slack_app_token": None, "slack_signing_secret": SecretStr(scene.slack.signing_secret), "port": 0}
-    settings = scene.settings.model_copy(update=given)
-    platform = SlackPlatform(settings)
+    settings = scene.settings.model_copy(update={"port": 0})
+    secret = SecretStr(scene.slack.signing_secret)
+    platform = SlackPlatform(replace(scene.own, app_token=None, signing_secret=secret))
     async with (
         open_house(settings, address, model, senders={"slack": platform}) as house,
         open_site(house) as site,
@@ -46,7 +47,7 @@ async def test_several_connections_in_several_processes_make_one_turn_of_each_ev
 ) -> None:
     office.slack.events.copies = 2
     model.play(lambda _body, _number: Answer("Once."))
-    second = SlackPlatform(office.settings)
+    second = SlackPlatform(office.own)
     async with open_house(office.settings, address, model, senders={"slack": second}) as other:
         listening = asyncio.create_task(second.listen(other.app))
         await office.slack.socket.until(2)
@@ -112,8 +113,7 @@ async def test_a_connection_that_is_refreshed_loses_nothing(office: Scene, reaso
 async def test_an_app_token_that_is_refused_is_told_and_tried_again(
     scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scene.settings = scene.settings.model_copy(update={"slack_app_token": SecretStr("xapp-wrong")})
-    platform = SlackPlatform(scene.settings)
+    platform = SlackPlatform(replace(scene.own, app_token=SecretStr("xapp-wrong")))
     async with open_house(scene.settings, address, model, senders={"slack": platform}, works=False) as house:
         listening = asyncio.create_task(platform.listen(house.app))
         await scene.slack.until(lambda: scene.slack.calls("apps.connections.open"))

@@ -19,7 +19,7 @@ PNG = codecs.decode("89504e470d0a1a0a0000000d49484452000000010000000108060000001
 
 async def test_an_attachment_is_fetched_and_its_type_detected(storage: Storage) -> None:
     async with serving(reply(PNG + bytes(100_000), headers={"Content-Type": "text/html"})) as server:
-        http = GuardedClient(Settings(discord_cdn_base=server.origin))
+        http = GuardedClient(Settings(), platform_origins={"POND_BASE": server.origin})
         key = new_key("1", "a.html")
         stored = await store_attachment(
             storage, http, Attachment("a.html", "text/html", url=f"{server.origin}/a.html"), key

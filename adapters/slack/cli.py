@@ -38,8 +38,11 @@ def write_manifest(
 
     from adapters.cli.opening import read_settings
     from adapters.slack.install.manifest import build_manifest, to_link
+    from adapters.slack.settings import SlackSettings
 
-    manifest = build_manifest(read_settings(quiet=True), name=name, is_http=is_http)
+    settings = read_settings(quiet=True)
+    own = settings.of_module(SlackSettings, "slack")
+    manifest = build_manifest(own, settings.public_url, name=name, is_http=is_http)
     if shape is Shape.LINK:
         say(to_link(manifest))
     elif shape is Shape.JSON:

@@ -1,0 +1,134 @@
+"""Up to when everything that was written is stored: one row per bot in Postgres, for the next process that listens.
+
+While a process listens, the platform delivers what is written within seconds, or again until it is accepted.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterable, Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import text
+
+from shared.db.database import Database, DatabaseLost
+from shared.errors import EventTaken, Unavailable
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+# What is older than this has come, or comes again by the platform's own means.
+ON_ITS_WAY = timedelta(seconds=15)
+HELD_SECONDS = 30
+NOTE_SECONDS, LOOK_SECONDS, LOST_SECONDS = 5.0, 0.5, 20.0
+
+BOT = text("""
+INSERT INTO bots (platform, token_hash) VALUES (:platform, :token_hash)
+ON CONFLICT (platform, token_hash) DO UPDATE SET platform = excluded.platform RETURNING id
+""")
+# The row of the first one who listens is made here, and holds no mark.
+LOOK = text("""
+INSERT INTO shards (bot_id, shard_id) VALUES (:bot_id, 0)
+ON CONFLICT (bot_id, shard_id) DO UPDATE SET shard_id = 0
+RETURNING seen_id, coalesce(leased_until > now(), false) AS is_held
+""")
+NOTE = text("""
+UPDATE shards SET seen_id = greatest(seen_id, :seen), leased_until = now() + :held * interval '1 second'
+WHERE bot_id = :bot_id AND shard_id = 0
+""")
+LEAVE = text("UPDATE shards SET leased_until = NULL WHERE bot_id = :bot_id AND shard_id = 0")
+
+log = get_logger()
+Missed = TypeVar("Missed")
+
+
+class BotAccount:
+    """The row of one bot, made at its first use; it is found by a hash of its token."""
+
+    def __init__(self, database: Database, platform: str, token: str) -> None:
+        self._database, self._platform = database, platform
+        self._token_hash = hashlib.sha256(token.encode()).hexdigest()[:16]
+        self._id: int | None = None
+
+    async def find_id(self) -> int:
+        """Return the id of the row."""
+        if self._id is None:
+            given = {"platform": self._platform, "token_hash": self._token_hash}
+            async with self._database.statement() as session:
+                self._id = int((await session.execute(BOT, given)).scalar_one())
+        return self._id
+
+
+class Checkpoint:
+    """The mark of one bot, for all its processes: seconds since 1970, as text."""
+
+    def __init__(self, database: Database, platform: str, token: str) -> None:
+        self._database, self._bot = database, BotAccount(database, platform, token)
+
+    async def find_gap(self) -> str | None:
+        """Return since when nobody has listened; None when somebody does, or nothing is known."""
+        async with self._database.statement() as session:
+            row = (await session.execute(LOOK, {"bot_id": await self._bot.find_id()})).one()
+        return None if row.is_held else row.seen_id
+
+    async def note(self, now: datetime) -> None:
+        """Note that somebody listens."""
+        given = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - ON_ITS_WAY), "held": HELD_SECONDS}
+        async with self._database.statement() as session:
+            await session.execute(NOTE, given)
+
+    async def leave(self) -> None:
+        """Note that nobody listens any more, as far as this process knows."""
+        async with self._database.statement() as session:
+            await session.execute(LEAVE, {"bot_id": await self._bot.find_id()})
+
+
+async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]) -> None:
+    """Note that we listen as long as we do; raises `Unavailable` when the connection is lost and does not come back."""
+    try:
+        await _note_while_connected(app, checkpoint, is_connected)
+    finally:
+        with suppress(DatabaseLost):
+            await checkpoint.leave()
+
+
+async def _note_while_connected(
+    app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]
+) -> None:
+    last, noted = app.clock.monotonic(), 0.0
+    while True:
+        now = app.clock.monotonic()
+        last = now if await is_connected() else last
+        if now - last > LOST_SECONDS:
+            raise Unavailable("The connection to the platform is lost.")
+        if last == now and now - noted >= NOTE_SECONDS:
+            noted = now
+            with suppress(DatabaseLost):
+                await checkpoint.note(app.clock.now())
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def take_missed(platform: str, missed: AsyncIterable[Missed], take: Callable[[Missed], Awaitable[None]]) -> int:
+    """Take what was written while nobody listened, in this order; return how many messages there were."""
+    count = 0
+    async for each in missed:
+        count += 1
+        try:
+            await take(each)
+        except EventTaken:
+            log.info("missed_message_taken_elsewhere", platform=platform)
+    if count:
+        log.info("caught_up", platform=platform, messages=count)
+    return count
+
+
+def oldest_missed(app: "App") -> datetime:
+    """Return the time before which nothing is caught up on."""
+    return app.clock.now() - timedelta(hours=app.settings.catch_up_hours)
+
+
+def to_mark(moment: datetime) -> str:
+    """Return a time as a mark."""
+    return f"{moment.timestamp():.6f}"

@@ -1,0 +1,45 @@
+"""Messages that their writers change or delete after they were stored, on every platform."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from adapters.base import STORE_SECONDS
+from adapters.chat.buttons import AnswerButtons, TurnButtons
+from agent.queue.edits import Edited, change_message, find_answer
+from agent.queue.redaction import redact
+from shared.db.retries import retry_on_lost_db
+from shared.text import clean
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+
+class Edits:
+    """Keeps the stored messages of one platform the same as those on the platform."""
+
+    def __init__(self, app: "App", platform: str) -> None:
+        self._app, self._platform = app, platform
+
+    async def change(self, message_id: str, text: str) -> Edited | None:
+        """Replace the text of a stored message; None when it is not stored."""
+        content = clean(text)
+        return await retry_on_lost_db(
+            lambda: change_message(self._app.database, self._platform, message_id, content), STORE_SECONDS
+        )
+
+    async def delete(self, message_ids: Iterable[str]) -> None:
+        """Cancel what waits for an answer, and remove what was answered."""
+        ids = set(message_ids)
+        await retry_on_lost_db(lambda: redact(self._app, self._platform, ids), STORE_SECONDS)
+
+    async def offer_again(
+        self, turn_id: int, asker: str, show: Callable[[Any, AnswerButtons], Awaitable[None]]
+    ) -> None:
+        """Offer to answer the changed text, below the answer to the text before it.
+
+        `show` is given the outbox row of that answer. One that is still to be sent will have the button by itself.
+        """
+        answer = await find_answer(self._app.database, turn_id)
+        if answer is not None:
+            made = TurnButtons(turn_id, asker, self._app.clock.now())
+            await show(answer, made.answer(answer.choices, was_edited=True))

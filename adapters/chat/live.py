@@ -1,0 +1,71 @@
+"""An answer that is shown while it grows: one message that is edited, at most once a second."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from shared.errors import ParleyError
+from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.events.live import LiveTurn
+
+# An answer that comes sooner costs one post and no more.
+LIVE_AFTER = 1.0
+TYPING_LASTS, SECONDS_PER_EDIT = 8.0, 1.0
+
+log = get_logger()
+
+
+class LiveMessage(Protocol):
+    """A place where one answer is shown while it grows."""
+
+    async def type(self) -> None:
+        """Show that somebody is writing, for a while."""
+        ...
+
+    async def post(self, text: str) -> str:
+        """Show the first of it and return the message's id."""
+        ...
+
+    async def edit(self, message_id: str, text: str) -> None:
+        """Show more of it."""
+        ...
+
+
+async def show_live(turn: "LiveTurn", live_message: LiveMessage) -> None:
+    """Show that somebody is writing, then what there is of the answer, with at most one edit a second.
+
+    A platform that refuses ends the show, not the turn.
+    """
+    try:
+        if await turn.ends_within(LIVE_AFTER):
+            return
+        await _show_growing(turn, live_message)
+    except ParleyError as error:
+        log.info("live_message_ended", turn=turn.turn_id, cause=str(error))
+
+
+async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
+    message_id = await turn.find_message()
+    shown, quiet = "", TYPING_LASTS
+    while True:
+        seen = to_live_text(turn)
+        if seen and seen != shown:
+            if message_id is None:
+                message_id = await live_message.post(seen)
+                await turn.keep_message(message_id)
+            else:
+                await live_message.edit(message_id, seen)
+            shown, quiet = seen, 0.0
+        elif quiet >= TYPING_LASTS:
+            await live_message.type()
+            quiet = 0.0
+        if await turn.ends_within(SECONDS_PER_EDIT):
+            return
+        quiet += SECONDS_PER_EDIT
+
+
+def to_live_text(turn: "LiveTurn") -> str:
+    """Return what is shown of a turn just now: its text, and one line for the tools that run."""
+    names = sorted({tool.replace("__", ".") for tool in turn.tools.values()})
+    status = f"🔧 {', '.join(names[:5])} …" if names else ""
+    return "\n\n".join(part for part in (turn.text.strip(), status) if part)

@@ -1,0 +1,36 @@
+"""The settings of Slack, read as `SLACK_BOT_TOKEN` and so on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from adapters.base import PlatformSettings
+
+
+@dataclass(frozen=True)
+class SlackSettings(PlatformSettings):
+    """One workspace by a bot token, many by a client id, or both; `api_base` is for a proxy or a test."""
+
+    bot_token: SecretStr | None = None
+    app_token: SecretStr | None = None
+    signing_secret: SecretStr | None = None
+    client_id: str | None = None
+    client_secret: SecretStr | None = None
+    api_base: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """Return the variables of which one has to be set."""
+        is_configured = self.bot_token is not None or self.client_id is not None
+        return None if is_configured else "SLACK_BOT_TOKEN (or SLACK_CLIENT_ID, for many workspaces), see docs/slack.md"
+
+    @property
+    def serves_http(self) -> bool:
+        """Return whether Slack sends requests, or people install the app, over the web adapter."""
+        return self.signing_secret is not None or self.client_id is not None
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Return where files come from."""
+        return {"SLACK_API_BASE": self.api_base} if self.api_base else {}

@@ -1,0 +1,158 @@
+"""The platform of docs/platforms.md: a folder that nothing else knows of, and a conversation through it."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adapters
+from adapters.base import Finding
+from adapters.cli.platforms import (
+    build_platform,
+    build_platforms,
+    examine_platforms,
+    list_folders,
+    list_setting_names,
+    read_all_settings,
+)
+from shared.db.database import Address
+from shared.errors import ConfigurationError
+from shared.settings import Settings, load_settings
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.documents import document
+from tests.support.house import House, open_house
+
+
+@pytest.fixture
+def pond(tmp_path: Path) -> Iterator[Path]:
+    """The folder of the page, beside those of the house; return where its messages are."""
+    folder, messages = tmp_path / "adapters" / "pond", tmp_path / "messages"
+    folder.mkdir(parents=True)
+    own, platform = (block.text for block in document("docs/platforms.md").blocks("python"))
+    (folder / "__init__.py").write_text('"""The pond: a chat by files."""\n', "utf-8")
+    (folder / "settings.py").write_text(own, "utf-8")
+    (folder / "platform.py").write_text(platform, "utf-8")
+    adapters.__path__.append(str(folder.parent))
+    os.environ["POND_FOLDER"] = str(messages)
+    yield messages
+    del os.environ["POND_FOLDER"]
+    adapters.__path__.remove(str(folder.parent))
+    for name in [name for name in sys.modules if name.startswith("adapters.pond")]:
+        del sys.modules[name]
+
+
+@dataclass
+class Frog:
+    """Somebody who writes into the pond and reads what comes out."""
+
+    messages: Path
+    house: House
+
+    async def writes(self, number: int, **event: Any) -> None:
+        whole = {"kind": "message", "id": f"event-{number}", "author": "frog", "room": "reeds"} | event
+        draft = self.messages / "in" / f"{number}.draft"
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(whole), "utf-8")
+        draft.rename(draft.with_suffix(".json"))
+
+    async def reads(self, text: str, button: str = "") -> dict[str, str]:
+        """Return the buttons of the message with this text, once it is there and has this button."""
+        async with asyncio.timeout(30):
+            while (found := self._find(text, button)) is None:  # noqa: ASYNC110  # files tell nobody that they are there
+                await asyncio.sleep(0.02)
+        return found
+
+    def _find(self, text: str, button: str) -> dict[str, str] | None:
+        for path in sorted((self.messages / "out").glob("*.json")):
+            posted = json.loads(path.read_text("utf-8"))
+            if posted["text"] == text and (not button or button in posted["buttons"]):
+                return dict(posted["buttons"])
+        return None
+
+
+@pytest.fixture
+async def frog(pond: Path, settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Frog]:
+    """A house that listens to the pond, and somebody in it."""
+    platform = build_platform("pond", settings)
+    async with open_house(settings, address, model, senders={"pond": platform}) as house:
+        listening = asyncio.create_task(platform.listen(house.app))
+        try:
+            yield Frog(pond, house)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+def test_a_folder_is_all_that_it_takes_to_be_known_with_its_settings(
+    pond: Path, tmp_path: Path, settings: Settings
+) -> None:
+    assert list(list_folders()) == ["discord", "pond", "slack"]
+    assert {"POND_FOLDER", "POND_LIMIT"} <= set(list_setting_names())
+    assert [each.name for each in build_platforms(settings)] == ["pond"]
+
+    file = tmp_path / ".env"
+    file.write_text("POND_FODLER=/tmp\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="unknown setting POND_FODLER; did you mean POND_FOLDER"):
+        load_settings(file, more_names=list_setting_names())
+    os.environ["POND_LIMIT"] = "many"
+    try:
+        with pytest.raises(ConfigurationError, match="POND_LIMIT is wrong: "):
+            read_all_settings(settings)
+    finally:
+        del os.environ["POND_LIMIT"]
+
+
+async def test_the_doctor_looks_at_it_and_without_its_folder_it_is_not_configured(
+    pond: Path, settings: Settings
+) -> None:
+    found = [each async for each in examine_platforms(settings)]
+    assert found == [("pond", Finding("ok", f"messages come from {pond / 'in'}"))]
+
+    os.environ["POND_FOLDER"] = ""
+    assert build_platforms(settings) == []
+    with pytest.raises(ConfigurationError, match="pond is not configured; set POND_FOLDER to a folder"):
+        build_platform("pond", settings)
+
+
+async def test_a_message_is_answered_in_parts_and_again_when_it_is_edited(frog: Frog, model: OpenAIStub) -> None:
+    first, last = ("Croak. " * 71).strip(), "Ribbit."
+    model.play([Answer(f"{first}\n{last}"), Answer("Quack.")])
+
+    await frog.writes(1, text="What do frogs say?")
+    assert list(await frog.reads(last)) == ["🔄", "👍", "👎"]
+    await frog.reads(first)
+
+    await frog.writes(2, kind="edit", id="event-1", text="What do ducks say?")
+    buttons = await frog.reads(last, "Answer the edited message")
+    await frog.writes(3, kind="click", button=buttons["Answer the edited message"])
+    await frog.reads("Quack.")
+    assert "What do ducks say?" in str(frog.house.model.requests[-1].body["messages"][-1]["content"])
+
+
+async def test_a_click_is_for_the_person_who_asked_and_counts_once(frog: Frog, model: OpenAIStub) -> None:
+    model.play([Answer("Croak.")])
+    await frog.writes(1, text="hello")
+    buttons = await frog.reads("Croak.")
+
+    await frog.writes(2, kind="click", button=buttons["👍"], author="toad")
+    await frog.reads("These buttons are for <@frog>.")
+    await frog.writes(3, kind="click", button=buttons["👍"])
+    await frog.reads("Thank you; that is noted.")
+    assert await frog.house.value("SELECT score FROM feedback") == 1
+
+
+async def test_a_command_is_answered_at_once_and_a_deleted_message_is_forgotten(frog: Frog, model: OpenAIStub) -> None:
+    model.play([Answer("Croak.")])
+    await frog.writes(1, text="my secret")
+    await frog.reads("Croak.")
+
+    await frog.writes(2, kind="delete", id="event-1")
+    await frog.writes(3, text="/nonsense")
+    await frog.reads("There is no command /nonsense; /help lists them all.")
+    assert "my secret" not in str(await frog.house.sql("SELECT content FROM inbox"))
