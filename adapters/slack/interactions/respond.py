@@ -50,10 +50,11 @@ class Responses:
         """Say something to the person alone; who can't be told is not."""
         await self.answer(url, text, is_private=True)
 
-    async def answer(self, url: str, text: str, *, is_private: bool) -> None:
-        """Say something to the person alone, or to all there."""
+    async def answer(self, url: str, text: str, *, is_private: bool, blocks: Sequence[Json] = ()) -> None:
+        """Say something to the person alone, or to all there; with `blocks` the text is for notifications."""
         kind = "ephemeral" if is_private else "in_channel"
-        await self._post_or_log(url, {"text": text, "response_type": kind, "replace_original": False})
+        body: Json = {"text": text, "response_type": kind, "replace_original": False}
+        await self._post_or_log(url, body | ({"blocks": list(blocks)} if blocks else {}))
 
     async def replace(self, url: str, text: str, blocks: list[Json]) -> None:
         """Change the message that was clicked."""

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.interactions.actors import Actor
 from adapters.slack.interactions.respond import to_reply_to, url_of
-from adapters.slack.sending.render import to_notice
+from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json
 from agent import commands
 from agent.queue.inbox import accept
@@ -104,7 +104,9 @@ class Slash:
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))
             said, is_private = str(error), True
-        await self._responses.answer(url, in_slack(said), is_private=is_private)
+        shown = in_slack(said)
+        blocks = to_blocks(neutralise_mentions(shown))
+        await self._responses.answer(url, to_notice(shown), is_private=is_private, blocks=blocks)
 
     async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> tuple[str, bool]:
         name = name.removeprefix("/") or HELP
@@ -135,7 +137,7 @@ async def find_running(app: "App", actor: Actor, place: Place) -> Place:
 def in_slack(said: str) -> str:
     """Return a command's answer as Slack reads it: `/budget` is `/parley budget` here."""
     names = "|".join(each.name for each in commands.list_commands(PLATFORM))
-    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", to_notice(said))
+    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", said)
 
 
 def register(bolt: "AsyncApp", slash: Slash) -> None:

@@ -1,11 +1,11 @@
 """An answer as Slack takes it: Markdown in blocks, nobody called by accident, parts of 12,000 characters."""
 
+import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from adapters.chat.splitting import split_text
-from adapters.slack.sending.mrkdwn import to_mrkdwn
 from adapters.slack.transport.api import Json
 from shared.messages import ReplyFile
 
@@ -54,7 +54,6 @@ def to_blocks(part: str) -> list[Json]:
 
 
 def to_notice(part: str, limit: int = TEXT_LIMIT) -> str:
-    """Return the part in Slack's older mark-up, for notifications and old clients."""
-    # What is cut off need not be read; reading takes long where it is full of brackets.
-    text = to_mrkdwn(part[: limit + 1]) or EMPTY
+    """Return the part as plain text, for notifications and for clients that show no blocks; it mentions nobody."""
+    text = html.escape(html.unescape(part), quote=False) or EMPTY
     return text if len(text) <= limit else text[: limit - 1].rpartition("\n")[0] + "\n…"

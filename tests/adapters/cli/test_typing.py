@@ -117,3 +117,34 @@ def test_the_console_script_is_the_one_that_the_project_names() -> None:
     project = (Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8")
 
     assert 'parley = "adapters.cli:main"' in project
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("discord", {}, "discord is not configured; set DISCORD_TOKEN, see docs/discord.md."),
+        ("slack", {}, "slack is not configured; set SLACK_BOT_TOKEN (or SLACK_CLIENT_ID, for many workspaces)"),
+        ("discord", {"DISCORD_TOKEN": "x", "DISCORD_SHARD_COUNT": "0"}, "DISCORD_SHARD_COUNT is wrong: "),
+        ("a2a", {}, "it is a part of the web adapter, which answers other agents at /a2a: run `parley adapter web`."),
+        ("terminal", {}, "terminal is no chat platform; run `parley chat`."),
+        ("mcp", {}, "mcp is no chat platform; run `parley mcp`."),
+        ("slak", {}, "there are: a2a, discord, mcp, slack, terminal, web. Did you mean slack?"),
+    ],
+)
+def test_an_adapter_that_cannot_run_says_what_to_set_or_to_run_instead(
+    fresh: Shell, name: str, settings: dict[str, str], expected: str
+) -> None:
+    done = fresh.run("adapter", name, **settings)
+
+    assert expected in done.err
+    assert done.err.count("\n") == 1
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_slip_in_a_platform_s_setting_is_told_with_the_right_name(fresh: Shell) -> None:
+    (fresh.folder / ".env").write_text("DISCORD_TOKN=x\n")
+
+    done = fresh.run("adapter", "discord")
+
+    assert "unknown setting DISCORD_TOKN; did you mean DISCORD_TOKEN? Correct or remove the line." in done.err
+    assert done.code == 2

@@ -1,0 +1,83 @@
+"""One adapter at a time: those that are configured run, without a worker beside them."""
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+
+from adapters.cli.platforms import build_platforms, list_setting_names, read_all_settings
+from adapters.discord.settings import DiscordSettings
+from adapters.slack.settings import SlackSettings
+from shared.settings import Settings
+from tests.adapters.cli.shell import Shell
+from tests.adapters.cli.test_running import fetch, find_base, started, stop
+from tests.standins.discord import DiscordStandIn
+from tests.standins.slack import SlackStandIn
+
+
+def test_without_tokens_every_platform_has_its_defaults_and_none_is_built() -> None:
+    assert read_all_settings(Settings()) == {"discord": DiscordSettings(), "slack": SlackSettings()}
+    assert build_platforms(Settings()) == []
+    assert list_setting_names() == [
+        "DISCORD_TOKEN",
+        "DISCORD_API_BASE",
+        "DISCORD_GATEWAY",
+        "DISCORD_CDN_BASE",
+        "DISCORD_SHARD_COUNT",
+        "DISCORD_SHARD_IDS",
+        "SLACK_BOT_TOKEN",
+        "SLACK_APP_TOKEN",
+        "SLACK_SIGNING_SECRET",
+        "SLACK_CLIENT_ID",
+        "SLACK_CLIENT_SECRET",
+        "SLACK_API_BASE",
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [DiscordSettings(token=SecretStr("hunter2")), SlackSettings(SecretStr("hunter2"), SecretStr("hunter2"))],
+)
+def test_secrets_of_platforms_are_in_no_text_that_is_made_of_them(settings: object) -> None:
+    assert "hunter2" not in f"{settings!r} {settings}"
+
+
+async def test_slack_alone_holds_a_socket(fresh: Shell) -> None:
+    async with SlackStandIn() as slack:
+        process = fresh.start(
+            "adapter",
+            "slack",
+            SLACK_BOT_TOKEN=slack.bot_token,
+            SLACK_APP_TOKEN=slack.app_token,
+            SLACK_API_BASE=slack.api_base,
+        )
+        try:
+            await slack.socket.until()
+        finally:
+            process.terminate()
+        assert await asyncio.to_thread(process.wait, 30) == 0
+        await asyncio.to_thread(process.communicate)
+
+
+async def test_discord_alone_holds_the_gateway(fresh: Shell) -> None:
+    async with DiscordStandIn() as discord:
+        process = fresh.start(
+            "adapter",
+            "discord",
+            DISCORD_TOKEN=discord.token,
+            DISCORD_API_BASE=discord.api_base,
+            DISCORD_GATEWAY=discord.gateway.url,
+        )
+        try:
+            await discord.gateway.until()
+        finally:
+            process.terminate()
+        assert await asyncio.to_thread(process.wait, 30) == 0
+        await asyncio.to_thread(process.communicate)
+
+
+def test_the_web_adapter_takes_what_slack_sends_when_there_is_a_signing_secret(shell: Shell) -> None:
+    given = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "secret", "PORT": "0"}
+    with started(shell, "adapter", "web", until="database", **given) as (web, lines):
+        assert fetch(f"{find_base(lines)}/slack/events", type="event_callback") == (401, "Not signed by Slack.")
+        assert stop(web) < 10
