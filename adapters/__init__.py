@@ -1,1 +1,1 @@
-"""Every door to the outside: platforms, the web, the terminal, the command line."""
+"""Every way in and out: chat platforms, the web, other agents, the terminal, the command line; no answer is made here."""

@@ -1,1 +1,1 @@
-"""What every chat platform needs: buttons, notices, uploads; a platform's own parts are in its folder."""
+"""What every chat platform needs, once: buttons, edits, catch-up, splitting; no platform is named here."""

@@ -73,8 +73,8 @@ class DiscordPlatform(ChatPlatform):
     async def receive(self) -> None:
         """Hold gateway connections for the shards that this process gets."""
         # Imported here: a worker needs no gateway.
-        from adapters.discord.events.gateway import Gateway
-        from adapters.discord.transport.shards import Shards
+        from adapters.discord.gateway import Gateway
+        from adapters.discord.shards import Shards
 
         app, rest = self.app, self.rest
 
@@ -91,7 +91,7 @@ class DiscordPlatform(ChatPlatform):
         delivery = await find_delivery_info(app.database, reply.turn_id)
         rows = to_rows(buttons_below(reply, delivery, app.clock.now()))
         try:
-            return await send(app, self.rest, self._upload_limits, reply, delivery, rows)
+            return await send(app, self.rest, reply, limits=self._upload_limits, delivery=delivery, rows=rows)
         except Refused as error:
             await notify_asker(
                 app,

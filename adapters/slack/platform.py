@@ -14,10 +14,12 @@ from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, attend, take_missed
 from adapters.chat.notices import notify_asker
 from adapters.chat.running import Running
+from adapters.slack.bolt import build_app
 from adapters.slack.events.catch_up import list_missed
 from adapters.slack.events.events import Events
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.install import routes as install
+from adapters.slack.install.tokens import open_installations, open_tokens
 from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions.respond import Responses
 from adapters.slack.sending.buttons import to_rows
@@ -27,10 +29,8 @@ from adapters.slack.sending.reply import send
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
 from adapters.slack.transport.api import Json, Refused, TokenRefused, Web
-from adapters.slack.transport.bolt import build_app
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.socket import open_socket
-from adapters.slack.transport.tokens import open_installations, open_tokens
 from agent.queue.delivery_info import DeliveryInfo, find_delivery_info
 from shared.errors import ConfigurationError, Unavailable
 
@@ -134,20 +134,20 @@ class SlackPlatform(ChatPlatform):
         delivery = await find_delivery_info(self.app.database, reply.turn_id)
         rows = to_rows(buttons_below(reply, delivery, self.app.clock.now()))
         try:
-            return await send(self.app, web, reply, delivery, rows, self._shown)
+            return await send(self.app, web, reply, delivery=delivery, rows=rows, kept=self._shown)
         except TokenRefused as error:
             if self._installations is not None:
                 uninstall = Uninstall(self.clients, self._installations)
                 await uninstall.refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
-            return await self._send_otherwise(web, reply, delivery, rows, error)
+            return await self._send_otherwise(web, reply, delivery=delivery, rows=rows, error=error)
 
     async def _send_otherwise(
-        self, web: Web, reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json], error: Refused
+        self, web: Web, reply: "Reply", *, delivery: DeliveryInfo, rows: Sequence[Json], error: Refused
     ) -> str | None:
         try:
-            await Responses(self.clients).reply(reply, delivery, rows, error)
+            await Responses(self.clients).reply(reply, delivery, rows, error=error)
         except Refused:
             await notify_asker(
                 self.app,

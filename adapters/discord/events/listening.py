@@ -74,7 +74,7 @@ class Listening:
         return row[0] or "mention", row[1], row[2]
 
     def remember(self, message: discord.Message, me: int) -> None:
-        """Keep a message of a server for whoever calls the agent next."""
+        """Keep a message of a server for the next one who mentions the agent."""
         if message.guild is None:
             return
         kept = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))

@@ -115,7 +115,7 @@ class ResponseWriter:
 
 
 def writer_for(rest: Rest, place: Place, reply_to: str | None) -> MessageWriter:
-    """Return the pen for an answer to this message, or to the command that `reply_to` names."""
+    """Return the writer for an answer to this message, or to the command that `reply_to` names."""
     kind, _, token = (reply_to or "").partition(":")
     if kind in (INTERACTION, WHISPER, ASIDE):
         return ResponseWriter(rest, token, is_private=kind != INTERACTION, follows=kind == ASIDE)

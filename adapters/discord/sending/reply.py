@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 async def send(
-    app: "App", rest: Rest, limits: UploadLimits, reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json]
+    app: "App", rest: Rest, reply: "Reply", *, limits: UploadLimits, delivery: DeliveryInfo, rows: Sequence[Json]
 ) -> str:
-    """Say it once and return the id of the last message; `rows` are the buttons below it."""
+    """Post it once and return the id of the last message; `rows` are the buttons below it."""
     writer, ids = writer_for(rest, reply.place, reply.reply_to), list[str]()
     allowed = await limits.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
     while True:

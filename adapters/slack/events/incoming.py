@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from adapters.slack.transport.api import Json
-from adapters.slack.transport.clients import Token
+from adapters.slack.transport.api import Json, Token
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, cut
 

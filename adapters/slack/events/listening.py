@@ -78,7 +78,7 @@ class Listening:
             return [(row.mode, row.is_known) for row in (await session.execute(RULE, given)).all()]
 
     def remember(self, event: Json) -> None:
-        """Keep a message of a channel for whoever calls the agent next."""
+        """Keep a message of a channel for the next one who mentions the agent."""
         kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_RECENT + 1))
         self._recent.move_to_end(_key(event))
         if all(each["ts"] != event["ts"] for each in kept):

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from adapters.slack.install.vault import TokenUnreadable, Vault
-from adapters.slack.transport.clients import Token
+from adapters.slack.transport.api import Token
 from shared.clock import Clock
 from shared.db.database import Database
 from shared.db.driver import Session

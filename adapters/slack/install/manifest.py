@@ -4,7 +4,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from adapters.slack.install.routes import REDIRECT
+from adapters.slack.install import REDIRECT
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.interactions.shortcuts import CALLBACK
 from adapters.slack.interactions.slash import COMMAND

@@ -19,8 +19,8 @@ from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
 from sqlalchemy import text
 
+from adapters.slack.install import INSTALL, REDIRECT
 from adapters.slack.install.installations import Installations, Installed
-from adapters.slack.install.routes import INSTALL, REDIRECT
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.install.vault import Vault
 from adapters.slack.settings import SlackSettings

@@ -6,13 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from adapters.slack.install import INSTALL, REDIRECT
 from adapters.slack.settings import SlackSettings
 from adapters.web.api.faults import HTTP_SENTENCES, Fault
 
 if TYPE_CHECKING:
     from agent.app import App
-
-INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"
 
 
 def routes(settings: SlackSettings) -> list[Route]:

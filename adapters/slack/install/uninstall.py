@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.slack.install.installations import Because, Installations
 from adapters.slack.install.vault import TokenUnreadable
-from adapters.slack.transport.api import Json, TokenRefused
-from adapters.slack.transport.clients import Clients, Token
+from adapters.slack.transport.api import Json, Token, TokenRefused
+from adapters.slack.transport.clients import Clients
 from shared.log import get_logger
 
 if TYPE_CHECKING:

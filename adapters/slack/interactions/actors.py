@@ -75,7 +75,7 @@ class Actors:
         return await self.meet(team, str(user.get("id")), user.get("team_id"))
 
     async def find_place(self, actor: Actor, channel: str, thread: str | None = None) -> Place:
-        """Return a place in the visitor's workspace. Direct is the talk with the agent alone: people's own are not."""
+        """Return a place in the actor's workspace; it is direct where the person talks with the agent alone."""
         is_direct = channel.startswith("D") and channel == await self.find_direct(actor)
         return Place(PLATFORM, actor.team_id, channel, thread, is_direct)
 

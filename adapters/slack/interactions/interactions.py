@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING
 
 from adapters.slack.events import groups
-from adapters.slack.install import uninstall
-from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions import clicks, home, shortcuts, slash
 from adapters.slack.interactions.actors import Actors
 from adapters.slack.interactions.clicks import Clicks
@@ -18,26 +16,16 @@ if TYPE_CHECKING:
 
     from adapters.chat.running import Running
     from adapters.slack.events.events import Events
-    from adapters.slack.install.installations import Installations
     from adapters.slack.transport.clients import Clients
     from agent.app import App
 
 
-def register(
-    bolt: "AsyncApp",
-    app: "App",
-    clients: "Clients",
-    running: "Running",
-    heard: "Events",
-    installations: "Installations | None",
-) -> None:
-    """Listen to all of it; names and groups are known from what `heard` has learnt."""
+def register(bolt: "AsyncApp", app: "App", clients: "Clients", *, running: "Running", events: "Events") -> None:
+    """Listen to all of it; names and groups are known from what `events` has stored."""
     responses = Responses(clients)
-    actors = Actors(clients, heard.directory, heard.groups)
-    groups.register(bolt, heard.groups)
+    actors = Actors(clients, events.directory, events.groups)
+    groups.register(bolt, events.groups)
     clicks.register(bolt, Clicks(app, actors, responses, running))
     slash.register(bolt, Slash(app, actors, responses, running))
-    shortcuts.register(bolt, Shortcuts(app, clients, actors, responses, heard.directory))
+    shortcuts.register(bolt, Shortcuts(app, clients, actors, responses, events.directory))
     home.register(bolt, Homes(app, actors, running))
-    if installations is not None:
-        uninstall.register(bolt, Uninstall(clients, installations))

@@ -64,7 +64,7 @@ class Responses:
         """Say something to all there; raises `Refused` when the address is over, `Unavailable` to be tried again."""
         await self._post(url, body | {"response_type": "in_channel", "replace_original": False})
 
-    async def reply(self, reply: "Reply", delivery: "DeliveryInfo", rows: Sequence[Json], error: Refused) -> None:
+    async def reply(self, reply: "Reply", delivery: "DeliveryInfo", rows: Sequence[Json], *, error: Refused) -> None:
         """Answer a command or a form where the agent is no member; raises the `error` where there is no such way.
 
         Slack does not tell what is there already: an answer whose sender dies right here may come twice.

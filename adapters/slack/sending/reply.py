@@ -55,9 +55,9 @@ class Draft:
 
 
 async def send(
-    app: "App", web: Web, reply: "Reply", delivery: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
+    app: "App", web: Web, reply: "Reply", *, delivery: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
 ) -> str:
-    """Say it once and return the id of the last message."""
+    """Post it once and return the id of the last message."""
     # Slack takes no empty files.
     uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, takes_empty=False)
     shown = kept.take(reply.live_message_id)

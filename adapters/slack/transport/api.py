@@ -2,18 +2,17 @@
 
 import asyncio
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
+from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from shared.clock import Clock
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
-
-if TYPE_CHECKING:
-    from adapters.slack.transport.clients import Token
 
 Json = dict[str, Any]
 
@@ -29,6 +28,22 @@ SPARE = {"chat.startStream": 14, "chat.stopStream": 14, "chat.appendStream": 80,
 PATIENCE, USUAL_WAIT = 120.0, 30.0
 
 log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bot's token in one workspace, and who it is there.
+
+    `is_home`: the workspace is the house's own, whose members are known by their bare ids; members of all others are
+    `T…:U…`, because Slack gives ids per workspace.
+    """
+
+    secret: SecretStr
+    team_id: str
+    bot_user_id: str
+    bot_id: str | None = None
+    team_name: str | None = None
+    is_home: bool = False
 
 
 class Refused(Undeliverable):
@@ -80,7 +95,7 @@ class MethodLimits:
 class Web:
     """The Web API with one token. `can_stream`: Slack has not said that it does not stream answers here."""
 
-    def __init__(self, client: AsyncWebClient, token: "Token", method_limits: MethodLimits) -> None:
+    def __init__(self, client: AsyncWebClient, token: Token, method_limits: MethodLimits) -> None:
         self.token, self.method_limits = token, method_limits
         self.can_stream = True
         self._client = client

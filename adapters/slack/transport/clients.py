@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Protocol
 
 import aiohttp
@@ -10,7 +9,7 @@ from pydantic import SecretStr
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.settings import SlackSettings
-from adapters.slack.transport.api import Json, MethodLimits, Web
+from adapters.slack.transport.api import Json, MethodLimits, Token, Web
 from shared.clock import Clock
 from shared.errors import Unavailable, Undeliverable
 
@@ -24,22 +23,6 @@ quiet.setLevel(logging.CRITICAL)
 
 class NotInstalled(Undeliverable):
     """Parley is not installed in that workspace any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A bot's token in one workspace, and who it is there.
-
-    `is_home`: the workspace is the house's own, whose members are known by their bare ids; members of all others are
-    `T…:U…`, because Slack gives ids per workspace.
-    """
-
-    secret: SecretStr
-    team_id: str
-    bot_user_id: str
-    bot_id: str | None = None
-    team_name: str | None = None
-    is_home: bool = False
 
 
 class Tokens(Protocol):

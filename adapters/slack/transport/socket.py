@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
-from adapters.slack.transport.api import MethodLimits, TokenRefused, Web
-from adapters.slack.transport.clients import Clients, Token, quiet
+from adapters.slack.transport.api import MethodLimits, Token, TokenRefused, Web
+from adapters.slack.transport.clients import Clients, quiet
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack.events.incoming import calls, is_written_by_a_person, to_incoming
-from adapters.slack.transport.clients import Token
+from adapters.slack.transport.api import Token
 from shared.messages import IncomingMessage
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "slack"

@@ -15,6 +15,8 @@ from slack_bolt.response import BoltResponse
 from adapters.chat.running import Running
 from adapters.slack.events import assistant
 from adapters.slack.events.events import Events, register
+from adapters.slack.install import uninstall
+from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions import interactions
 from adapters.slack.transport.clients import Clients, quiet
 from shared.errors import Unavailable
@@ -59,7 +61,9 @@ def build_app(
     )
     register(bolt, events)
     assistant.register(bolt, clients, running)
-    interactions.register(bolt, app, clients, running, events, installations)
+    interactions.register(bolt, app, clients, running=running, events=events)
+    if installations is not None:
+        uninstall.register(bolt, Uninstall(clients, installations))
     # What nobody listens to is acknowledged all the same, or Slack would send it again and again.
     bolt.event(ANYTHING)(_nothing)
     bolt.error(_tell)
