@@ -1,1 +1,1 @@
-"""Every way in and out: chat platforms, the web, other agents, the terminal, the command line; no answer is made here."""
+"""Every way in and out: chat platforms, web, other agents, terminal, command line; no answer is made here."""

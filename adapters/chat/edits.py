@@ -30,7 +30,10 @@ class Edits:
     async def delete(self, message_ids: Iterable[str]) -> None:
         """Cancel what waits for an answer, and remove what was answered."""
         ids = set(message_ids)
-        await retry_on_lost_db(lambda: redact(self._app, self._platform, ids), STORE_SECONDS)
+        database, storage = self._app.database, self._app.storage
+        await retry_on_lost_db(
+            lambda: redact(database, storage, platform=self._platform, message_ids=ids), STORE_SECONDS
+        )
 
     async def offer_again(
         self, turn_id: int, asker: str, show: Callable[[Any, AnswerButtons], Awaitable[None]]

@@ -82,7 +82,7 @@ async def open_app(
         yield app
 
 
-def _list_origins(senders: Mapping[str, Sender]) -> dict[str, str]:
+def _list_origins(senders: Senders) -> dict[str, str]:
     platforms = [each for each in senders.values() if isinstance(each, ChatPlatform)]
     return {name: url for each in platforms for name, url in each.settings.origins.items()}
 
