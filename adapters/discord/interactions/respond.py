@@ -6,6 +6,7 @@ from typing import Any
 
 import discord
 
+from adapters.base import STORE_SECONDS
 from adapters.discord.sending.message_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.transport.rest import Json, Refused, Rest
 from agent.queue.inbox import accept
@@ -16,7 +17,7 @@ from shared.messages import IncomingMessage
 SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
 QUESTION_CHARS = 1500
 # Of the three seconds so many are left to the database before the acknowledgement goes out.
-AT_ONCE_SECONDS, STORE_SECONDS = 1.5, 120.0
+AT_ONCE_SECONDS = 1.5
 
 
 class Reception:
