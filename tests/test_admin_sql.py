@@ -289,8 +289,8 @@ async def test_an_agent_is_added_kept_to_admins_and_switched_off_with_the_next_m
     await hears(house)
     assert "- archivist: Finds things in the files" in json.dumps(asked(house)["tools"])
 
-    await admin(house, "Add an agent of another house")
-    await admin(house, "Choose who may ask an agent")
+    await admin(house, "Add an agent of another installation")
+    await admin(house, "Choose who may use an agent")
     await hears(house)
     assert "agents" not in offered(house)
 
@@ -309,7 +309,7 @@ async def test_a_persona_with_a_list_of_modules_asks_agents_once_the_list_says_s
     await hears(house)
     assert offered(house) == {"knowledge"}
 
-    await admin(house, "Let a persona ask agents that has a list of modules")
+    await admin(house, "Let a persona with a list of modules use agents")
     await hears(house)
     assert offered(house) == {"knowledge", "agents"}
 
@@ -323,7 +323,7 @@ async def test_what_was_put_aside_is_answered_after_all(house: House) -> None:
     await house.sql("UPDATE inbox SET created_at = now() - interval '1 minute'")
     house.model.play(["Here I am."])
 
-    await admin(house, "Answer what was put aside after all")
+    await admin(house, "Retry parked messages")
 
     response = await house.app.events.response(await house.value("SELECT id FROM inbox"))
     assert response.content == "Here I am."
