@@ -78,7 +78,7 @@ def offered(house: House) -> set[str]:
 
 
 @pytest.mark.parametrize("as_owner", [False, True], ids=["parley_app", "owner"])
-async def test_every_statement_runs_as_it_stands_one_after_the_other(address: Address, *, as_owner: bool) -> None:
+async def test_all_statements_of_the_page_run_in_order(address: Address, *, as_owner: bool) -> None:
     await run(address, PEOPLE)
 
     for block in STATEMENTS:
@@ -89,7 +89,7 @@ async def test_every_statement_runs_as_it_stands_one_after_the_other(address: Ad
 
 
 @pytest.mark.parametrize("block", REFUSALS, ids=[block.text.partition(REFUSED)[2].strip() for block in REFUSALS])
-async def test_what_makes_no_sense_is_refused_with_the_words_of_the_page(address: Address, block: Block) -> None:
+async def test_invalid_values_are_refused_with_the_constraint_on_the_page(address: Address, block: Block) -> None:
     await run(address, PEOPLE)
     sql, _, words = block.text.partition(REFUSED)
 
@@ -99,7 +99,7 @@ async def test_what_makes_no_sense_is_refused_with_the_words_of_the_page(address
     assert words.strip() in str(refused.value)
 
 
-def test_every_rule_about_people_personas_and_agents_stands_on_the_page() -> None:
+def test_the_page_lists_every_constraint_on_people_personas_and_agents() -> None:
     page = document("docs/admin-sql.md").text
     # What the program alone writes.
     internal = {
@@ -115,7 +115,7 @@ def test_every_rule_about_people_personas_and_agents_stands_on_the_page() -> Non
     assert {rule for rule in refused - internal if rule not in page} == set()
 
 
-async def test_a_persona_that_is_to_plan_plans_and_the_modes_compare(house: House) -> None:
+async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(house: House) -> None:
     house.model.play(["Called.", '{"status": "done", "response": "Planned."}', "Called again."])
     await admin(house, "Add a persona for a server")
     said = [(await hears(house)).content]
@@ -143,7 +143,7 @@ async def test_a_budget_of_zero_refuses_the_next_message_and_lifting_it_serves_t
     assert (await hears(house)).error is None
 
 
-async def test_a_budget_is_set_and_a_period_begins_anew(house: House) -> None:
+async def test_a_budget_can_be_set_and_its_period_restarted(house: House) -> None:
     await hears(house)
     await house.sql("UPDATE users SET tokens_used_this_month = 60000")
     await admin(house, "Set a budget")
@@ -157,7 +157,7 @@ async def test_a_budget_is_set_and_a_period_begins_anew(house: House) -> None:
     assert await house.value("SELECT tokens_used_this_month FROM users") == answered.usage.total
 
 
-async def test_the_budget_of_all_guests_leaves_everybody_else_alone(house: House) -> None:
+async def test_the_budget_of_all_guests_changes_no_other_budget(house: House) -> None:
     await hears(house)
     await hears(house, user="boss", channel="office")
     await house.sql("UPDATE users SET permission_level = 'user' WHERE id = 2")
@@ -169,7 +169,7 @@ async def test_the_budget_of_all_guests_leaves_everybody_else_alone(house: House
     ]  # fmt: skip
 
 
-async def test_who_is_promoted_has_more_tools_and_no_limit_with_the_next_message(house: House) -> None:
+async def test_a_promoted_person_has_more_tools_and_no_limit_from_the_next_message_on(house: House) -> None:
     await hears(house)
     assert offered(house) == {"knowledge"}
 
@@ -205,7 +205,7 @@ async def test_a_name_that_an_admin_sets_is_what_the_model_reads(house: House) -
     assert "Europe/Berlin" in json.dumps(asked(house)["messages"])
 
 
-async def test_personas_are_found_from_the_channel_outward(house: House) -> None:
+async def test_the_most_specific_persona_answers(house: House) -> None:
     await hears(house)
     assert prompt(house).startswith("You are Parley")
 
@@ -231,7 +231,7 @@ async def test_personas_are_found_from_the_channel_outward(house: House) -> None
     assert prompt(house).startswith("You work here.")
 
 
-async def test_the_default_is_switched_and_instructions_change_with_the_next_message(house: House) -> None:
+async def test_a_new_default_persona_and_new_instructions_are_used_for_the_next_message(house: House) -> None:
     await admin(house, "Add a default persona")
     await admin(house, "Add a persona for a server")
     await admin(house, "Switch the default persona")
@@ -244,7 +244,7 @@ async def test_the_default_is_switched_and_instructions_change_with_the_next_mes
     assert prompt(house).startswith("You are the librarian. Answer in two sentences.")
 
 
-async def test_a_persona_moves_and_goes(house: House) -> None:
+async def test_a_persona_can_be_moved_and_removed(house: House) -> None:
     await admin(house, "Add a persona for a channel")
     await admin(house, "Move a persona to another place")
     await hears(house, channel=CHANNEL)
@@ -284,7 +284,7 @@ async def test_model_and_limits_of_a_persona_reach_the_model(house: House) -> No
     assert 600 in {body.get("max_tokens"), body.get("max_completion_tokens")}
 
 
-async def test_an_agent_is_added_kept_to_admins_and_switched_off_with_the_next_message(house: House) -> None:
+async def test_an_agent_can_be_added_restricted_to_admins_and_switched_off(house: House) -> None:
     await admin(house, "Add an agent")
     await hears(house)
     assert "- archivist: Finds things in the files" in json.dumps(asked(house)["tools"])
@@ -302,7 +302,7 @@ async def test_an_agent_is_added_kept_to_admins_and_switched_off_with_the_next_m
     assert "archivist" not in json.dumps(asked(house)["tools"])
 
 
-async def test_a_persona_with_a_list_of_modules_asks_agents_once_the_list_says_so(house: House) -> None:
+async def test_a_persona_with_a_list_of_modules_uses_agents_only_when_it_lists_them(house: House) -> None:
     await admin(house, "Add an agent")
     await admin(house, "Add a persona for a server")
     await admin(house, "Allow only some modules")
@@ -314,7 +314,7 @@ async def test_a_persona_with_a_list_of_modules_asks_agents_once_the_list_says_s
     assert offered(house) == {"knowledge", "agents"}
 
 
-async def test_what_was_put_aside_is_answered_after_all(house: House) -> None:
+async def test_a_parked_message_can_be_retried(house: House) -> None:
     house.model.play([Fault(status=400, body={"error": {"message": "no"}})])
     failed = await hears(house)
     assert failed.error == "models_unavailable"
@@ -329,7 +329,7 @@ async def test_what_was_put_aside_is_answered_after_all(house: House) -> None:
     assert response.content == "Here I am."
 
 
-async def test_deleting_a_person_leaves_no_trace_of_what_was_said(house: House) -> None:
+async def test_deleting_a_person_leaves_nothing_that_they_wrote(house: House) -> None:
     house.model.play([Answer("", tool_calls=[("knowledge__remember", {"content": "The secret is marzipan."})]), "ok"])
     await hears(house, "my secret is marzipan", username="Adabella")
     await hears(house, "marzipan again", server=None, channel="dm-ada", username="Adabella")

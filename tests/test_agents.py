@@ -24,7 +24,7 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
 
 
-async def test_without_agents_the_tools_of_a_guest_are_what_they_were(house: House) -> None:
+async def test_agents_add_one_tool_and_change_no_other(house: House) -> None:
     await house.hears("hello")
     before = requests_of(house, ASKER)[-1]["tools"]
     await add_agent(house, "scout")
@@ -38,7 +38,7 @@ async def test_without_agents_the_tools_of_a_guest_are_what_they_were(house: Hou
     assert requests_of(house, ASKER)[-1]["tools"] == before
 
 
-async def test_the_tool_names_the_agents_that_the_person_may_ask_the_same_to_the_byte(house: House) -> None:
+async def test_the_tool_lists_the_agents_that_the_person_may_use_in_a_stable_text(house: House) -> None:
     for name in ("writer", "scout", "butler"):
         await add_agent(house, name, requires="admin" if name == "butler" else "guest")
     await house.hears("hello")
@@ -53,7 +53,7 @@ async def test_the_tool_names_the_agents_that_the_person_may_ask_the_same_to_the
     assert json.loads(admin)["function"]["description"].splitlines()[-3].startswith("- butler: ")
 
 
-async def test_a_persona_lists_the_module_agents_or_its_turns_may_not_ask(house: House) -> None:
+async def test_a_persona_delegates_only_when_its_modules_contain_agents(house: House) -> None:
     await add_agent(house, "scout")
     await house.sql(
         "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
@@ -139,7 +139,7 @@ async def test_an_agent_has_the_modules_model_and_limits_of_its_persona(house: H
 
 
 @pytest.mark.parametrize("server", [None, "acme"])
-async def test_an_agent_remembers_no_more_than_the_place_allows(house: House, server: str | None) -> None:
+async def test_an_agent_recalls_only_memories_visible_in_the_place(house: House, server: str | None) -> None:
     await add_agent(house, "scout")
     fact = ("knowledge__remember", {"content": "Ann is looking for a new job"})
     play(

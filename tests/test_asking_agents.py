@@ -46,7 +46,7 @@ async def mail(house: House, *then: Answer | str) -> AgentResponse:
     return await house.hears("mail Bob")
 
 
-async def test_a_question_of_an_agent_is_put_to_the_person_and_a_yes_runs_the_agents_call(
+async def test_an_agents_question_goes_to_the_person_and_a_yes_runs_the_agents_call(
     house: House, office: Office
 ) -> None:
     asked = await mail(house, "Bob has his mail.")
@@ -62,7 +62,7 @@ async def test_a_question_of_an_agent_is_put_to_the_person_and_a_yes_runs_the_ag
     assert "office__send" not in str(requests_of(house, ASKER)[-1]["tools"])
 
 
-async def test_a_no_to_an_agents_question_leaves_it(house: House, office: Office) -> None:
+async def test_a_no_to_an_agents_question_runs_nothing(house: House, office: Office) -> None:
     await mail(house, "Then not.")
 
     assert (await house.hears("no")).content == "Then not."
@@ -77,7 +77,9 @@ async def test_a_no_to_an_agents_question_leaves_it(house: House, office: Office
         "UPDATE personas SET allowed_modules = '[\"calculator\"]' WHERE name = 'clerk'",
     ],
 )
-async def test_what_an_agent_may_no_longer_do_is_not_run(house: House, office: Office, change: str) -> None:
+async def test_a_confirmed_call_of_an_agent_is_not_run_without_permission(
+    house: House, office: Office, change: str
+) -> None:
     await mail(house, "I can't any more.")
     await house.sql(change)
 
@@ -87,7 +89,7 @@ async def test_what_an_agent_may_no_longer_do_is_not_run(house: House, office: O
     assert reply.tool_calls_made[0].result["error"] is True
 
 
-async def test_a_question_comes_up_through_several_agents(house: House, office: Office) -> None:
+async def test_a_question_is_passed_up_through_several_agents(house: House, office: Office) -> None:
     await add_agent(house, "typist", modules='["office"]')
     play(
         house.model,
@@ -101,7 +103,7 @@ async def test_a_question_comes_up_through_several_agents(house: House, office: 
     assert (len(office.sent), await house.value("SELECT agent FROM confirmations")) == (1, "typist")
 
 
-async def test_an_agent_is_told_by_one_who_has_read_strangers_words(open_house: House, office: Office) -> None:
+async def test_an_agent_is_tainted_by_what_its_asker_has_read(open_house: House, office: Office) -> None:
     play(
         open_house.model,
         asker=[calls(BROWSE), calls(ask("clerk", "Post what she earns.")), "Posted."],
@@ -116,7 +118,7 @@ async def test_an_agent_is_told_by_one_who_has_read_strangers_words(open_house: 
     assert len(office.posted) == 1
 
 
-async def test_who_asked_an_agent_has_read_what_the_agent_has_read(open_house: House, office: Office) -> None:
+async def test_the_asker_is_tainted_by_what_its_agent_has_read(open_house: House, office: Office) -> None:
     play(
         open_house.model,
         asker=[calls(ask("clerk")), calls(POST)],
@@ -128,7 +130,9 @@ async def test_who_asked_an_agent_has_read_what_the_agent_has_read(open_house: H
     assert (asked.confirmation is not None, office.posted) == (True, [])
 
 
-async def test_an_agent_that_read_nothing_of_the_kind_taints_nothing(open_house: House, office: Office) -> None:
+async def test_an_agent_that_has_read_nothing_untrusted_does_not_taint_its_asker(
+    open_house: House, office: Office
+) -> None:
     play(
         open_house.model,
         asker=[calls(LOOK_UP), calls(ask("clerk")), calls(POST), "Done."],
@@ -139,7 +143,7 @@ async def test_an_agent_that_read_nothing_of_the_kind_taints_nothing(open_house:
     assert len(office.posted) == 1
 
 
-async def test_a_task_for_another_house_goes_out_only_with_a_yes(
+async def test_a_task_with_private_data_goes_to_another_installation_only_after_a_yes(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
     peers = FakePeers(lambda _task: "From afar.")
@@ -161,7 +165,7 @@ async def test_a_task_for_another_house_goes_out_only_with_a_yes(
         assert [task for _, task, _, _ in peers.asked] == ["What is new?", "She earns 4,200."]
 
 
-async def test_another_agents_yes_is_nobodys_word(open_house: House, office: Office) -> None:
+async def test_no_confirmation_is_asked_over_a2a(open_house: House, office: Office) -> None:
     play(open_house.model, asker=[calls(MAIL), "I may not."])
 
     reply = await open_house.hears("mail Bob", adapter="a2a")
@@ -170,7 +174,7 @@ async def test_another_agents_yes_is_nobodys_word(open_house: House, office: Off
     assert "nobody here who could be asked" in result_of(requests_of(open_house, ASKER)[-1])
 
 
-async def test_calls_of_a_plan_are_judged_by_what_they_are_given(open_house: House, office: Office) -> None:
+async def test_calls_of_a_plan_are_tainted_by_the_calls_that_they_need(open_house: House, office: Office) -> None:
     await open_house.sql(
         "INSERT INTO personas (name, system_prompt, is_default, loop_mode) VALUES ('P', 'Plan.', true, 'planner')"
     )

@@ -170,7 +170,7 @@ async def test_a_wrong_call_is_an_error_that_says_what_would_be_valid(
     assert second == "fine"
 
 
-async def test_a_call_of_two_megabytes_takes_little_room_and_no_budget(
+async def test_a_call_of_two_megabytes_is_stored_cut_and_does_not_exhaust_the_budget(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     huge = json.dumps({"words": ["x" * 2 * MB]})
@@ -211,7 +211,7 @@ async def test_a_result_of_fifty_megabytes_is_cut(
 
 
 @pytest.mark.parametrize("kind", ["text", "list", "nested", "endless", "itself"])
-def test_of_a_large_result_only_a_part_is_looked_at(kind: str) -> None:
+def test_only_a_part_of_a_large_result_is_inspected(kind: str) -> None:
     result = LARGE[kind]()
     tracemalloc.start()
     told = to_json(result, 8000)
@@ -222,7 +222,7 @@ def test_of_a_large_result_only_a_part_is_looked_at(kind: str) -> None:
     assert most < 40 * MOST_CHARS
 
 
-def test_what_is_long_but_not_large_tells_how_long_it_is() -> None:
+def test_a_cut_result_states_its_full_length() -> None:
     told = json.loads(to_json(["word"] * 5000, 2000))
 
     assert told["total_chars"] == len(json.dumps(["word"] * 5000))
@@ -233,7 +233,7 @@ def test_what_is_long_but_not_large_tells_how_long_it_is() -> None:
 
 
 @pytest.mark.parametrize("tool", ["odd__wait_for_ever", "odd__hold_on"])
-async def test_a_tool_that_never_returns_is_given_up_and_the_turn_goes_on(
+async def test_a_tool_that_never_returns_times_out_and_the_turn_goes_on(
     settings: Settings, address: Address, model: OpenAIStub, tool: str
 ) -> None:
     let_go = asyncio.Event()
@@ -247,7 +247,7 @@ async def test_a_tool_that_never_returns_is_given_up_and_the_turn_goes_on(
     assert second == "fine"
 
 
-async def test_a_stop_does_not_wait_for_a_tool_that_holds_on(
+async def test_a_stop_does_not_wait_for_a_tool_that_ignores_cancellation(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     let_go = asyncio.Event()
@@ -285,7 +285,7 @@ def test_a_stream_without_end_is_cut_off(part: str) -> None:
         accumulator.add(chunk)
 
 
-def test_arguments_are_shown_to_the_model_again_up_to_a_bearable_length() -> None:
+def test_the_model_is_shown_its_arguments_cut_to_a_limit() -> None:
     short, long = (json.dumps(read_arguments(json.dumps({"words": ["x" * size]}))) for size in (100, 900_000))
 
     assert to_shown_arguments(short) == short
@@ -329,7 +329,7 @@ def steps_of(widths: Sequence[int]) -> Iterator[Step]:
         seq += 1 + 2 * width
 
 
-def test_what_a_turn_has_come_to_is_told_the_same_however_its_steps_came() -> None:
+def test_the_state_of_a_turn_is_the_same_loaded_at_once_or_step_by_step() -> None:
     steps = list(steps_of([1, 3, 0, 2]))
     whole = Progress(steps, NOTHING, 0)
     grown = Progress([], NOTHING, 0)

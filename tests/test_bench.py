@@ -21,7 +21,7 @@ def test_a_goal_is_about_the_ratio_where_there_is_a_floor() -> None:
     assert far.goal == "≥ 0.06 x"
 
 
-async def test_every_client_takes_its_turns() -> None:
+async def test_every_client_runs_its_turns() -> None:
     taken: list[tuple[int, int]] = []
 
     async def turn(client: int, number: int) -> None:
@@ -33,7 +33,7 @@ async def test_every_client_takes_its_turns() -> None:
     assert len(run.latencies) == 6
 
 
-def test_runs_of_one_load_are_told_as_one() -> None:
+def test_runs_of_one_load_are_merged() -> None:
     whole = merged([Run((1.0, 2.0), 2.0, 0.1), Run((9.0,), 1.0, 0.2)])
 
     assert (whole.per_second, percentile(whole.latencies, 50), percentile(whole.latencies, 99)) == (1.0, 2.0, 9.0)
@@ -66,7 +66,7 @@ def test_the_share_of_a_prompt_that_is_cached_ends_at_the_first_difference() -> 
     assert share_kept(["abcd", "abcdefgh", "abcdefghij"]) == 1
 
 
-def test_statements_are_told_apart_by_whose_they_are() -> None:
+def test_statements_of_the_queue_are_counted_separately() -> None:
     seen = [
         Transaction("parley", ("WITH stored AS ( INSERT INTO inbox …",)),
         Transaction("parley", ("SELECT inbox.id …", "INSERT INTO turns …")),

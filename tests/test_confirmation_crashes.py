@@ -61,7 +61,7 @@ async def disturb(
 
 
 @pytest.mark.parametrize("action", ["kill", "freeze"])
-async def test_a_yes_is_carried_out_at_most_once_and_an_unknown_outcome_is_told(
+async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_reported(
     postgres: URL, tmp_path: Path, action: str
 ) -> None:
     points = await list_points(postgres, tmp_path, GOES_ON, asks=False)
@@ -96,7 +96,7 @@ async def test_a_yes_is_carried_out_at_most_once_and_an_unknown_outcome_is_told(
     assert faults == []
 
 
-async def test_what_was_not_shown_cannot_be_agreed_to(postgres: URL, tmp_path: Path) -> None:
+async def test_a_question_that_was_never_delivered_cannot_be_confirmed(postgres: URL, tmp_path: Path) -> None:
     points = await list_points(postgres, tmp_path, ASKS, asks=True)
     points = points[: points.index("send before 1") + 1]
     gate = asyncio.Semaphore(AT_ONCE)

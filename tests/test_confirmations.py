@@ -70,7 +70,7 @@ async def test_a_yes_runs_exactly_the_stored_call_and_the_model_goes_on_with_its
     assert await house.value("SELECT count(*) FROM token_logs") == 2
 
 
-async def test_a_no_is_told_to_the_model_and_nothing_is_run(house: House, office: Office) -> None:
+async def test_after_a_no_nothing_runs_and_the_model_is_informed(house: House, office: Office) -> None:
     await ask(house, Answer("Fine, I leave it."))
 
     reply = await house.hears("no.")
@@ -81,7 +81,7 @@ async def test_a_no_is_told_to_the_model_and_nothing_is_run(house: House, office
     assert office.sent == []
 
 
-async def test_too_late_an_answer_gets_one_honest_sentence_and_asks_no_model(house: House, office: Office) -> None:
+async def test_a_late_answer_gets_one_sentence_and_no_model_call(house: House, office: Office) -> None:
     await ask(house)
     await age(house, 10)
 
@@ -93,7 +93,7 @@ async def test_too_late_an_answer_gets_one_honest_sentence_and_asks_no_model(hou
     assert (office.sent, await statuses(house), house.model.count) == ([], ["expired"], 1)
 
 
-async def test_the_word_without_a_question_is_a_message_like_any_other(house: House) -> None:
+async def test_a_yes_without_an_open_question_is_an_ordinary_message(house: House) -> None:
     assert (await house.hears("yes")).content.startswith("You said: yes")
     assert (await house.hears("no")).content.startswith("You said: no")
 
@@ -161,7 +161,7 @@ async def test_a_no_among_answers_written_in_a_row_counts(
     assert office.sent == []
 
 
-async def test_other_words_leave_the_question_open_and_a_later_yes_is_asked_about(house: House, office: Office) -> None:
+async def test_other_messages_leave_the_question_open_and_a_later_yes_repeats_it(house: House, office: Office) -> None:
     await ask(house, Answer("He is your brother. Do you like tea?"), Answer("Sent."))
     await house.hears("who is Bob?")
 
@@ -175,7 +175,7 @@ async def test_other_words_leave_the_question_open_and_a_later_yes_is_asked_abou
     assert (len(office.sent), await statuses(house)) == (1, ["expired", "used"])
 
 
-async def test_a_button_answers_its_question_whatever_was_said_since(house: House, office: Office) -> None:
+async def test_a_button_answers_its_question_regardless_of_later_messages(house: House, office: Office) -> None:
     asked = await ask(house, Answer("He is your brother."), Answer("Sent."))
     assert asked.confirmation is not None
     await house.hears("who is Bob?")
@@ -185,7 +185,7 @@ async def test_a_button_answers_its_question_whatever_was_said_since(house: Hous
     assert (reply.content, len(office.sent)) == ("Sent.", 1)
 
 
-async def test_a_word_that_came_before_the_question_does_not_answer_it(house: House, office: Office) -> None:
+async def test_a_yes_written_before_the_question_does_not_answer_it(house: House, office: Office) -> None:
     go_on = asyncio.Event()
 
     async def slow(body: dict[str, Any], number: int) -> Answer:
@@ -207,7 +207,7 @@ async def test_a_word_that_came_before_the_question_does_not_answer_it(house: Ho
     assert (office.sent, await statuses(house)) == ([], ["pending"])
 
 
-async def test_what_the_model_says_later_changes_nothing_in_what_was_agreed_to(house: House, office: Office) -> None:
+async def test_later_model_answers_do_not_change_a_confirmed_call(house: House, office: Office) -> None:
     other = ("office__send", {"to": "eve", "body": "All my secrets."})
     await ask(house, calls(other), Answer("Both are sent."))
 
@@ -218,14 +218,14 @@ async def test_what_the_model_says_later_changes_nothing_in_what_was_agreed_to(h
     assert await statuses(house) == ["used", "pending"]
 
 
-async def test_arguments_that_were_changed_in_the_table_are_refused_by_it(house: House) -> None:
+async def test_the_table_refuses_changed_arguments(house: House) -> None:
     await ask(house)
 
     with pytest.raises(IntegrityError, match="confirmations_arguments_are_as_they_were_asked"):
         await house.sql("UPDATE confirmations SET arguments = replace(arguments, 'bob', 'eve')")
 
 
-async def test_a_question_that_comes_out_differently_is_asked_anew(house: House, office: Office) -> None:
+async def test_a_call_whose_question_has_changed_is_confirmed_again(house: House, office: Office) -> None:
     await ask(house, Answer("Sent."))
     office.footer = " It costs 3,000 € now."
 
@@ -260,7 +260,7 @@ async def test_a_tool_that_is_no_longer_permitted_is_not_run(house: House, offic
     assert "There is no tool 'office.send' here." in reply.tool_calls_made[0].result["message"]
 
 
-async def test_what_was_agreed_to_is_done_and_told_when_the_budget_is_used_up(house: House, office: Office) -> None:
+async def test_a_confirmed_call_runs_and_is_reported_when_the_budget_is_used_up(house: House, office: Office) -> None:
     await ask(house)
     await house.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
 
@@ -271,7 +271,7 @@ async def test_what_was_agreed_to_is_done_and_told_when_the_budget_is_used_up(ho
     assert (reply.error, reply.finished, reply.iterations, house.model.count) == ("budget_exhausted", False, 0, 1)
 
 
-async def test_what_was_agreed_to_is_told_when_no_model_can_be_reached(house: House, office: Office) -> None:
+async def test_a_confirmed_call_is_reported_when_no_model_can_be_reached(house: House, office: Office) -> None:
     await ask(house, *[Fault(500)] * 20)
 
     reply = await house.hears("yes")
@@ -281,7 +281,7 @@ async def test_what_was_agreed_to_is_told_when_no_model_can_be_reached(house: Ho
     assert reply.error == "models_unavailable"
 
 
-async def test_of_two_calls_that_need_a_yes_one_is_asked_about(house: House, office: Office) -> None:
+async def test_of_two_calls_that_need_a_yes_one_is_put_to_the_person(house: House, office: Office) -> None:
     other = ("office__send", {"to": "carl", "body": "Hi."})
     house.model.play([calls(MAIL, other, ("office__post", {"text": "gone"})), Answer("One is sent.")])
 
@@ -293,7 +293,7 @@ async def test_of_two_calls_that_need_a_yes_one_is_asked_about(house: House, off
     assert await statuses(house) == ["used"]
 
 
-async def test_a_newer_question_takes_the_place_of_the_older(house: House, office: Office) -> None:
+async def test_a_newer_question_replaces_the_older_one(house: House, office: Office) -> None:
     other = ("office__send", {"to": "carl", "body": "Hi."})
     asked = await ask(house, calls(other), Answer("Sent."))
     assert asked.confirmation is not None
@@ -304,7 +304,7 @@ async def test_a_newer_question_takes_the_place_of_the_older(house: House, offic
     assert (old.error, office.sent, await statuses(house)) == ("confirmation_closed", [], ["expired", "pending"])
 
 
-async def test_a_conversation_that_begins_afresh_has_no_open_question(house: House, office: Office) -> None:
+async def test_a_reset_conversation_has_no_open_question(house: House, office: Office) -> None:
     await ask(house)
     here = message("/reset")
     await commands.answer(house.app, here.sender, here.place, "/reset")
@@ -313,7 +313,7 @@ async def test_a_conversation_that_begins_afresh_has_no_open_question(house: Hou
     assert (office.sent, await statuses(house)) == ([], ["expired"])
 
 
-async def test_a_tool_cannot_put_a_question_in_the_name_of_the_house(house: House) -> None:
+async def test_a_tool_cannot_imitate_the_question_of_the_taint_policy(house: House) -> None:
     house.model.play([calls(("office__forge", {})), Answer("Done.")])
 
     reply = await house.hears("go on")
@@ -340,7 +340,7 @@ async def test_a_question_on_a_platform_carries_what_buttons_need(
     assert len(office.sent) == 1
 
 
-async def test_the_operator_finds_question_and_answer_with_the_turn(house: House) -> None:
+async def test_a_confirmation_names_the_turns_of_question_and_answer(house: House) -> None:
     asked = await ask(house, Answer("Sent."))
     answered = await house.hears("yes")
 

@@ -170,7 +170,7 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_a_turn(
 
 
 @pytest.mark.parametrize("point", ["model before 1", "send before 1"])
-async def test_what_a_killed_worker_left_is_answered_within_15_seconds(
+async def test_a_turn_of_a_killed_worker_is_answered_within_15_seconds(
     postgres: URL, tmp_path: Path, point: str
 ) -> None:
     clock = SystemClock()
@@ -210,7 +210,7 @@ async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(po
         assert await find_faults(stage, replies=1) == []
 
 
-async def test_a_stopping_worker_finishes_what_it_can_in_its_grace(postgres: URL, tmp_path: Path) -> None:
+async def test_a_stopping_worker_finishes_what_it_can_within_its_grace_period(postgres: URL, tmp_path: Path) -> None:
     async with open_stage(postgres, tmp_path) as stage:
         first = await stage.worker("first", [{"content": "It is done.", "delay": 1}])
         inbox_id = await stage.accepts("room: a slow one")

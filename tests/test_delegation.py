@@ -99,7 +99,7 @@ async def test_the_ledger_has_every_call_of_an_agent_under_its_own_turn_and_the_
     assert await house.value("SELECT count(*) FROM budget_reservations") == 0
 
 
-async def test_readers_are_told_of_the_request_and_the_response_in_order(house: House) -> None:
+async def test_followers_get_request_and_response_events_in_order(house: House) -> None:
     await add_agent(house, "scout")
     play(
         house.model,
@@ -221,7 +221,7 @@ async def test_scripted_answers_are_played_in_order_through_asker_and_agents(
         assert (second.content, third.content) == ("That is all.", "The end.")
 
 
-async def test_agents_asked_in_one_answer_work_at_once_and_answer_in_the_models_order(house: House) -> None:
+async def test_agents_asked_in_one_answer_run_concurrently_with_results_in_the_models_order(house: House) -> None:
     await add_agent(house, "scout")
     await add_agent(house, "writer")
     both = asyncio.Barrier(2)
@@ -243,7 +243,7 @@ async def test_agents_asked_in_one_answer_work_at_once_and_answer_in_the_models_
     assert await house.value("SELECT tokens_reserved FROM users") == 0
 
 
-async def test_an_agent_that_answers_only_after_it_was_asked_twice_counts_as_two(house: House) -> None:
+async def test_an_agent_asked_twice_has_two_turns(house: House) -> None:
     await add_agent(house, "scout")
     play(
         house.model,

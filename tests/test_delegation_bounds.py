@@ -64,7 +64,7 @@ async def test_an_agent_stops_when_the_persons_budget_is_used_up(house: House) -
     assert await house.value("SELECT status FROM turns WHERE agent = 'scout'") == "answered"
 
 
-async def test_agents_on_a_budget_for_one_call_at_a_time_take_turns_instead_of_waiting_for_each_other(
+async def test_agents_with_budget_for_one_call_at_a_time_do_not_deadlock(
     house: House,
 ) -> None:
     names = ("scout", "writer", "clerk")
@@ -87,7 +87,7 @@ async def test_agents_on_a_budget_for_one_call_at_a_time_take_turns_instead_of_w
     assert await nothing_is_held(house)
 
 
-async def test_a_task_is_handed_on_three_times_at_the_most(house: House) -> None:
+async def test_a_task_is_delegated_at_most_three_times(house: House) -> None:
     chain = ["first", "second", "third", "fourth"]
     for name in chain:
         await add_agent(house, name)
@@ -109,7 +109,7 @@ async def test_a_task_is_handed_on_three_times_at_the_most(house: House) -> None
     assert reply.usage.total == await house.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
 
 
-async def test_an_agent_cannot_be_asked_by_those_whom_it_has_asked(house: House) -> None:
+async def test_an_agent_cannot_be_asked_by_an_agent_that_works_for_it(house: House) -> None:
     await add_agent(house, "scout")
     await add_agent(house, "writer")
     play(
@@ -132,7 +132,7 @@ async def test_an_agent_cannot_be_asked_by_those_whom_it_has_asked(house: House)
     assert back["message"].startswith("There is no tool 'agents__delegate' here")
 
 
-async def test_a_place_whose_persona_is_an_agent_does_not_ask_itself(house: House) -> None:
+async def test_a_persona_that_is_an_agent_cannot_ask_itself(house: House) -> None:
     await add_agent(house, "scout")
     await house.sql("UPDATE personas SET is_default = true")
     play(house.model, asker=["Hi."])
@@ -142,7 +142,7 @@ async def test_a_place_whose_persona_is_an_agent_does_not_ask_itself(house: Hous
     assert DELEGATE not in offered(requests_of(house, ASKER)[0])
 
 
-async def test_an_agent_that_takes_all_its_steps_has_no_result(house: House) -> None:
+async def test_an_agent_that_uses_all_its_steps_has_no_result(house: House) -> None:
     await add_agent(house, "scout", max_iterations=2)
     look = Answer(tool_calls=[LOOK])
     play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Sorry."], scout=[look, look, "Half of it."])
@@ -288,7 +288,7 @@ async def test_a_garbled_task_is_an_error_that_says_what_would_be_valid(house: H
     assert (reply.content, told) == ("Sorry.", 2)
 
 
-async def test_agents_that_nobody_waits_for_any_more_are_ended_by_the_sweeper(house: House) -> None:
+async def test_the_sweeper_ends_agents_that_nobody_waits_for(house: House) -> None:
     await house.hears("hello")
     await house.sql(
         "INSERT INTO turns (conversation_id, user_id, parent_turn_id, parent_call_id, agent)"

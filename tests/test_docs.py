@@ -56,7 +56,7 @@ def context(asked: Scope, module: str) -> ToolContext:
     )
 
 
-async def test_the_module_on_the_page_loads_is_offered_and_runs(dice: Toolbox) -> None:
+async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: Toolbox) -> None:
     asked = guest("dice")
     offer = dice.offered_to(asked)
 
@@ -68,7 +68,7 @@ async def test_the_module_on_the_page_loads_is_offered_and_runs(dice: Toolbox) -
     assert "greater than or equal to 2" in refused.content
 
 
-def test_the_page_on_modules_names_what_there_is() -> None:
+def test_the_page_on_modules_names_every_argument_and_field() -> None:
     page = document("docs/modules.md").text
     arguments = [each.name for each in list(Tool.__dataclass_fields__.values()) if each.name not in {"run", "module"}]
     fields = set(ToolContext.__dataclass_fields__) - {"module", "database", "house_settings"}
@@ -92,7 +92,7 @@ async def parley(folder: Path, *arguments: str, **given: str) -> Process:
     )
 
 
-async def test_the_talk_in_the_readme_is_what_the_terminal_says(address: Address, tmp_path: Path) -> None:
+async def test_the_chat_in_the_readme_is_what_the_terminal_prints(address: Address, tmp_path: Path) -> None:
     questions, answers = [each.text for each in document("README.md").blocks("text")][1:3]
     process = await parley(tmp_path, "chat", DATABASE_URL=address.libpq(as_owner=True))
 
@@ -101,7 +101,7 @@ async def test_the_talk_in_the_readme_is_what_the_terminal_says(address: Address
     assert said.decode() == answers
 
 
-async def test_the_start_in_the_readme_is_what_the_program_says(tmp_path: Path) -> None:
+async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:
     shown = [normal(line) for line in document("README.md").blocks("text")[0].text.splitlines()]
     process = await parley(tmp_path, "run", PORT="0")
     assert process.stdout is not None
@@ -133,7 +133,7 @@ def talks() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("script", "talk"), talks(), ids=range(len(talks())))
-async def test_the_talks_on_the_page_on_scripted_answers_go_as_they_are_written(
+async def test_the_examples_on_the_page_on_scripted_answers_run_as_written(
     script: str, talk: str, settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     scripted = settings.model_copy(update={"debug_mock_responses": script, "default_guest_token_budget": 10**9})
@@ -156,7 +156,7 @@ def test_the_page_on_scripted_answers_names_every_field_and_error() -> None:
     ] == []
 
 
-def test_the_table_of_settings_is_that_of_the_program() -> None:
+def test_the_table_of_settings_lists_all_settings_and_defaults() -> None:
     rows = document("docs/operations.md").rows("Settings")
     defaults = {name.upper(): getattr(Settings(), name) for name in Settings.model_fields}
     defaults |= dict.fromkeys(list_setting_names())
@@ -176,7 +176,7 @@ def shown(value: Any) -> str:
 
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
-def test_links_lead_to_files_and_headings_that_are_there(page: Document) -> None:
+def test_links_lead_to_existing_files_and_headings(page: Document) -> None:
     broken = [link for link in page.links() if "://" not in link and not leads_somewhere(page, link)]
 
     assert broken == []
@@ -192,7 +192,7 @@ def leads_somewhere(page: Document, link: str) -> bool:
 
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
-def test_files_that_a_page_names_are_there(page: Document) -> None:
+def test_files_that_a_page_names_exist(page: Document) -> None:
     named = re.findall(r"`((?:adapters|agent|docs|migrations|modules|shared|tests)/[\w./-]+)`", page.prose)
 
     # The folders that a reader makes are not there yet.
@@ -200,7 +200,7 @@ def test_files_that_a_page_names_are_there(page: Document) -> None:
 
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
-def test_python_on_a_page_is_python_and_what_it_imports_exists(page: Document) -> None:
+def test_python_on_a_page_parses_and_its_imports_exist(page: Document) -> None:
     for block in page.blocks("python"):
         for node in ast.walk(ast.parse(block.text)):
             if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("adapters.pond"):
@@ -216,7 +216,7 @@ def test_every_page_of_the_docs_can_be_reached_from_the_first_one() -> None:
     assert pages - linked == set()
 
 
-def test_every_table_stands_in_the_page_on_how_it_works() -> None:
+def test_the_page_on_how_it_works_names_every_table() -> None:
     page = document("docs/architecture.md").text
 
     assert [name for name in Base.metadata.tables if f"`{name}`" not in page] == []
@@ -241,7 +241,7 @@ def test_the_targets_that_pages_name_exist() -> None:
     assert set(re.findall(r"(?:`|^ {4})make ([a-z]+)", prose, re.MULTILINE)) - targets == set()
 
 
-def test_decisions_are_numbered_and_short_and_say_context_decision_and_price() -> None:
+def test_decisions_are_numbered_and_short_with_context_decision_and_price() -> None:
     decisions = sorted((ROOT / "docs/decisions").glob("*.md"))
 
     assert len({path.name[:4] for path in decisions}) == len(decisions)
@@ -252,7 +252,7 @@ def test_decisions_are_numbered_and_short_and_say_context_decision_and_price() -
         assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Price")), path.name
 
 
-def test_the_glossary_knows_the_classes_that_carry_the_main_path() -> None:
+def test_the_glossary_has_the_words_of_the_main_path() -> None:
     known = set().union(*(words(row[0]) for row in glossary()))
 
     assert {"turn", "journal", "offer", "reservation", "persona", "place", "sender", "router", "outbox"} <= known

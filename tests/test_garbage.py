@@ -28,7 +28,7 @@ async def test_a_message_of_nul_bytes_and_lone_surrogates_is_cleaned_and_answere
     assert await house.value("SELECT speaker FROM messages WHERE role = 'user'") == CLEAN
 
 
-async def test_an_event_id_of_garbage_is_still_taken_once(house: House) -> None:
+async def test_an_event_id_of_garbage_is_accepted_once(house: House) -> None:
     first = await house.hears("hello", event_id=GARBAGE)
     second = await house.hears("hello", event_id=GARBAGE)
 
@@ -45,13 +45,13 @@ async def test_an_attachment_with_a_name_of_garbage_does_not_break_its_message(h
 
 
 @pytest.mark.parametrize("content", ["", " ", NUL, "\u202e\u200b", "\U0001f600" * 2000])
-async def test_a_message_of_next_to_nothing_is_answered(house: House, content: str) -> None:
+async def test_an_almost_empty_message_is_answered(house: House, content: str) -> None:
     house.model.play([Answer("What do you mean?")])
 
     assert (await house.hears(content)).content == "What do you mean?"
 
 
-async def test_what_a_model_says_is_cleaned(house: House) -> None:
+async def test_the_answer_of_a_model_is_cleaned(house: House) -> None:
     house.model.play([Answer(GARBAGE)])
 
     assert (await house.hears("hello", adapter="fake")).content == CLEAN
@@ -84,14 +84,14 @@ async def test_a_call_with_garbled_arguments_gets_a_result_and_the_turn_goes_on(
 
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"content": ' + "9" * 5000 + "}"], ids=["deep", "huge-number"])
-async def test_arguments_that_no_parser_takes_do_not_end_the_turn(house: House, arguments: str) -> None:
+async def test_arguments_that_no_parser_accepts_do_not_end_the_turn(house: House, arguments: str) -> None:
     house.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
 
     # The provider's library may refuse the whole answer: then the model is asked again.
     assert (await house.hears("hello")).content == "So be it."
 
 
-async def test_a_tool_that_a_model_made_up_in_garbage_is_told_what_there_is(house: House) -> None:
+async def test_a_garbled_tool_name_is_an_error_that_lists_the_tools(house: House) -> None:
     house.model.play([Answer(tool_calls=[("no-such" * 9, {})]), Answer("So be it.")])
 
     reply = await house.hears("hello")
@@ -105,7 +105,7 @@ async def babble(context: ToolContext) -> object:
     return {GARBAGE: GARBAGE, "nan": float("nan"), "bytes": b"\xff\x00", "object": context.clock, "long": "x" * 50_000}
 
 
-async def test_what_a_tool_returns_is_cleaned_and_cut(settings: Settings, address: Address, model: OpenAIStub) -> None:
+async def test_the_result_of_a_tool_is_cleaned_and_cut(settings: Settings, address: Address, model: OpenAIStub) -> None:
     wide = settings.model_copy(update={"default_guest_modules": ("odd",), "default_guest_token_budget": 10**9})
     toolbox = Toolbox([Tool(babble, Permission.GUEST, module="odd")], {}, 8000)
     model.play([Answer(tool_calls=[("odd__babble", {})]), Answer("So be it.")])
@@ -118,7 +118,7 @@ async def test_what_a_tool_returns_is_cleaned_and_cut(settings: Settings, addres
     assert model.refusals == []
 
 
-async def test_names_of_ten_thousand_characters_are_borne(house: House) -> None:
+async def test_names_of_ten_thousand_characters_are_accepted(house: House) -> None:
     name = "N" * 10_000
 
     reply = await house.hears(

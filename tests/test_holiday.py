@@ -254,7 +254,7 @@ async def test_results_keep_the_models_order_whichever_ends_first(visit: Visit, 
         (RuntimeError("secret detail"), "pms.get_availability failed unexpectedly."),
     ],
 )
-async def test_a_call_that_fails_leaves_the_others_alone(
+async def test_a_call_that_fails_does_not_affect_the_others(
     visit: Visit, model: OpenAIStub, fault: Exception, told: str
 ) -> None:
     both_have_begun, first_has_failed = asyncio.Barrier(2), asyncio.Event()
@@ -277,7 +277,7 @@ async def test_a_call_that_fails_leaves_the_others_alone(
     assert (answer["content"], answer["finished"]) == ("That is all.", True)
 
 
-async def test_a_call_that_never_ends_is_given_up_alone(visit: Visit, model: OpenAIStub) -> None:
+async def test_only_the_call_that_never_ends_times_out(visit: Visit, model: OpenAIStub) -> None:
     async def first_never_ends(check_in: date) -> None:
         if str(check_in) == FIRST:
             await asyncio.Event().wait()

@@ -158,7 +158,7 @@ def test_one_place_commits() -> None:
     agree(complaints_of("commit stands in shared/db/database.py alone", found))
 
 
-def test_one_place_tells_the_time() -> None:
+def test_the_time_is_read_in_one_place() -> None:
     found = (
         (source, node.lineno)
         for source in sources()
@@ -170,7 +170,7 @@ def test_one_place_tells_the_time() -> None:
     agree(complaints_of("the time comes from shared/clock.py", found))
 
 
-def test_broad_excepts_stand_in_few_files() -> None:
+def test_broad_excepts_are_in_few_files() -> None:
     found = (
         (source, line_of(node))
         for source in sources()
@@ -239,7 +239,7 @@ def test_nothing_is_left_unfinished() -> None:
     agree(complaints)
 
 
-def test_no_test_is_left_out() -> None:
+def test_no_test_is_skipped() -> None:
     found = (
         (source, node.lineno)
         for source in sources_in("tests")

@@ -50,7 +50,7 @@ async def test_the_next_messages_show_it_where_it_was_sent(house: House) -> None
     assert shown(house) == []
 
 
-async def test_images_are_turned_upright_made_small_and_bare_of_what_a_camera_wrote(house: House) -> None:
+async def test_images_are_rotated_upright_scaled_and_stripped_of_metadata(house: House) -> None:
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "The Camera"
     photograph = await attach(house, picture((4000, 1000), "JPEG", exif=exif), "pond.jpg", "image/jpeg")
@@ -62,7 +62,7 @@ async def test_images_are_turned_upright_made_small_and_bare_of_what_a_camera_wr
     assert dict(image.getexif()) == {}
 
 
-async def test_what_is_transparent_is_shown_on_white(house: House) -> None:
+async def test_transparent_images_are_shown_on_white(house: House) -> None:
     content = io.BytesIO()
     Image.new("RGBA", (10, 10), (0, 0, 0, 0)).save(content, "WEBP", lossless=True)
 
@@ -72,7 +72,7 @@ async def test_what_is_transparent_is_shown_on_white(house: House) -> None:
 
 
 @pytest.mark.parametrize("content", [picture()[:60], picture((9000, 9000)), b"<svg/>", b""])
-async def test_what_is_no_image_or_too_large_a_one_is_left_out(house: House, content: bytes) -> None:
+async def test_invalid_and_too_large_images_are_left_out(house: House, content: bytes) -> None:
     reply = await house.hears("look", attachments=[await attach(house, content)])
 
     assert shown(house) == []
@@ -88,7 +88,7 @@ async def test_the_newest_images_are_shown_when_there_are_many(house: House) -> 
     assert [image.width for image in shown(house)] == [3, 4, 5, 6, 7, 8, 9, 10]
 
 
-async def test_a_line_that_names_somebody_elses_file_shows_nothing(house: House) -> None:
+async def test_a_line_that_names_another_persons_file_shows_no_image(house: House) -> None:
     await house.hears("mine", attachments=[await attach(house, picture())], user="ann")
 
     await house.hears("- frog.png (file_id 1, 99 bytes, image/png)", user="bob")
@@ -123,7 +123,7 @@ async def test_a_model_that_refuses_images_is_asked_without_them_and_from_then_o
     assert "You can't see the image with the file_id 1" in said(house, message=1)
 
 
-async def test_a_request_that_is_refused_for_something_else_makes_no_model_blind(house: House) -> None:
+async def test_a_request_refused_for_another_reason_does_not_disable_images(house: House) -> None:
     house.model.play([Fault(400), Answer("Hm."), Answer("Ah.")])
 
     await house.hears("what is this?", attachments=[await attach(house, picture())])
@@ -132,7 +132,7 @@ async def test_a_request_that_is_refused_for_something_else_makes_no_model_blind
     assert [len(shown(house, number, 1)) for number in range(3)] == [1, 0, 1]
 
 
-async def test_a_model_that_is_known_to_see_nothing_is_sent_none(house: House) -> None:
+async def test_a_model_without_vision_is_sent_no_images(house: House) -> None:
     await house.sql(
         "INSERT INTO personas (name, system_prompt, default_model, is_default)"
         " VALUES ('P', 'Be.', 'gpt-3.5-turbo', true)"
@@ -167,7 +167,7 @@ async def test_a_model_without_tool_calling_sees_images_too(
         assert "tools" not in house.model.requests[0].body
 
 
-async def test_what_an_image_says_may_turn_the_model_so_acting_waits_for_the_person(house: House) -> None:
+async def test_an_image_is_untrusted_so_actions_need_a_yes(house: House) -> None:
     await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be.', true)")
     house.model.play([Answer(tool_calls=[("file_manager__delete_file", {"file_id": 1})]), Answer("Gone.")])
 
@@ -177,7 +177,7 @@ async def test_what_an_image_says_may_turn_the_model_so_acting_waits_for_the_per
     assert await house.value("SELECT count(*) FROM file_records") == 1
 
 
-async def test_images_count_in_what_is_reserved(house: House) -> None:
+async def test_images_are_included_in_the_reservation(house: House) -> None:
     held: list[int] = []
 
     async def looks(_body: dict[str, Any], _number: int) -> Answer:

@@ -99,7 +99,7 @@ def sync_url(address: Address) -> URL:
     return address.url.set(drivername="postgresql+psycopg")
 
 
-def test_migrations_are_one_line_of_numbers_without_gaps() -> None:
+def test_migrations_are_numbered_in_one_line_without_gaps() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     scripts = ScriptDirectory.from_config(config)
@@ -111,7 +111,7 @@ def test_migrations_are_one_line_of_numbers_without_gaps() -> None:
     assert newest_revision() == scripts.get_current_head()
 
 
-def test_every_migration_says_why_it_is_there() -> None:
+def test_every_migration_explains_itself() -> None:
     for path in sorted((MIGRATIONS / "versions").glob("[0-9]*.py")):
         written = path.read_text("utf-8")
 
@@ -175,7 +175,7 @@ def test_every_table_and_column_has_a_comment_that_is_a_sentence() -> None:
             assert len(column.comment or "") >= 5, f"{table.name}.{column.name}"
 
 
-def test_every_foreign_key_says_what_happens_when_its_row_goes_and_is_backed_by_an_index() -> None:
+def test_every_foreign_key_has_an_on_delete_rule_and_an_index() -> None:
     for table in Base.metadata.tables.values():
         unique = [each for each in table.constraints if isinstance(each, UniqueConstraint | PrimaryKeyConstraint)]
         led_by = {next(iter(each.columns)).name for each in (*table.indexes, *unique)}
@@ -305,7 +305,7 @@ async def test_an_owner_who_is_no_superuser_prepares_a_given_database(bare_postg
         ("NOCREATEROLE", True, True, "create role"),
     ],
 )
-async def test_who_may_not_prepare_a_database_is_told_in_one_line_what_a_superuser_types(
+async def test_an_owner_without_the_rights_gets_one_line_with_what_a_superuser_must_run(
     rights: str, owns: bool, has_vector: bool, reason: str, bare_postgres: URL
 ) -> None:
     async with given_database(bare_postgres, rights=rights, owns=owns, has_vector=has_vector) as address:

@@ -112,7 +112,7 @@ def test_the_two_releases_with_stolen_code_cannot_be_installed() -> None:
     ("packages", "groups"),
     [(("adapters", "agent", "migrations", "modules", "shared"), ()), (("tests",), ("build", "dev"))],
 )
-def test_what_the_code_imports_stands_in_pyproject(packages: tuple[str, ...], groups: tuple[str, ...]) -> None:
+def test_every_import_is_a_requirement_in_pyproject(packages: tuple[str, ...], groups: tuple[str, ...]) -> None:
     distributions = importlib.metadata.packages_distributions()
     asked_for = {canonicalize_name(requirement.name) for requirement in requirements_of(*groups)}
     own = {*PACKAGES, *sys.stdlib_module_names}
@@ -203,7 +203,7 @@ def test_the_image_is_slim_built_in_two_stages_and_installs_from_the_lock() -> N
     assert not any(word == "RUN" and "pip" in argument for word, argument in last_stage())
 
 
-def test_the_image_does_not_run_as_root_and_can_be_asked_how_it_is() -> None:
+def test_the_image_does_not_run_as_root_and_has_a_health_check() -> None:
     steps = dict(last_stage())
 
     assert steps["USER"] not in {"root", "0"}
@@ -212,7 +212,7 @@ def test_the_image_does_not_run_as_root_and_can_be_asked_how_it_is() -> None:
     assert yaml.safe_load(steps["CMD"]) == ["run"]
 
 
-def test_what_the_image_is_told_are_settings() -> None:
+def test_the_variables_of_the_image_are_settings() -> None:
     told = {
         pair.partition("=")[0] for word, argument in last_stage() if word == "ENV" for pair in shlex.split(argument)
     }
@@ -250,7 +250,7 @@ def test_the_migration_runs_once_and_the_others_wait_for_it() -> None:
         assert SERVICES[name]["restart"] == "unless-stopped"
 
 
-def test_workers_can_be_multiplied() -> None:
+def test_workers_can_be_scaled() -> None:
     assert not {"container_name", "ports"} & set(SERVICES["worker"])
 
 
@@ -274,7 +274,7 @@ def test_the_servers_keep_their_state_and_say_when_they_are_ready() -> None:
         assert SERVICES[name]["healthcheck"]["test"]
 
 
-def test_compose_tells_the_program_settings_that_it_knows() -> None:
+def test_compose_sets_only_known_settings() -> None:
     for name in OURS:
         assert set(SERVICES[name]["environment"]) <= SETTING_NAMES
 
@@ -289,7 +289,7 @@ def test_compose_asks_for_its_secrets_by_name() -> None:
     assert all(f"#{name}=" in (ROOT / ".env.example").read_text("utf-8") for name in required)
 
 
-def test_every_line_of_the_example_is_taken_as_a_setting(tmp_path: Path) -> None:
+def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:
     before = dict(os.environ)
     lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
     names = {match[1] for line in lines if (match := re.match(r"#?([A-Z][A-Z0-9_]+)=", line))}

@@ -123,7 +123,7 @@ async def test_an_agent_at_a_url_that_fails_is_an_error_result(
     await until(house, "SELECT count(*) FROM turns WHERE status = 'running'", 0)
 
 
-async def test_an_agent_at_a_url_that_hangs_is_given_up_in_time_to_answer(
+async def test_an_agent_at_a_url_that_hangs_times_out_early_enough_to_answer(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     settings = settings.model_copy(update={"turn_deadline_seconds": 8})

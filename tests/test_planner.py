@@ -82,7 +82,7 @@ async def test_tools_run_and_their_results_are_shown_with_the_ids_of_the_plan(ho
     assert shown[:2] == model.requests[0].body["messages"]
 
 
-async def test_the_plan_on_the_page_runs_as_it_stands(house: House, model: OpenAIStub) -> None:
+async def test_the_plan_on_the_page_runs(house: House, model: OpenAIStub) -> None:
     model.play([document("docs/planner.md").blocks("json")[0].text])
 
     reply = await house.hears("a file about next weekend, please")
@@ -192,7 +192,7 @@ async def test_a_plan_is_found_however_it_is_written(house: House, model: OpenAI
     assert streamed(events) == "Hello."
 
 
-async def test_a_text_that_is_taken_back_is_not_left_with_the_reader(house: House, model: OpenAIStub) -> None:
+async def test_a_withdrawn_text_is_removed_for_the_follower(house: House, model: OpenAIStub) -> None:
     broken = plan(response="This is what I would say, if I could write JSON.")[:-1] + " and more"
     model.play([Answer(broken, chunk_chars=6, chunk_delay=0.02), plan(response="Hello.")])
 
@@ -311,7 +311,7 @@ async def test_a_model_of_a_text_protocol_plans_too(settings: Settings, address:
     assert "<tool_result" in model.requests[-1].body["messages"][-1]["content"]
 
 
-async def test_a_server_that_knows_no_schema_is_asked_for_less_and_that_is_remembered(
+async def test_a_server_without_json_schema_gets_a_simpler_format_and_that_is_remembered(
     house: House, model: OpenAIStub
 ) -> None:
     def picky(body: dict[str, Any], _number: int) -> Reply:
@@ -332,7 +332,7 @@ async def test_a_server_that_knows_no_schema_is_asked_for_less_and_that_is_remem
     assert await house.value("SELECT count(*) FROM token_logs") == 2
 
 
-async def test_what_is_refused_in_every_form_is_told_once(house: House, model: OpenAIStub) -> None:
+async def test_a_request_refused_in_every_response_format_is_reported_once(house: House, model: OpenAIStub) -> None:
     model.play(lambda _body, _number: Fault(400, body={"error": {"message": "no", "type": "bad_request"}}))
 
     reply = await house.hears("hello")

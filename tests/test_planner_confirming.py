@@ -29,7 +29,7 @@ async def house(settings: Settings, address: Address, model: OpenAIStub, office:
         assert model.refusals == []
 
 
-async def test_a_plan_waits_for_a_yes_and_goes_on_with_what_came_of_it(
+async def test_a_plan_waits_for_a_yes_and_goes_on_with_the_result(
     house: House, model: OpenAIStub, office: Office
 ) -> None:
     notes = call("office.post", "p", "s", text="Bob knows.")
@@ -48,7 +48,7 @@ async def test_a_plan_waits_for_a_yes_and_goes_on_with_what_came_of_it(
     assert list(results_in(model.requests[1].body).values()) == [{"sent_to": "bob"}]
 
 
-async def test_what_a_plan_does_with_a_strangers_words_and_private_facts_needs_a_yes(
+async def test_a_plan_with_untrusted_text_and_private_data_needs_a_yes_to_act(
     house: House, model: OpenAIStub, office: Office
 ) -> None:
     reads = (call("office.browse", "b"), call("office.look_up", "l"))

@@ -31,9 +31,7 @@ pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(("status", "action"), [("continue", "kill"), ("continue", "freeze"), ("done", "kill")])
-async def test_a_plan_is_carried_on_where_the_journal_ends(
-    postgres: URL, tmp_path: Path, status: str, action: str
-) -> None:
+async def test_a_plan_is_resumed_from_the_journal(postgres: URL, tmp_path: Path, status: str, action: str) -> None:
     scene = SCENES[status]
     points = await list_points(postgres, tmp_path, "", scene)
     points = points[points.index("model after 1") : points.index("effect after 1") + 3]
@@ -51,7 +49,7 @@ async def test_a_plan_is_carried_on_where_the_journal_ends(
     assert faults == []
 
 
-async def test_the_word_of_any_commit_may_be_lost_while_a_plan_is_carried_out(
+async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(
     settings: Settings, address: Address, model: OpenAIStub, database: Database
 ) -> None:
     def answer(body: Body, _number: int) -> Answer:
@@ -84,7 +82,7 @@ async def test_the_word_of_any_commit_may_be_lost_while_a_plan_is_carried_out(
 @pytest.mark.parametrize(
     ("point", "told", "model_calls"), [("read after 1", "effect done", 1), ("effect before 1", "unknown", 2)]
 )
-async def test_what_could_not_have_begun_is_done_after_a_crash_and_what_could_is_not_repeated(
+async def test_after_a_crash_only_calls_that_cannot_have_begun_run(
     postgres: URL, tmp_path: Path, point: str, told: str, model_calls: int
 ) -> None:
     async with open_stage(postgres, tmp_path) as stage:

@@ -108,7 +108,7 @@ GIVE, FAIL, HOLD = call("kitchen.give", "g"), call("kitchen.fail", "x"), call("k
         ("", ""),
     ],
 )
-async def test_a_result_stands_in_an_argument_with_its_own_type(
+async def test_a_result_in_an_argument_keeps_its_type(
     house: House, model: OpenAIStub, written: Any, meant: Any
 ) -> None:
     model.play([plan(GIVE, echo("e", "g", value=written)), plan(response="Done.")])
@@ -119,7 +119,7 @@ async def test_a_result_stands_in_an_argument_with_its_own_type(
     assert reply.tool_calls_made[1].result["value"] == meant
 
 
-async def test_what_is_referred_to_is_needed_without_saying_so(house: House, model: OpenAIStub) -> None:
+async def test_a_reference_is_a_need_without_being_listed(house: House, model: OpenAIStub) -> None:
     model.play([plan(echo("e", value="$g.count"), GIVE), plan(response="Done.")])
 
     reply = await house.hears("go")
@@ -209,7 +209,7 @@ async def test_a_field_that_is_not_there_is_an_error_the_model_can_read(
 
 
 @pytest.mark.parametrize(("text", "written"), [("x" * 7000, ["$b"] * 500), ("x", "$b.value " * 50_000)])
-async def test_results_can_not_blow_up_the_arguments(
+async def test_results_cannot_inflate_the_arguments(
     house: House, model: OpenAIStub, kitchen: Kitchen, text: str, written: Any
 ) -> None:
     model.play([plan(echo("b", value=text), echo("e", "b", value=written)), plan(response="Too much.")])
@@ -220,7 +220,7 @@ async def test_results_can_not_blow_up_the_arguments(
     assert "larger than 1,000,000 characters" in reply.tool_calls_made[1].result["message"]
 
 
-async def test_a_tool_left_out_by_others_is_not_one_that_keeps_failing(
+async def test_a_call_left_out_for_its_needs_does_not_count_as_a_failure(
     house: House, model: OpenAIStub, kitchen: Kitchen
 ) -> None:
     fails = [call("kitchen.fail", "x", why=f"{word} is cold.") for word in ("It", "All", "This")]

@@ -172,7 +172,7 @@ class ForgetfulDatabase(Database):
                 raise DatabaseLost
 
 
-async def test_the_word_of_any_commit_may_be_lost(
+async def test_the_acknowledgement_of_any_commit_may_be_lost(
     settings: Settings, address: Address, model: OpenAIStub, database: Database
 ) -> None:
     def answer(body: Body, _number: int) -> Answer:
@@ -204,7 +204,7 @@ async def test_the_word_of_any_commit_may_be_lost(
     await forgetful.close()
 
 
-async def test_a_job_that_nobody_was_notified_of_is_taken_at_once(house: House, address: Address) -> None:
+async def test_a_job_without_a_notification_is_taken_at_once(house: House, address: Address) -> None:
     await house.hears("hello")
     silent = SilentDatabase(address, pool_size=1)
     try:

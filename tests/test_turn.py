@@ -47,7 +47,7 @@ async def test_a_second_copy_of_an_event_gives_one_turn_and_the_first_answer_aga
     assert await house.value("SELECT count(*) FROM turns") == 1
 
 
-async def test_the_answer_that_is_handed_over_is_the_one_that_the_tables_tell(house: House) -> None:
+async def test_the_response_handed_over_in_memory_equals_the_stored_one(house: House) -> None:
     persona = "INSERT INTO personas (name, system_prompt, default_model, is_default) VALUES ('p', 'p', :model, true)"
     await house.sql(persona, model="openai/gpt-4o-mini")
     calls: list[ScriptedCall] = [("file_manager__list_files", {}), ("file_manager__read_document", {"file_id": 7})]
@@ -147,7 +147,7 @@ async def test_another_person_in_a_direct_place_sees_nothing_of_the_first(house:
     assert "1234" not in json.dumps(asked(house)["messages"])
 
 
-async def test_an_exhausted_budget_is_told_at_once_and_no_model_is_asked(house: House) -> None:
+async def test_an_exhausted_budget_is_refused_without_a_model_call(house: House) -> None:
     house.model.play([Answer("ok")])
     await house.hears("hello")
     await house.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
@@ -210,7 +210,7 @@ async def test_an_answer_cut_at_the_length_limit_says_so(house: House) -> None:
     assert not reply.finished
 
 
-async def test_a_model_that_is_down_ends_in_one_honest_sentence(house: House) -> None:
+async def test_without_a_reachable_model_the_reply_is_one_sentence(house: House) -> None:
     house.model.play(lambda _body, _number: Fault(401, body={"error": {"message": "secret detail sk-abc"}}))
 
     reply = await house.hears("hello")
@@ -286,7 +286,7 @@ async def test_history_is_shown_in_order_and_the_prompt_begins_with_the_same_byt
         assert later.startswith(earlier[:-1])
 
 
-async def test_a_streaming_turn_tells_its_events_in_order(house: House) -> None:
+async def test_a_streaming_turn_sends_its_events_in_order(house: House) -> None:
     house.model.play(
         [
             Answer("Looking.", tool_calls=[("file_manager__list_files", {})]),
@@ -363,7 +363,7 @@ async def test_near_the_limit_the_model_is_told_how_many_steps_are_left(house: H
     assert notes[2].startswith("You have used all your steps.")
 
 
-async def test_a_tool_that_ends_the_turn_speaks_for_the_model(house: House) -> None:
+async def test_the_result_of_a_tool_that_ends_the_turn_is_the_answer(house: House) -> None:
     question = {"question": "Which one?", "options": ["tea", "coffee"]}
     house.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("never asked")])
     await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
