@@ -1,4 +1,4 @@
-"""Runs the migrations: one at a time over all processes, with a bound on waiting for locks."""
+"""Runs the migrations, in one process at a time and with a timeout for locks."""
 
 from alembic import context
 from sqlalchemy import NullPool, create_engine, text
@@ -6,21 +6,21 @@ from sqlalchemy.engine import make_url
 
 from shared.models import Base
 
-# Any number, the same for all processes: who migrates holds it, the others wait and then find nothing left to do.
+# An arbitrary number, the same in all processes: one holds the lock and migrates, others wait and find nothing to do.
 MIGRATION_LOCK = 7_209_534_102
 
 
 def run_migrations() -> None:
-    """Bring the database at `config.attributes["url"]` (or `alembic -x url=…`) to the wanted revision."""
+    """Bring the database at `config.attributes["url"]` (or `alembic -x url=…`) to the requested revision."""
     given = context.config.attributes.get("url") or context.get_x_argument(as_dictionary=True).get("url")
     if given is None:
         raise SystemExit("Say which database: alembic -x url=postgresql://… (parley migrate finds it by itself).")
     url = make_url(given).set(drivername="postgresql+psycopg")
-    # Without a pool a connection ends with its block: one that lives on after a failure would keep the lock.
+    # Without a pool a connection closes with its block; a pooled one would keep the lock after a failure.
     options = {"options": f"{url.query.get('options', '')} -c lock_timeout=4s"}
     engine = create_engine(url, poolclass=NullPool, connect_args=options)
     locking = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    # The lock has a connection of its own: it outlives the transactions of the single migrations.
+    # The lock needs its own connection, because it spans the transactions of all migrations.
     with locking.connect() as guard, engine.connect() as connection:
         guard.execute(text("SELECT pg_advisory_lock(:key)"), {"key": MIGRATION_LOCK})
         context.configure(connection=connection, target_metadata=Base.metadata, transaction_per_migration=True)

@@ -1,4 +1,4 @@
-"""What tests stand on: a real Postgres, a migrated database for each test, and a whole house with its worker."""
+"""Shared fixtures: a real Postgres, a migrated database for each test, and a running Parley with its worker."""
 
 import asyncio
 import tempfile
@@ -20,13 +20,13 @@ from tests.support.house import House, open_house
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name bytes by their argument: what is packed holds the second it was packed in, and no two runs would agree."""
+    """Name bytes by their argument: archives contain their time of creation, so that ids would differ in each run."""
     return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[URL]:
-    """A server of this test process, with a migrated template; it need not survive a crash of the machine."""
+    """A server for this test process, with a migrated template database, and without durability."""
     with tempfile.TemporaryDirectory(prefix="parley-test-", ignore_cleanup_errors=True) as folder:
         url = start_postgres(Path(folder))
         asyncio.run(_prepare(url))
@@ -73,14 +73,14 @@ async def database(address: Address) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def model() -> AsyncIterator[OpenAIStub]:
-    """The strict stand-in for a provider's API; scripted by the test."""
+    """The strict stand-in for a provider's API, scripted by the test."""
     async with OpenAIStub() as stub:
         yield stub
 
 
 @pytest.fixture
 def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
-    """Settings of a house that asks the stand-in."""
+    """Settings with the stand-in as the model."""
     return Settings(
         parley_home=tmp_path,
         llm_models=("openai/stub",),
@@ -91,6 +91,6 @@ def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def house(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[House]:
-    """A whole house: worker, inbox, outbox, with the stand-in as its model and a fake platform as a door."""
+    """A running Parley with a worker, the stand-in as its model and a fake platform."""
     async with open_house(settings, address, model) as house:
         yield house

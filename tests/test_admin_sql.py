@@ -1,4 +1,4 @@
-"""docs/admin-sql.md, statement by statement: it runs as it stands there, and it counts from the next message on."""
+"""Runs every statement of docs/admin-sql.md and checks that it takes effect with the next message."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ INSERT INTO user_platform_links (user_id, platform, platform_user_id) VALUES
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """A house where guests have one module of several."""
+    """Settings in which guests have one of several modules."""
     return settings.model_copy(update={"default_guest_modules": ("knowledge",)})
 
 
@@ -52,12 +52,12 @@ async def run(address: Address, sql: str, *, as_owner: bool = False) -> None:
 
 
 async def admin(house: House, heading: str) -> None:
-    """Do what stands under a heading of docs/admin-sql.md."""
+    """Run the statement under a heading of docs/admin-sql.md."""
     await run(house.app.database.address, statement(heading), as_owner=True)
 
 
 async def hears(house: House, content: str = "hello", **given: Any) -> AgentResponse:
-    """Let the person with the Discord account write on the server."""
+    """Send a message of the person with the Discord account on the server."""
     return await house.hears(
         content, **{"platform": "discord", "user": ACCOUNT, "server": SERVER, "channel": "general", **given}
     )
@@ -101,7 +101,7 @@ async def test_invalid_values_are_refused_with_the_constraint_on_the_page(addres
 
 def test_the_page_lists_every_constraint_on_people_personas_and_agents() -> None:
     page = document("docs/admin-sql.md").text
-    # What the program alone writes.
+    # Columns that only the program writes.
     internal = {
         "users_tokens_used_this_month_is_not_negative",
         "users_tokens_reserved_is_not_negative",
@@ -319,7 +319,7 @@ async def test_a_parked_message_can_be_retried(house: House) -> None:
     failed = await hears(house)
     assert failed.error == "models_unavailable"
     assert await house.value("SELECT status FROM inbox") == "failed"
-    # The sweeper looks at messages that are older than this.
+    # The sweeper only considers messages that are old enough.
     await house.sql("UPDATE inbox SET created_at = now() - interval '1 minute'")
     house.model.play(["Here I am."])
 
@@ -344,7 +344,7 @@ async def test_deleting_a_person_leaves_nothing_that_they_wrote(house: House) ->
 
 
 async def traces(house: House) -> list[str]:
-    """Return the columns in which something of the person who leaves can be read."""
+    """Return the columns that still contain something about the deleted person."""
     columns = await house.sql(
         "SELECT format('%I.%I', table_name, column_name) AS name, format("
         "    'SELECT count(*) FROM %I WHERE %I::text ~* $1', table_name, column_name) AS query"

@@ -1,4 +1,4 @@
-"""Agents: who may ask them, what they see, what they may use; all of it as the rows say it at that moment."""
+"""Agents: who may use them, what they see and what they may use, according to the current rows."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ DELEGATE = "agents__delegate"
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house in which guests may spend a little more than one answer."""
+    """Settings in which the budget of guests is a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
 
 
@@ -98,7 +98,7 @@ async def test_a_guests_agent_may_use_no_more_than_the_guest(
 
     def build(name: str, requires: Permission) -> Tool:
         async def run(context: ToolContext) -> str:
-            """Do it."""
+            """Run the task."""
             ran.append(f"{name} for {context.user.name}")
             return "done"
 

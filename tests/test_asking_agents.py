@@ -1,4 +1,4 @@
-"""Agents whose calls need a person's yes, and what they and the one who asked them have read."""
+"""Agents whose calls need a person's yes, and taint between an agent and its asker."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,7 +26,7 @@ ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten mi
 
 @pytest.fixture
 async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
-    """A house where the clerk alone may use the tools of the office."""
+    """An installation where only the clerk may use the tools of the office."""
     async with open_office(settings, address, model, office, modules=("knowledge",)) as house:
         await add_agent(house, "clerk", modules='["office", "agents", "calculator"]')
         yield house
@@ -34,14 +34,14 @@ async def house(settings: Settings, address: Address, model: OpenAIStub, office:
 
 @pytest.fixture
 async def open_house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
-    """A house where everybody may use the tools of the office."""
+    """An installation where everybody may use the tools of the office."""
     async with open_office(settings, address, model, office) as house:
         await add_agent(house, "clerk")
         yield house
 
 
 async def mail(house: House, *then: Answer | str) -> AgentResponse:
-    """Let the clerk be asked to send a mail; `then` is what the one who asked it says later."""
+    """Let the model ask the clerk to send a mail; `then` are the asker's later answers."""
     play(house.model, asker=[calls(ask("clerk", "Mail Bob.")), *then], clerk=[calls(MAIL)])
     return await house.hears("mail Bob")
 

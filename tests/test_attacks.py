@@ -1,4 +1,4 @@
-"""What somebody tries who wants more than is theirs, with a model that says whatever suits them."""
+"""Attacks by a person who controls what the model answers."""
 
 import json
 from typing import Any
@@ -139,7 +139,7 @@ async def test_files_of_a_refused_message_are_removed_from_the_storage(house: Ho
 
     reply = await house.hears("keep this", attachments=[house.attach("big.txt", "inbox/big.txt", size=1000)])
 
-    # The place is free for the next turn when all of this one is done.
+    # The next turn in the place begins only when this one has finished completely.
     await house.hears("hello again")
     assert reply.error == "budget_exhausted"
     assert await house.value("SELECT status FROM file_records") == "failed"

@@ -1,4 +1,4 @@
-"""Calls that no model should make and results that no tool should give: an error to read, in bounded time and space."""
+"""Invalid calls by a model and invalid results of a tool give readable errors in bounded time and space."""
 
 import asyncio
 import itertools
@@ -32,7 +32,7 @@ NOTHING: Any = None
 
 
 async def echo(_context: ToolContext, words: list[str], times: int = 1) -> str:
-    """Say it back."""
+    """Return the words."""
     return " ".join(words * times)
 
 
@@ -42,10 +42,10 @@ async def total(_context: ToolContext, numbers: list[int]) -> int:
 
 
 def holding_on(let_go: asyncio.Event, seconds: float) -> Tool:
-    """Return a tool that goes on, whoever says stop, until it is let go."""
+    """Return a tool that ignores cancellation until `let_go` is set."""
 
     async def hold_on(_context: ToolContext) -> str:
-        """Go on."""
+        """Ignore cancellation."""
         while not let_go.is_set():
             try:
                 await let_go.wait()
@@ -64,13 +64,13 @@ async def wait_for_ever(_context: ToolContext) -> str:
 
 @dataclass
 class Shelf:
-    """What is no JSON by itself."""
+    """A value without a JSON form."""
 
     books: list[str]
 
 
 class Odd:
-    """What pydantic has no word for."""
+    """A value that pydantic can't serialize."""
 
     def __str__(self) -> str:
         return "odd" * 20
@@ -96,7 +96,7 @@ LARGE: dict[str, Callable[[], Any]] = {
 
 
 async def load(_context: ToolContext, kind: str) -> Any:
-    """Return far too much."""
+    """Return much more than a result may have."""
     return LARGE[kind]()
 
 
@@ -122,13 +122,13 @@ async def house_of_odd_tools(
 async def called(
     settings: Settings, address: Address, model: OpenAIStub, *calls: ScriptedCall, is_streamed: bool = False
 ) -> AgentResponse:
-    """Let the model make these calls in one answer, and return what became of them."""
+    """Let the model make these calls in one answer, and return their results."""
     model.play([Answer(tool_calls=calls, chunk_chars=1000), Answer("So be it.")])
     async with house_of_odd_tools(settings, address, model) as house:
         reply = await house.hears("go on", wants_stream=is_streamed)
     assert reply.content == "So be it."
     assert model.refusals == []
-    # What the model is shown of it is no larger than results may be.
+    # The model is shown no more than the limit for results.
     assert len(json.dumps(model.requests[-1].body)) < 60_000
     return reply
 
@@ -160,7 +160,7 @@ async def test_a_wrong_call_is_an_error_that_says_what_would_be_valid(
     reply = await called(settings, address, model, (name, arguments), good, is_streamed=is_streamed)
 
     if wrong.endswith("deep") and not is_streamed:
-        # The provider's library refuses the whole answer: the model was asked again.
+        # litellm rejects the whole answer, so the model is asked again.
         assert reply.tool_calls_made == ()
         return
     first, second = (call.result for call in reply.tool_calls_made)
@@ -317,7 +317,7 @@ async def test_ten_waves_of_thirty_two_calls_keep_their_order(
 
 
 def steps_of(widths: Sequence[int]) -> Iterator[Step]:
-    """Yield the journal of a turn whose answers made so many calls."""
+    """Yield the journal of a turn whose answers made these numbers of calls."""
     yield Step(0, "user", "hello")
     seq = 1
     for width in widths:

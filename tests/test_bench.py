@@ -1,4 +1,4 @@
-"""What the bench reckons with; that its programs run is seen when it is started."""
+"""The calculations of the benchmark; running it tests its programs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A worker that is killed or frozen while a person is asked, or while their yes is carried out."""
+"""A worker is killed or frozen while a person is asked, or while a confirmed call runs."""
 
 import asyncio
 import signal
@@ -15,14 +15,14 @@ AT_ONCE = 3
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
 GOES_ON: list[Any] = ["It is done."]
 QUESTION = "Shall I?\n\n(Answer yes or no within ten minutes.)"
-# The yes is spent in this commit, just before the call begins.
+# This commit consumes the confirmation, just before the call begins.
 RUNS = "effect before 1"
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
 async def ask(stage: Stage) -> Decision:
-    """Let a worker ask, and end it; return the yes."""
+    """Let a worker ask the question and end the worker; return the yes."""
     worker = await stage.worker("asker", ASKS)
     asked = await stage.response(await stage.accepts("room: do it"))
     await stage.until_delivered(1)
@@ -32,7 +32,7 @@ async def ask(stage: Stage) -> Decision:
 
 
 async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool) -> list[str]:
-    """Play the turn that asks, or the one that carries out, undisturbed; return every point that it comes to."""
+    """Run the asking or the confirmed turn without a fault; return every point that it passes."""
     async with open_stage(server, home) as stage:
         decision = None if asks else await ask(stage)
         worker = await stage.worker("first", answers)
@@ -45,7 +45,7 @@ async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool
 async def disturb(
     stage: Stage, answers: list[Any], point: str, action: str, decision: Decision | None = None
 ) -> AgentResponse:
-    """Let a worker be killed or frozen at a point of a turn, and a second one go on; return the answer."""
+    """Kill or freeze a worker at a point of a turn, let a second one continue, and return the answer."""
     first = await stage.worker("first", answers, at=point, action=action)
     inbox_id = await stage.accepts("room: do it", decision=decision)
     await (first.until_gone() if action == "kill" else first.until(point))
@@ -66,10 +66,10 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
 ) -> None:
     points = await list_points(postgres, tmp_path, GOES_ON, asks=False)
     spent = points.index(RUNS) - 1
-    # Before the call begins its yes is spent, after its end the result is recorded.
+    # The confirmation is consumed before the call begins, and the result recorded after it ends.
     recorded = points.index("effect after 1") + 2
     assert (points[spent][:12], points[recorded][:12]) == ("commit after", "commit after")
-    # What comes after is as in every turn; one that is frozen before wakes up to a yes that is spent.
+    # The rest is as in every turn; a worker frozen earlier finds its confirmation consumed when it wakes up.
     numbers = range(0 if action == "kill" else spent - 1, recorded + 1)
     gate = asyncio.Semaphore(AT_ONCE)
 

@@ -1,4 +1,4 @@
-"""What is done only with a person's yes: asked once, bound to tool, arguments, person and place."""
+"""Confirmations: asked once, bound to tool, arguments, person and place."""
 
 import asyncio
 import json
@@ -23,13 +23,13 @@ CLOSED = "That question is not open any more; your answer changed nothing."
 
 
 async def ask(house: House, *then: Answer | Fault, **given: Any) -> AgentResponse:
-    """Let the model make a call that needs a yes; `then` is what it says later."""
+    """Let the model make a call that needs a yes; `then` are its later answers."""
     house.model.play([calls(MAIL), *then])
     return await house.hears("mail Bob", **given)
 
 
 def prompt(house: House) -> list[dict[str, Any]]:
-    """Return what the model was shown last."""
+    """Return the model's last request as text."""
     shown: list[dict[str, Any]] = house.model.requests[-1].body["messages"]
     return shown
 
@@ -165,7 +165,7 @@ async def test_other_messages_leave_the_question_open_and_a_later_yes_repeats_it
     await ask(house, Answer("He is your brother. Do you like tea?"), Answer("Sent."))
     await house.hears("who is Bob?")
 
-    # This yes may be meant for the tea.
+    # This yes may be an answer to the question about tea.
     unsure = await house.hears("yes")
     assert unsure.content.endswith(f"which is still open:\n\n{ASKED}")
     assert (unsure.iterations, office.sent) == (0, [])

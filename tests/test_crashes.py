@@ -1,4 +1,4 @@
-"""A worker that is killed or frozen at any point of a turn: nothing is lost, nothing is said or done twice."""
+"""A worker is killed or frozen at any point of a turn: nothing is lost, sent twice or done twice."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from sqlalchemy import URL
 from shared.clock import SystemClock
 from tests.crash.stage import WAVE, Stage, WorkerAtWork, open_stage
 
-# A worker holds about ten connections, and the embedded server gives 100.
+# A worker uses about ten connections, and the embedded server has 100.
 AT_ONCE = 3
 TRANSCRIPT = [
     (0, "user", None),
@@ -27,7 +27,7 @@ TRANSCRIPT = [
     (5, "tool_result", "stage.effect"),
     (6, "assistant", None),
 ]
-# What stands in these is what a turn has decided; a worker that wakes up late changes none of it.
+# These tables contain a turn's outcome, which a worker that wakes up late must not change.
 DECIDED = ("turns", "messages", "turn_events", "token_logs", "inbox", "outbox", "file_records", "users", "stage_posts")
 
 Damage = Callable[[WorkerAtWork, Stage], Awaitable[None]]
@@ -35,7 +35,7 @@ Damage = Callable[[WorkerAtWork, Stage], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Scene:
-    """What the model says, and what an admin has typed before."""
+    """The model's answers, and the SQL that an admin ran before."""
 
     answers: Sequence[Any] = tuple(WAVE)
     typed: str = "SELECT 1"
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
 async def list_points(server: URL, home: Path, last_tool: str, scene: Scene = Scene()) -> list[str]:
-    """Play the turn once undisturbed and return every point that it comes to."""
+    """Run the turn once without a fault and return every point that it passes."""
     async with open_stage(server, home) as stage:
         await stage.owner.execute(scene.typed)
         worker = await stage.worker("first", scene.answers, last_tool=last_tool)
@@ -57,7 +57,7 @@ async def list_points(server: URL, home: Path, last_tool: str, scene: Scene = Sc
 
 
 async def play(server: URL, home: Path, point: str, action: str, last_tool: str, scene: Scene = Scene()) -> list[str]:
-    """Play the turn with a worker that is killed or frozen at a point and a second one; return what is wrong then."""
+    """Run the turn with a worker killed or frozen at a point, then with a second one; return the broken promises."""
     async with open_stage(server, home) as stage:
         await stage.owner.execute(scene.typed)
         first = await stage.worker("first", scene.answers, at=point, action=action, last_tool=last_tool)
@@ -66,7 +66,7 @@ async def play(server: URL, home: Path, point: str, action: str, last_tool: str,
         await stage.age_the_dead()
         second = await stage.worker("second", scene.answers)
         await stage.response(inbox_id)
-        # The place is open again: whatever the first one held is taken from it.
+        # The place's lock is free again, because everything that the first worker held has expired.
         await stage.response(await stage.accepts("room: and now?"))
         await stage.until_delivered(2)
         before = await decided(stage)
@@ -79,12 +79,12 @@ async def play(server: URL, home: Path, point: str, action: str, last_tool: str,
 
 
 async def decided(stage: Stage) -> list[Any]:
-    """Return all that the turns have come to."""
+    """Return the outcome of all turns."""
     return [await stage.rows(f"SELECT * FROM {table} ORDER BY 1") for table in DECIDED]  # noqa: S608  # our own names
 
 
 async def find_faults(stage: Stage, replies: int) -> list[str]:
-    """Return every promise that is not kept."""
+    """Return every broken promise."""
     checks = [*_said(replies), *_effects(), *_transcript(), *_money(), *_ends(replies)]
     return [f"{name}: {found}" for name, query, is_right in checks if not is_right(found := await stage.rows(query))]
 
@@ -106,7 +106,7 @@ def _said(replies: int) -> Iterator[Check]:
 def _effects() -> Iterator[Check]:
     yield "effects done twice", "SELECT 1 FROM stage_effects HAVING count(*) > 1", _none
     yield "reads", "SELECT count(*) FROM stage_reads", lambda rows: rows[0][0] >= 1
-    # A result that says so is recorded only for an effect that took place; the other way round it is unknown.
+    # A recorded success needs an effect; an effect without a recorded success has an unknown outcome.
     results = "FROM messages WHERE role = 'tool_result' AND tool_name = 'stage.effect'"
     done = f"SELECT content {results} AND content LIKE '%effect done%'"
     yield "invented effects", f"{done} AND NOT EXISTS (SELECT FROM stage_effects)", _none
@@ -126,7 +126,7 @@ def _money() -> Iterator[Check]:
     yield "held", "SELECT 1 FROM users WHERE tokens_reserved <> 0", _none
     ledger = "(SELECT sum(input_tokens + output_tokens) FROM token_logs)"
     yield "ledger", f"SELECT tokens_used_this_month - {ledger} FROM users", lambda rows: rows == [(0,)]  # noqa: S608
-    # Each recorded answer is paid, at what the model reported for one of its calls.
+    # Each recorded answer is charged, with the usage that the model reported for one of its calls.
     paid = "SELECT id FROM turns WHERE iterations <> (SELECT count(*) FROM token_logs WHERE turn_id = turns.id)"
     yield "answers not paid", paid, _none
     reported = "SELECT tokens FROM stage_model_calls"
@@ -156,7 +156,7 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_a_turn(
     points = await list_points(postgres, tmp_path, last_tool)
     assert len(points) > 20
     if last_tool == "effect":
-        # The order of the two tools is all that is different then.
+        # Only the order of the two tools differs then.
         points = points[points.index("effect before 1") : points.index("model before 2")]
     gate = asyncio.Semaphore(AT_ONCE)
 
@@ -190,7 +190,7 @@ async def test_a_turn_of_a_killed_worker_is_answered_within_15_seconds(
 
 async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(postgres: URL, tmp_path: Path) -> None:
     async with open_stage(postgres, tmp_path) as stage:
-        # Its connection is lost in the transaction that begins the turn, and it tries that again when it wakes up.
+        # It loses its connection in the transaction that begins the turn, and retries when it wakes up.
         first = await stage.worker("first", at="commit before 1", action="freeze")
         inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
         await first.until("commit before 1")
@@ -231,7 +231,7 @@ async def test_a_stopping_worker_hands_over_what_it_cannot_finish(postgres: URL,
         handed_over = await stage.rows("SELECT attempt, handovers, status FROM turns")
         held = await stage.rows("SELECT tokens_reserved FROM users")
         reservations = await stage.rows("SELECT * FROM budget_reservations")
-        # No heartbeat grows old before another worker takes it up.
+        # Another worker takes over before any heartbeat becomes stale.
         second = await stage.worker("second")
 
         assert (handed_over, held, reservations) == ([(1, 1, "running")], [(0,)], [])
@@ -276,7 +276,7 @@ async def test_two_workers_never_overlap_in_one_place(postgres: URL, tmp_path: P
     async with open_stage(postgres, tmp_path) as stage:
         answers = [{"content": "It is done.", "delay": 0.2}]
         await asyncio.gather(*(stage.worker(name, answers) for name in ("first", "second")))
-        # Another writer each time, so that no two of them make one turn.
+        # A different sender each time, so that the messages are not coalesced into one turn.
         inbox_ids = [
             await stage.accepts(
                 f"room-{number % 3}: hello", server="s", channel=f"room-{number % 3}", user=f"u{number}"

@@ -1,4 +1,4 @@
-"""Tasks handed to agents: what comes back, what it costs, what readers are told, in every way a model can ask."""
+"""Delegation: results, cost and events, in every way in which a model can call it."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ DELEGATE = "agents__delegate"
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house in which guests may spend a little more than one answer."""
+    """Settings in which the budget of guests is a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
 
 
@@ -58,7 +58,7 @@ async def test_an_agent_sees_its_own_prompt_and_the_task_alone(house: House) -> 
     assert system.startswith("You are scout.\n\nAnother agent has handed you this task.")
     assert task.startswith("Find the key.\n\n<context>\nNow: ")
     assert "Ann" not in json.dumps(asked)
-    # It is the only agent, and may not ask itself.
+    # It is the only agent, and can't ask itself.
     assert DELEGATE not in offered(asked)
 
 
@@ -124,7 +124,7 @@ async def test_followers_get_request_and_response_events_in_order(house: House) 
     ledger = "SELECT sum(input_tokens), sum(output_tokens) FROM token_logs"
     of_turn = told[-1][1]["usage"]
     assert [(of_turn["input_tokens"], of_turn["output_tokens"])] == [tuple(row) for row in await house.sql(ledger)]
-    # What the agent itself does is told under its own turn, and its text is not streamed as if it were the answer.
+    # The agent's own events belong to its own turn, and its text is not streamed as the answer.
     assert [name for name, _ in await events_of(house, 2)] == [
         "user_message", "turn_started", "tool_call", "tool_result", "message", "turn_complete",
     ]  # fmt: skip
@@ -155,7 +155,7 @@ async def test_a_model_without_tool_calling_asks_with_a_delegate_block(
 
 
 def plan(*tools: tuple[str, str, str, list[str]], response: str = "") -> str:
-    """Return a plan that hands tasks to agents: id, agent, task, needs."""
+    """Return a plan that delegates tasks: id, agent, task, needs."""
     planned = [
         {"id": name, "tool": "agents.delegate", "args": {"agent": agent, "task": task}, "needs": needs}
         for name, agent, task, needs in tools

@@ -1,4 +1,4 @@
-"""What binds an agent: the person's budget, the turn's time, a stop, the number of hands that a task goes through."""
+"""Limits of an agent: the person's budget, the turn's time, a stop, the depth of delegation."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ LOOK: ScriptedCall = ("knowledge__list_memories", {})
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house in which guests may spend a little more than one answer."""
+    """Settings in which the budget of guests is a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
 
 
@@ -37,7 +37,7 @@ async def nothing_is_held(house: House) -> bool:
 
 
 def costly(text: str = "", tokens: int = 1000, **given: Any) -> Answer:
-    """Return an answer that the provider bills like this."""
+    """Return an answer with this usage."""
     return Answer(text, usage={"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}, **given)
 
 
@@ -188,7 +188,7 @@ async def test_an_agent_that_hangs_leaves_the_asker_time_to_answer(
 ) -> None:
     settings = settings.model_copy(update={"turn_deadline_seconds": 8})
     async with open_house(settings, address, model) as house:
-        # The provider's library is loaded by the first call, which takes longer than the whole turn may.
+        # The first call imports litellm, which takes longer than this turn's deadline.
         play(model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "Nobody answers."], scout=[Fault(hang=True)] * 9)
         await house.hears("hello")
         await add_agent(house, "scout")
@@ -225,7 +225,7 @@ async def test_a_stop_ends_the_agents_with_the_turn_that_asked_them(house: House
     }  # fmt: skip
     assert len(rows) == 4
     assert await nothing_is_held(house)
-    # What was begun is paid.
+    # Calls that have begun are charged.
     assert await house.value("SELECT count(*) FROM token_logs WHERE purpose = 'delegation'") == 3
 
 

@@ -1,4 +1,4 @@
-"""A worker that is killed, frozen or stopped while an agent works: the agent goes on, and does nothing twice."""
+"""A worker is killed, frozen or stopped while an agent works: the agent resumes and does nothing twice."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from sqlalchemy import URL
 from tests.crash.stage import Stage, open_stage
 from tests.test_crashes import Check, decided
 
-# Two workers each with ten connections and more: four at once come too near to the hundred that the server gives.
+# Each test has two workers with ten or more connections each: four at once come too close to the server's limit of 100.
 AT_ONCE = 3
 ANSWERS: list[Any] = [
     '```delegate\n{"agent": "scout", "task": "below: look around"}\n```',
@@ -37,7 +37,7 @@ async def add_scout(stage: Stage) -> None:
 
 
 async def until_rows(stage: Stage, query: str, *expected: tuple[Any, ...]) -> None:
-    """Return when a query gives these rows."""
+    """Wait until a query returns these rows."""
     async with asyncio.timeout(30):
         while True:
             if await stage.rows(query) == list(expected):
@@ -46,7 +46,7 @@ async def until_rows(stage: Stage, query: str, *expected: tuple[Any, ...]) -> No
 
 
 async def list_points(server: URL, home: Path) -> list[str]:
-    """Play the turn once undisturbed; return the points from the call of the agent to what follows its result."""
+    """Run the turn once without a fault; return the points from the agent's call to the step after its result."""
     async with open_stage(server, home) as stage:
         await add_scout(stage)
         worker = await stage.worker("first", ANSWERS)
@@ -58,7 +58,7 @@ async def list_points(server: URL, home: Path) -> list[str]:
 
 
 async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
-    """Play the turn with a worker that is killed or frozen at a point and a second one; return what is wrong then."""
+    """Run the turn with a worker killed or frozen at a point, then with a second one; return the broken promises."""
     async with open_stage(server, home) as stage:
         await add_scout(stage)
         first = await stage.worker("first", ANSWERS, at=point, action=action)
@@ -79,7 +79,7 @@ async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
 
 
 async def find_faults(stage: Stage, replies: int) -> list[str]:
-    """Return every promise that is not kept."""
+    """Return every broken promise."""
     checks = [*_transcripts(), *_effects(), *_money(), *_ends(replies)]
     return [f"{name}: {found}" for name, query, expected in checks if not expected(found := await stage.rows(query))]
 
@@ -132,7 +132,7 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_an_agents_work
     points = await list_points(postgres, tmp_path)
     assert len(points) > 20
     if action == "freeze":
-        # That every write is fenced is tried at every point of a plain turn; here it is the two turns in each other.
+        # test_crashes.py tests the fencing of every write; these points concern a turn within a turn.
         points = points[::2]
     gate = asyncio.Semaphore(AT_ONCE)
 

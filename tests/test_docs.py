@@ -1,4 +1,4 @@
-"""The documentation is true: examples run, links lead somewhere, tables agree with the code."""
+"""Documentation: examples run, links have targets, tables agree with the code."""
 
 import ast
 import asyncio
@@ -50,7 +50,7 @@ def guest(module: str) -> Scope:
 
 
 def context(asked: Scope, module: str) -> ToolContext:
-    """What a tool gets that asks for nothing but who calls."""
+    """Return a context for a tool that uses only the caller."""
     return ToolContext(
         asked.user, PLACE, 1, 1, "call-1", module, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, Settings()
     )
@@ -78,7 +78,7 @@ def test_the_page_on_modules_names_every_argument_and_field() -> None:
 
 
 async def parley(folder: Path, *arguments: str, **given: str) -> Process:
-    """Start the program in an empty folder, with no setting but these; what it says comes by one pipe."""
+    """Start the program in an empty folder with these settings; stdout and stderr share a pipe."""
     environment = {
         name: value for name, value in os.environ.items() if name not in {*SETTING_NAMES, *list_setting_names()}
     }
@@ -117,17 +117,17 @@ async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path
         if process.returncode is None:
             process.kill()
 
-    # The program adds how to set a model, which the README says in its own words.
+    # The program also prints how to set a model, which the README explains in its text.
     assert [line for line in said if not line.strip().startswith("For a real model")] == shown
 
 
 def normal(line: str) -> str:
-    """Return the line without what differs from start to start."""
+    """Return the line without the parts that differ at each start."""
     return re.sub(r"key=\S+", "key=…", re.sub(r"\d+\.\d s$", "… s", re.sub(r"127.0.0.1:\d+", "127.0.0.1:…", line)))
 
 
 def talks() -> list[tuple[str, str]]:
-    """Return the lists of the page on scripted answers, each with the talk that stands below it."""
+    """Return the lists of the page on scripted answers, each with the conversation that follows it."""
     page = document("docs/mock.md")
     return list(zip(*([each.text for each in page.blocks(kind)] for kind in ("json", "text")), strict=True))
 
@@ -195,7 +195,7 @@ def leads_somewhere(page: Document, link: str) -> bool:
 def test_files_that_a_page_names_exist(page: Document) -> None:
     named = re.findall(r"`((?:adapters|agent|docs|migrations|modules|shared|tests)/[\w./-]+)`", page.prose)
 
-    # The folders that a reader makes are not there yet.
+    # The reader creates these folders.
     assert [name for name in named if not name.startswith(TO_MAKE) and not (ROOT / name).exists()] == []
 
 

@@ -1,4 +1,4 @@
-"""What no one should send: it is cleaned, cut or told, and never lost."""
+"""Garbage in messages, model answers and results is cleaned, cut or reported, and no message is lost."""
 
 import json
 
@@ -87,7 +87,7 @@ async def test_a_call_with_garbled_arguments_gets_a_result_and_the_turn_goes_on(
 async def test_arguments_that_no_parser_accepts_do_not_end_the_turn(house: House, arguments: str) -> None:
     house.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
 
-    # The provider's library may refuse the whole answer: then the model is asked again.
+    # litellm may reject the whole answer; then the model is asked again.
     assert (await house.hears("hello")).content == "So be it."
 
 
@@ -101,7 +101,7 @@ async def test_a_garbled_tool_name_is_an_error_that_lists_the_tools(house: House
 
 
 async def babble(context: ToolContext) -> object:
-    """Say what no tool should say."""
+    """Return garbage."""
     return {GARBAGE: GARBAGE, "nan": float("nan"), "bytes": b"\xff\x00", "object": context.clock, "long": "x" * 50_000}
 
 

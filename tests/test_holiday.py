@@ -37,12 +37,12 @@ Visit = Callable[..., Any]
 
 
 async def meet(company: asyncio.Barrier) -> None:
-    """Wait until as many have come as the barrier wants."""
+    """Wait at the barrier."""
     await company.wait()
 
 
 def in_company(tool: Tool, company: asyncio.Barrier) -> Tool:
-    """Return the tool with calls that end only when as many as the barrier wants have begun."""
+    """Return the tool, whose calls end only when as many have begun as the barrier requires."""
 
     @functools.wraps(tool.run)
     async def run(*given: Any, **arguments: Any) -> Any:
@@ -54,7 +54,7 @@ def in_company(tool: Tool, company: asyncio.Barrier) -> Tool:
 
 @pytest.fixture
 def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
-    """Open the web door of a house that has the calendar and this hotel; with `company` dates are found in company."""
+    """Open the web adapter with the calendar and this hotel; with `company` date look-ups wait for each other."""
 
     @asynccontextmanager
     async def opened(
@@ -80,7 +80,7 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
 
 
 def results_of(body: Body) -> list[dict[str, Any]]:
-    """Return what the tools of the last wave returned, in the order in which the model is shown them."""
+    """Return the results of the last wave, in the order in which the model is shown them."""
     shown: list[dict[str, Any]] = []
     for message in reversed(body["messages"]):
         if message["role"] != "tool":
@@ -90,7 +90,7 @@ def results_of(body: Body) -> list[dict[str, Any]]:
 
 
 def plays_concierge(body: Body, _number: int) -> Answer:
-    """Find both dates, then both availabilities, then answer with what came back."""
+    """Find both dates, then both availabilities, then answer with the results."""
     results = results_of(body)
     if not results:
         return Answer(tool_calls=[(HOLIDAY, {"holiday_name": "Hanukkah"}), (HINT, {"hint": "next weekend"})])
@@ -118,7 +118,7 @@ async def ask(site: Site, question: str) -> dict[str, Any]:
 
 
 async def test_a_holiday_and_a_weekend_take_two_waves_and_three_model_calls(visit: Visit, model: OpenAIStub) -> None:
-    # No call of a wave ends before the other one has begun: one after the other they would wait for ever.
+    # No call of a wave ends before the other has begun, so that sequential calls would wait for ever.
     dates, stays = asyncio.Barrier(2), asyncio.Barrier(2)
     model.play(plays_concierge)
 
@@ -152,7 +152,7 @@ def plans_as_it_goes(body: Body, _number: int) -> Answer:
 
 
 def plans_ahead(body: Body, _number: int) -> Answer:
-    """Plan the dates and the stays at once, the ones with the results of the others; then the response."""
+    """Plan the dates and the stays in one plan, the stays with references to the dates; then the response."""
     found = results_in(body)
     if found:
         return Answer(plan(response=in_words(found)))
@@ -187,7 +187,7 @@ async def test_in_planner_mode_it_takes_two_waves_too_and_at_most_three_model_ca
         "calendar.resolve_date_hint",
     ]
     assert [first["check_in"], second["check_in"]] == [holiday["start"], weekend["start"]]
-    # What a call was given is what it got, not what stood in the plan.
+    # The recorded arguments are the final ones, not the references of the plan.
     assert answer["tool_calls_made"][2]["args"] == {"check_in": holiday["start"], "check_out": holiday["end"]}
     assert answer["content"] == f"7 nights from {holiday['start']} and 1 nights from {weekend['start']}"
     assert (answer["iterations"], answer["finished"], answer["error"], waves) == (model_calls, True, None, 2)

@@ -1,4 +1,4 @@
-"""The house's own rules, held against every Python file. Each complaint says file, line and rule."""
+"""The project's coding rules, checked for every Python file; each complaint has file, line and rule."""
 
 import ast
 import re
@@ -21,11 +21,11 @@ from tests.support.source_tree import (
 )
 
 OURS = frozenset({"adapters", "agent", "migrations", "modules", "shared", "tests"})
-# A library that only its owner imports, so that it can be exchanged in one place.
+# Only the owner imports a library, so that the library can be replaced in one place.
 OWNERS: Mapping[str, tuple[str, ...]] = {
     "litellm": ("agent/llm/providers/client.py", "shared/memory/embeddings.py"),
     "minio": ("shared/files/s3.py",),
-    # A migration asks the library for its tables, which are the library's to describe.
+    # A migration gets the definition of procrastinate's tables from procrastinate.
     "procrastinate": ("agent/queue/worker.py", "agent/queue/connector.py", "migrations/versions/"),
     "discord": ("adapters/discord.py", "adapters/discord/"),
     "slack_bolt": ("adapters/slack.py", "adapters/slack/"),
@@ -33,7 +33,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
 }
 ENQUEUE_FUNCTION = "procrastinate_defer_jobs_v1"
 ENQUEUERS = ("agent/queue/inbox.py", "agent/queue/outbox.py", "agent/queue/worker.py", "migrations/", "tests/")
-# The router's is litellm's own: it raises bare exceptions for answers that it can't read.
+# agent/llm/providers.py: litellm raises bare exceptions for answers that it can't parse.
 BROAD_EXCEPT_OWNERS = (
     "agent/queue/worker.py",
     "agent/tools/toolbox.py",
@@ -61,9 +61,9 @@ DEEPEST_NESTING = 3
 UNUSED_WORDS = frozenset(
     {"manager", "service", "handler", "helper", "util", "utils", "common", "data", "info", "process", "do"}
 )
-# `DeliveryInfo` is the glossary's word.
+# The established name for these values.
 ALLOWED_NAMES = frozenset({"DeliveryInfo", "find_delivery_info", "delivery_info"})
-# Names that a library looks up on our classes, so they are not ours to choose.
+# Names that a library looks up on our classes.
 LIBRARY_HOOKS = frozenset(
     {"do_DELETE", "do_GET", "do_HEAD", "do_POST", "do_PUT", "process_bind_param", "process_result_value"}
     | {"_process_streaming_request", "data_received"}
@@ -275,7 +275,7 @@ def test_names_say_what_a_thing_is() -> None:
         for source in sources()
         for node in source.nodes()
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        # A test's name is a sentence, in which a process may do what it likes.
+        # A test's name is a sentence, and may use any word.
         if not node.name.startswith("test_") and node.name not in LIBRARY_HOOKS | ALLOWED_NAMES
         if (empty := words(node.name) & UNUSED_WORDS)
     ]

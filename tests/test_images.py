@@ -1,4 +1,4 @@
-"""Images that people send: what a model is shown of them, and what one is told that sees nothing."""
+"""Images that people send, for models with and without vision."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The migrations: they make what the models say, go down and up again, and leave the program few rights."""
+"""Migrations create the schema of the models, can be reverted, and give the program few rights."""
 
 import asyncio
 import hashlib
@@ -26,10 +26,10 @@ from shared.errors import ConfigurationError, Unavailable
 from shared.models import Base
 from tests.support.given_database import connect, given_database
 
-# What the queue's library and Alembic keep for themselves.
+# Objects of procrastinate and Alembic.
 FOREIGN = r"^(procrastinate|alembic)"
 
-# All that stands in the schema, apart from what belongs to an extension or to something listed itself.
+# Everything in the schema, except objects of an extension or of something that is listed itself.
 OBJECTS = """
 WITH owned AS (SELECT objid FROM pg_depend WHERE deptype IN ('e', 'i')), ours AS (SELECT 'public'::regnamespace AS id)
 SELECT format('%s %s', relkind, relname) FROM pg_class, ours
@@ -280,7 +280,7 @@ async def test_the_program_acts_as_a_role_with_few_rights(database: Database) ->
 
 @pytest.fixture(scope="module")
 def bare_postgres() -> Iterator[URL]:
-    """A server where nobody has made the program's role yet."""
+    """A server where the program's role does not exist yet."""
     with tempfile.TemporaryDirectory(prefix="parley-test-", ignore_cleanup_errors=True) as folder:
         yield start_postgres(Path(folder))
 

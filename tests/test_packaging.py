@@ -1,4 +1,4 @@
-"""What is shipped around the code: dependencies, locks, the image, compose, the two commands."""
+"""Packaging: dependencies, locks, the image, compose, the two commands."""
 
 import importlib
 import importlib.metadata
@@ -28,7 +28,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = ("migrate", "parley", "worker")
-# Names that only docker compose reads; `.env` may hold them beside the settings.
+# Names that only docker compose reads; `.env` may contain them beside the settings.
 FOR_COMPOSE = frozenset({"POSTGRES_PASSWORD"})
 
 
@@ -40,7 +40,7 @@ def pinned(lock: str) -> dict[str, tuple[Version, frozenset[str]]]:
 
 
 def entry(line: str) -> tuple[str, tuple[Version, frozenset[str]]]:
-    """Return one line of a lock, taken apart; anything but a pinned name with hashes is refused."""
+    """Parse one line of a lock; anything except a pinned name with hashes is refused."""
     requirement = Requirement(line.partition(" --hash")[0])
     (pin,) = requirement.specifier
     assert pin.operator == "==", line
@@ -51,7 +51,7 @@ def entry(line: str) -> tuple[str, tuple[Version, frozenset[str]]]:
 
 
 def requirements_of(*groups: str) -> list[Requirement]:
-    """Return what the project asks for, with these groups."""
+    """Return the project's requirements, with these groups."""
     lines: list[str] = list(PROJECT["project"]["dependencies"])
     for group in groups:
         lines += PROJECT["dependency-groups"][group]
@@ -300,6 +300,6 @@ def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:
     try:
         assert load_settings(filled, more_names=list_setting_names()).llm_models == ()
     finally:
-        # The lines of the file are in the environment now, and libraries read that for themselves.
+        # The lines of the file are in the environment now, which libraries read, too.
         os.environ.clear()
         os.environ.update(before)

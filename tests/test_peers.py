@@ -1,4 +1,4 @@
-"""Agents at a url, asked by the same tool: what they are told, and what becomes of one that fails."""
+"""Agents at a URL, called with the same tool: their request, and their failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -24,13 +24,13 @@ LOOK: ScriptedCall = ("knowledge__list_memories", {})
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house in which guests may spend a little more than one answer."""
+    """Settings in which the budget of guests is a little more than one answer."""
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
 
 
 @dataclass
 class FakePeers:
-    """Agents of other houses that do what the test says."""
+    """Agents of other installations, scripted by the test."""
 
     answer: Callable[[str], Any]
     asked: list[tuple[str, str, tuple[str, ...], str]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class FakePeers:
     async def ask(
         self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:
-        """Note who was asked what, and answer."""
+        """Record the request and answer."""
         self.asked.append((str(agent.url), task, hops, context_id))
         assert 0 < seconds <= 180
         found = self.answer(task)
@@ -58,7 +58,7 @@ async def add_peer(house: House, name: str = "abroad") -> None:
 
 @pytest.fixture
 async def far(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[tuple[House, FakePeers]]:
-    """A house with one agent at a url."""
+    """An installation with one agent at a URL."""
     peers = FakePeers(lambda _task: "From afar.")
     async with open_house_with(settings, address, model, peers=peers) as house:
         await add_peer(house)

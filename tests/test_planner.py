@@ -1,4 +1,4 @@
-"""Planner mode: the model answers with plans, and everything else is as it is without them; over real HTTP."""
+"""Planner mode over real HTTP: the model answers with plans; everything else is as in native mode."""
 
 import json
 from collections.abc import AsyncIterator
@@ -20,13 +20,13 @@ LIST = call("file_manager.list_files", "f")
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house where every conversation plans, whose guests may spend what they like."""
+    """Settings in which every conversation is in planner mode and guests have no limit."""
     return settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 1_000_000})
 
 
 @pytest.fixture
 async def house(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[House]:
-    """A house in planner mode, whose model is never asked what the real one would refuse."""
+    """An installation in planner mode; fails when a request would be refused by the real API."""
     async with open_house(settings, address, model) as house:
         yield house
         assert model.refusals == []
@@ -94,7 +94,7 @@ async def test_the_plan_on_the_page_runs(house: House, model: OpenAIStub) -> Non
 
 
 def streamed(events: list[Any]) -> str:
-    """Return the text that a reader sees in the end, piece by piece, forgetting what is taken back."""
+    """Return the text that a follower has in the end, without withdrawn pieces."""
     text = ""
     for event in events:
         if event.name == "text_delta":
@@ -114,7 +114,7 @@ async def test_a_plan_that_is_done_runs_its_tools_first_and_its_response_needs_n
     assert [each.tool for each in reply.tool_calls_made] == ["knowledge.remember"]
     assert len(model.requests) == 1
     assert await house.value("SELECT waves FROM turns") == 1
-    # What was promised before it was true stands nowhere in the transcript.
+    # The response of a plan whose tools had not run yet is not in the transcript.
     said = await house.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
     assert [row.content for row in said] == ["", "I will remember that."]
     assert await house.value("SELECT tokens_reserved FROM users") == 0
@@ -239,7 +239,7 @@ async def test_a_persona_chooses_its_mode_and_a_conversation_may_change_it(house
     native, last = model.requests[3].body["messages"], model.requests[-1].body["messages"]
     assert [each["role"] for each in native][:5] == ["system", "user", "assistant", "tool", "assistant"]
     assert native[4]["content"] == "Planned."
-    # To a model that plans, everything that it said before is a plan.
+    # A planning model is shown its earlier answers as plans.
     shown = [json.loads(each["content"]) for each in last if each["role"] == "assistant"]
     assert [each["status"] for each in shown] == ["continue", "done", "continue", "done", "continue"]
     assert [each["response"] for each in shown] == ["", "Planned.", "", "Called.", ""]

@@ -1,4 +1,4 @@
-"""Plans with calls that wait for a person's yes: nothing that needs them runs before, and no response is sent."""
+"""Plans with calls that wait for a yes: no dependent call runs before it, and no response is sent."""
 
 from collections.abc import AsyncIterator
 
@@ -16,13 +16,13 @@ SEND = call("office.send", "s", **MAIL[1])
 
 @pytest.fixture
 def office() -> Office:
-    """What the tools of this test do."""
+    """The office whose tools these tests use."""
     return Office()
 
 
 @pytest.fixture
 async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
-    """A house in planner mode with tools that need a person's word."""
+    """An installation in planner mode with tools that need a person's yes."""
     changed = settings.model_copy(update={"planner_percent": 100})
     async with open_office(changed, address, model, office) as house:
         yield house
@@ -44,7 +44,7 @@ async def test_a_plan_waits_for_a_yes_and_goes_on_with_the_result(
     assert before == ([], [])
     assert (reply.content, office.sent, office.posted) == ("Done.", [("bob", "See you at eight.")], ["Bob knows."])
     assert await statuses(house) == ["used"]
-    # The call that was agreed to stands in no plan of this turn; its result is shown all the same.
+    # The confirmed call is in no plan of this turn, but its result is shown.
     assert list(results_in(model.requests[1].body).values()) == [{"sent_to": "bob"}]
 
 

@@ -1,4 +1,4 @@
-"""A worker that is killed or frozen while it carries out a plan: what needs something is done once, or not at all."""
+"""A worker is killed or frozen while it runs a plan: calls with needs run at most once."""
 
 import asyncio
 from dataclasses import replace
@@ -36,7 +36,7 @@ async def test_a_plan_is_resumed_from_the_journal(postgres: URL, tmp_path: Path,
     points = await list_points(postgres, tmp_path, "", scene)
     points = points[points.index("model after 1") : points.index("effect after 1") + 3]
     assert len(points) > 8
-    # How a late one is fenced off is no different for plans; three points are enough to see it.
+    # Fencing works the same for plans, so three points are enough.
     points = points[::4] if action == "freeze" else points
     gate = asyncio.Semaphore(AT_ONCE)
 
@@ -62,7 +62,7 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(
     changed = settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
     forgetful = ForgetfulDatabase(address, pool_size=5)
     async with open_house_with(changed, address, model, database=forgetful) as house:
-        # The test's own statements are not those of a turn.
+        # The test's own statements do not count.
         seen = House(replace(house.app, database=database), model, house.platform)
         while forgetful.count >= forgetful.lost:
             forgetful.count, forgetful.lost = 0, forgetful.lost + 1

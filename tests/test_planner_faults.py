@@ -1,4 +1,4 @@
-"""What a broken or hostile model, a crash or an empty purse can't do to a turn that plans."""
+"""Planner mode with a broken or hostile model, a crash, or an exhausted budget."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,13 +19,13 @@ SORRY = "The language model did not answer in the form it was asked for"
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house where every conversation plans, whose guests may spend what they like."""
+    """Settings in which every conversation is in planner mode and guests have no limit."""
     return settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
 
 
 @pytest.fixture
 async def house(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[House]:
-    """A house in planner mode, whose model is never asked what the real one would refuse."""
+    """An installation in planner mode; fails when a request would be refused by the real API."""
     async with open_house(settings, address, model) as house:
         yield house
         assert model.refusals == []
@@ -37,7 +37,7 @@ def told(model: OpenAIStub, number: int = -1) -> str:
 
 
 def chain(length: int) -> list[dict[str, Any]]:
-    """Return tools each of which needs the one before it."""
+    """Return a chain of tools, each of which needs the previous one."""
     needs = [()] + [(f"t{number}",) for number in range(length - 1)]
     return [call("file_manager.list_files", f"t{number}", *needs[number]) for number in range(length)]
 
@@ -79,7 +79,7 @@ async def test_a_model_is_asked_once_to_repair_its_plan(house: House, model: Ope
     assert reason in told(model)
     assert len(told(model)) < 2000
     assert reply.tool_calls_made == ()
-    # Both attempts are paid for, and what was broken is kept for the operator alone.
+    # Both attempts are charged, and only the operator can see the broken text.
     assert await house.value("SELECT count(*) FROM token_logs") == 2
     assert await house.value("SELECT sum(input_tokens + output_tokens) FROM token_logs") == reply.usage.total
     assert await house.value("SELECT plan ->> 'error' FROM messages WHERE plan IS NOT NULL") in told(model)

@@ -1,4 +1,4 @@
-"""Plans whose tools need each other: what runs when, with what, and what a failure leaves out."""
+"""Plans with needs: order, arguments, and the calls that a failure leaves out."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ GIVEN: dict[str, Any] = {"start": "2027-01-17", "rooms": [{"price": 90}, {"price
 
 
 class Kitchen:
-    """A module with tools that note what they were given; `held` ones wait until they are let go."""
+    """A module whose tools record their arguments; calls in `held` wait until they are released."""
 
     def __init__(self) -> None:
         self.begun: list[Any] = []
@@ -33,7 +33,7 @@ class Kitchen:
 
         @tool(requires=Permission.GUEST, read_only=True)
         async def give(_context: ToolContext) -> dict[str, Any]:
-            """Return something with fields."""
+            """Return an object."""
             return GIVEN
 
         @tool(requires=Permission.GUEST, read_only=True)
@@ -49,7 +49,7 @@ class Kitchen:
 
         @tool(requires=Permission.GUEST)
         async def echo(_context: ToolContext, value: Any = None, more: Any = None) -> Any:
-            """Return what it was given."""
+            """Return the argument."""
             self.begun.append(value)
             self.echoed.set()
             return {"value": value, "more": more}
@@ -68,7 +68,7 @@ def kitchen() -> Kitchen:
 
 @pytest.fixture
 async def house(settings: Settings, address: Address, model: OpenAIStub, kitchen: Kitchen) -> AsyncIterator[House]:
-    """A house in planner mode with a kitchen alone."""
+    """An installation in planner mode with only the kitchen's tools."""
     changed = settings.model_copy(
         update={
             "planner_percent": 100,
@@ -82,7 +82,7 @@ async def house(settings: Settings, address: Address, model: OpenAIStub, kitchen
 
 
 def echo(plan_id: str, *needs: str, **args: Any) -> dict[str, Any]:
-    """Return an echo of a plan."""
+    """Return a call of `echo` for a plan."""
     return call("kitchen.echo", plan_id, *needs, **args)
 
 
@@ -124,7 +124,7 @@ async def test_a_reference_is_a_need_without_being_listed(house: House, model: O
 
     reply = await house.hears("go")
 
-    # In the order of the plan, though they ran the other way round.
+    # In the order of the plan, although they ran in the opposite order.
     assert [(each.tool, each.args) for each in reply.tool_calls_made] == [
         ("kitchen.echo", {"value": 3}),
         ("kitchen.give", {}),

@@ -1,4 +1,4 @@
-"""Many at once, on connections of their own: users, events, budgets, places, people."""
+"""Concurrent work on separate connections: users, events, budgets, places, people."""
 
 import asyncio
 from collections import Counter
@@ -19,14 +19,14 @@ NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house whose guests may spend what they like and see one module."""
+    """Settings in which guests have no limit and one module."""
     return settings.model_copy(
         update={"default_guest_token_budget": 100_000_000, "default_guest_modules": ("file_manager",)}
     )
 
 
 class HeldModel:
-    """A model whose first answer waits until it is let go; `said` are the texts of the messages it was asked about."""
+    """A model whose first answer waits until it is released; `said` are the messages that it was sent."""
 
     def __init__(self, house: House) -> None:
         self.go = asyncio.Event()
@@ -41,13 +41,13 @@ class HeldModel:
 
 
 async def answers(house: House, inbox_ids: Sequence[int]) -> list[AgentResponse]:
-    """Wait for the answers to all these messages."""
+    """Wait for the answers to all of these messages."""
     async with asyncio.timeout(60):
         return await asyncio.gather(*map(house.app.events.response, inbox_ids))
 
 
 async def taken_up_again(house: House) -> int:
-    """Return how many turns were begun anew: deadlocks and the like end in that."""
+    """Return how many turns had a second attempt, as after a deadlock."""
     count: int = await house.value("SELECT count(*) FROM turns WHERE attempt > 1")
     return count
 
@@ -108,7 +108,7 @@ async def test_fifty_turns_at_once_keep_to_a_budget_with_room_for_three(house: H
 
 
 async def reserved_by_one_call(house: House) -> int:
-    """Return what a turn that says hello in a new place holds while its model answers."""
+    """Return what a hello in a new place reserves while its model answers."""
     model = HeldModel(house)
     first = await house.accepts("hello", channel="measured")
     await house.model.until(1)
@@ -217,7 +217,7 @@ async def test_another_persons_message_in_between_makes_turns_of_their_own(house
 
 
 def asking(house: House) -> Callable[[str, str, int], Awaitable[int]]:
-    """Return what stores a message of somebody in one channel, sent so many seconds after noon."""
+    """Return a function that stores a sender's message in one channel, sent this many seconds after noon."""
 
     async def ask(user: str, said: str, second: int) -> int:
         sent_at = NOON + timedelta(seconds=second)

@@ -1,4 +1,4 @@
-"""What the house comes through: a database that restarts, notifications that are lost, messages that break a turn."""
+"""Recovery from database restarts, lost notifications and messages that break a turn."""
 
 import asyncio
 import tempfile
@@ -41,13 +41,13 @@ ROOM = 100_000_000
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house whose guests may spend what they like."""
+    """Settings in which guests have no limit."""
     return settings.model_copy(update={"default_guest_token_budget": ROOM})
 
 
 @pytest.fixture(scope="module")
 def own_home() -> Iterator[Path]:
-    """The home of a Postgres that only these tests use, durable as in production: it may be restarted and crashed."""
+    """The folder of a Postgres that only these tests use, durable as in production, to restart and crash."""
     with tempfile.TemporaryDirectory(prefix="parley-restart-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         start_postgres(home)
@@ -57,7 +57,7 @@ def own_home() -> Iterator[Path]:
 
 @pytest.fixture
 async def own_address(own_home: Path) -> Address:
-    """A database with all tables on the server that may be restarted."""
+    """A database with all tables on the server to restart."""
     server = Address(start_postgres(own_home), is_embedded=True)
     name = f"test_{uuid4().hex}"
     owner = await asyncpg.connect(**server.asyncpg_arguments(as_owner=True))
@@ -69,7 +69,7 @@ async def own_address(own_home: Path) -> Address:
 
 
 async def accept_patiently(database: Database, event: IncomingMessage) -> int:
-    """Store an event as an adapter does: not acknowledged before it is stored, and brought again until then."""
+    """Store an event as an adapter does: retry until it is stored, and only then acknowledge."""
     while True:
         try:
             return (await inbox.accept(database, event)).inbox_id
@@ -124,7 +124,7 @@ async def answered(house: House, event: IncomingMessage) -> tuple[str | None, st
 
 
 async def repeated_effects(house: House) -> list[Any]:
-    """Return the memories that were kept more than once: `remember` must not run twice."""
+    """Return the memories that exist more than once: `remember` must not run twice."""
     return await house.sql("SELECT content FROM memories GROUP BY 1 HAVING count(*) > 1")
 
 
@@ -140,7 +140,7 @@ async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all
     house.model.play(answer)
     reply = await house.hears("hello", adapter="fake")
 
-    # Each answer is asked for and paid once, and no loss counts as a failure of the message.
+    # Each answer is requested and charged once, and a lost connection does not count as a failure of the message.
     assert (reply.content, reply.error, reply.iterations) == ("answer 6", None, 6)
     assert await house.value("SELECT count(*) FROM token_logs") == 6
     assert await house.value("SELECT attempt - handovers FROM turns") == 1
@@ -149,7 +149,7 @@ async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all
 
 
 class ForgetfulDatabase(Database):
-    """A database whose word of a commit is lost: of the `lost`-th in a turn; `count` is how many there were."""
+    """A database that loses the acknowledgement of the `lost`-th commit of a turn; `count` counts the commits."""
 
     count = lost = 0
 
@@ -184,7 +184,7 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost(
     model.play(answer)
     forgetful = ForgetfulDatabase(address, pool_size=5)
     async with open_house_with(settings, address, model, database=forgetful) as house:
-        # The test's own statements are not those of a turn.
+        # The test's own statements do not count.
         seen = House(replace(house.app, database=database), model, house.platform)
         while forgetful.count >= forgetful.lost:
             forgetful.count, forgetful.lost = 0, forgetful.lost + 1
@@ -192,7 +192,7 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost(
             async with asyncio.timeout(20):
                 reply = await seen.hears(said, channel=said, adapter="fake")
             assert (reply.error, reply.content) == (None, f"re: {said}")
-            # The claim of a reply whose closing lost its word runs out.
+            # When the acknowledgement of closing is lost, the claim on the reply must expire.
             await seen.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'claimed'")
             assert Counter(await house.platform.wait_for(forgetful.lost))[reply.content] == 1
         assert forgetful.lost > 5
@@ -210,7 +210,7 @@ async def test_a_job_without_a_notification_is_taken_at_once(house: House, addre
     try:
         for number in range(5):
             accepted = await inbox.accept(silent, message(f"unheard {number}"))
-            # procrastinate alone looks again after five seconds.
+            # procrastinate itself polls only every five seconds.
             async with asyncio.timeout(3):
                 await house.model.until(number + 2)
             assert (await house.app.events.response(accepted.inbox_id)).error is None
@@ -221,14 +221,14 @@ async def test_a_job_without_a_notification_is_taken_at_once(house: House, addre
 async def test_a_place_whose_job_was_lost_gets_a_new_one(house: House) -> None:
     await house.hears("hello")
 
-    # As after a crash of the worker that had ended the job and not the turn.
+    # As after a crash between the end of the job and the end of the turn.
     await house.sql("UPDATE inbox SET status = 'waiting', turn_id = NULL, created_at = now() - interval '1 minute'")
 
     await house.model.until(2)
 
 
 class FaultyRouter(Router):
-    """A router with a bug that one word brings out."""
+    """A router with a bug that one word triggers."""
 
     async def complete(
         self,
@@ -266,7 +266,7 @@ async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(
 
 
 class FaultyToolbox(Toolbox):
-    """A toolbox with a bug that one person brings out, before their turn has begun."""
+    """A toolbox with a bug that one person triggers before their turn has begun."""
 
     def offered_to(self, scope: Scope) -> Offer:
         if scope.user.name == "Mallory":
@@ -285,7 +285,7 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
             place = {"server": "s", "channel": "general"}
             first = await house.accepts("hello", user="ann", **place)
             await model.until(1)
-            # Ann's message is stored first and was sent last: her job comes upon the other's message.
+            # Ann's message was stored first and sent last, so her job finds the other person's message.
             last = await house.accepts("and now?", user="ann", **place)
             early = datetime(2020, 1, 1, tzinfo=UTC)
             broken = await house.accepts("hello", user="mallory", sent_at=early, adapter="fake", **place)
@@ -305,7 +305,7 @@ async def _after(event: asyncio.Event, answer: Answer) -> Answer:
 
 
 class FaultyPlatform:
-    """A door with a bug that one reply brings out."""
+    """A sender with a bug that one reply triggers."""
 
     def __init__(self) -> None:
         self.tries: Counter[str] = Counter()
@@ -320,7 +320,7 @@ class FaultyPlatform:
 
 
 async def sweep_past_bugs(house: House) -> None:
-    """Deliver what was left over, as the worker does: it notes a bug and goes on."""
+    """Deliver left-over replies as the worker does: log a bug and go on."""
     with suppress(RuntimeError):
         await outbox.sweep(house.app.database, house.app.senders)
 
@@ -335,7 +335,7 @@ async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other
             await house.hears("first", adapter="fake")
             await house.hears("second", adapter="fake", user="bob")
             await asyncio.wait_for(platform.posted.wait(), 30)
-            # The time between the attempts is let pass.
+            # Skip the delay between attempts.
             tries = "UPDATE outbox SET attempts = :attempts, claimed_until = now() WHERE content = 'poison'"
             for attempts in range(6):
                 await house.sql(tries, attempts=attempts)

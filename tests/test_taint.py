@@ -1,4 +1,4 @@
-"""A turn that has read both strangers' words and private data acts only with the person's yes."""
+"""Taint: a turn that has read both untrusted text and private data acts only with the person's yes."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ async def plays(house: House, *waves: tuple[tuple[str, dict[str, Any]], ...], **
 
 
 async def remembers(house: House, fact: str = "Ann likes oolong") -> None:
-    """Let there be a private memory, which every later prompt of a direct message may show."""
+    """Store a private memory, which every later prompt in a direct message may contain."""
     await plays(house, (("knowledge__remember", {"content": fact}),), channel="diary")
 
 
@@ -82,7 +82,7 @@ async def test_untrusted_text_of_an_earlier_turn_counts_while_it_is_shown(house:
     asked = await plays(house, (LOOK_UP,), (POST,))
     assert (asked.confirmation is not None, office.posted) == (True, [])
 
-    # What the model is not shown any more can't turn it.
+    # Text that the model is not shown any more can't influence it.
     await house.sql("UPDATE conversations SET window_turn_id = (SELECT max(id) + 1 FROM turns)")
     assert (await plays(house, (LOOK_UP,), (POST,))).content == "Done."
     assert len(office.posted) == 1

@@ -14,7 +14,7 @@ from tests.support.house import House, message
 
 
 def asked(house: House, number: int = -1) -> dict[str, Any]:
-    """Return what the model was asked, by number."""
+    """Return the model's request with this number."""
     body: dict[str, Any] = house.model.requests[number].body
     return body
 

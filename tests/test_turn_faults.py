@@ -1,4 +1,4 @@
-"""What a hostile or broken model, person or tool can't do to a turn."""
+"""Turns with a hostile or broken model, person or tool."""
 
 import json
 
@@ -13,18 +13,18 @@ from tests.support.house import House
 
 @tool(requires=Permission.GUEST)
 async def odd_file(_context: ToolContext) -> dict[str, object]:
-    """Return what looks like a file."""
+    """Return a result that resembles a file."""
     return {"files": [{"file_id": 10**30, "url": "x"}, {"file_id": True, "url": "x"}, {"file_id": -1, "url": "x"}]}
 
 
 @tool(requires=Permission.GUEST)
 async def not_a_number(_context: ToolContext) -> dict[str, float]:
-    """Return numbers that JSON does not know."""
+    """Return numbers without a JSON form."""
     return {"nan": float("nan"), "endless": float("inf")}
 
 
 def give(house: House, *tools: Tool) -> None:
-    """Put tools into the house's box, under the module `knowledge`, which guests have."""
+    """Add tools to the toolbox, in the module `knowledge`, which guests have."""
     for each in tools:
         object.__setattr__(each, "module", "knowledge")
     house.app.toolbox.set_remote(tools)
@@ -121,7 +121,7 @@ async def test_a_follower_sees_the_end_of_a_turn_that_another_worker_took_over(h
     async for event in house.app.events.follow(accepted.inbox_id):
         events.append(event)
         if event.name == "text_delta" and len(events) == 5:
-            # As the reaper does when a worker has died: the first attempt is fenced off by the second.
+            # As after the death of a worker: the second attempt fences off the first.
             await house.sql("UPDATE procrastinate_jobs SET status = 'failed' WHERE status = 'doing'")
             await house.sql("UPDATE inbox SET created_at = now() - interval '1 minute'")
 

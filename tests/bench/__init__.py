@@ -1,1 +1,1 @@
-"""The bench: what a turn costs, in ratios to a floor program that runs beside it. `python -m tests.bench` starts it."""
+"""The benchmark: the cost of a turn as a ratio to a minimal program, the floor. Run it with `python -m tests.bench`."""

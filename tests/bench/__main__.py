@@ -1,4 +1,4 @@
-"""`python -m tests.bench` holds a real `parley run` against the floor program and prints a table, in two minutes."""
+"""`python -m tests.bench` compares a real `parley run` with the floor program and prints a table, in two minutes."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ MOST_SECONDS = 175
 
 
 def build_table() -> Table:
-    """Return the table without its lines."""
+    """Return an empty table."""
     table = Table(title="A turn of Parley, against a floor that does only what nobody can leave out")
     for name in ("figure", "value", "floor", "ratio", "goal", "reached"):
         table.add_column(name, justify="left" if name in {"figure", "goal"} else "right", no_wrap=True)
@@ -28,7 +28,7 @@ def build_table() -> Table:
 
 
 def add_line(table: Table, figure: Figure) -> None:
-    """Write one figure into the table."""
+    """Add one figure to the table."""
     reached = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[figure.is_reached]
     table.add_row(
         figure.name,
@@ -41,13 +41,13 @@ def add_line(table: Table, figure: Figure) -> None:
 
 
 async def run(names: tuple[str, ...], *, is_quick: bool) -> list[Figure]:
-    """Measure, and show each figure as it comes; what is not measured in time is left out."""
+    """Measure and show each figure as it is measured; after the time limit the rest is left out."""
     figures: list[Figure] = []
     table = build_table()
     console = Console(width=None if sys.stdout.isatty() else 120)
     folders = tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True)
     with folders as folder, Live(table, console=console, auto_refresh=False) as live, suppress(TimeoutError):
-        # Closed by name: what was started has to be ended also when the time is up.
+        # Closed explicitly, so that started programs end also after the time limit.
         async with aclosing(measured(Path(folder), names, QUICK if is_quick else WHOLE)) as coming:
             await asyncio.wait_for(show(coming, figures, table, live), MOST_SECONDS)
         return figures
@@ -56,7 +56,7 @@ async def run(names: tuple[str, ...], *, is_quick: bool) -> list[Figure]:
 
 
 async def show(coming: AsyncIterator[Figure], figures: list[Figure], table: Table, live: Live) -> None:
-    """Put the figures into the list and into the table."""
+    """Add the figures to the list and to the table."""
     async for figure in coming:
         figures.append(figure)
         add_line(table, figure)
@@ -64,7 +64,7 @@ async def show(coming: AsyncIterator[Figure], figures: list[Figure], table: Tabl
 
 
 def main() -> None:
-    """Read the options, measure, and say what was missed."""
+    """Parse the options, measure, and print the goals that were missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few turns only: shows that it works, tells little")
     parser.add_argument("--only", action="append", choices=NAMES, help="measure only this; may be given several times")

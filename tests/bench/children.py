@@ -1,4 +1,4 @@
-"""The programs that the bench starts, watches and ends, each by its own process id."""
+"""Starts, monitors and ends the programs of the benchmark, each by its own process id."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "bench-token-of-one-run"
 START_SECONDS = 60
 RUN_SECONDS = 60
-# A client writes so many messages in one place before it turns to a new one: half of them are the usual history.
+# Messages that a client sends in one place before it uses a new one; on average half of them are history.
 TURNS_A_PLACE = 20
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -34,7 +34,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Return how much memory a program holds, in megabytes."""
+    """Return the memory of a program in megabytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
@@ -43,7 +43,7 @@ def memory_mb(pid: int) -> float:
 async def started(
     *command: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, errors: Path | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a program; at the end of the block it is asked to stop, and killed when it does not."""
+    """Start a program; at the end of the block it is terminated, and killed when it does not stop."""
     with (errors or Path(os.devnull)).open("ab") as log:
         child = await asyncio.create_subprocess_exec(
             *command,
@@ -72,7 +72,7 @@ async def _end(child: asyncio.subprocess.Process) -> None:
 
 
 async def read_line(child: asyncio.subprocess.Process, seconds: float) -> str:
-    """Return the next line that the program prints; raises `RuntimeError` when it ends or says nothing."""
+    """Return the next line that the program prints; raises `RuntimeError` when it ends or prints nothing."""
     assert child.stdout is not None
     line = await asyncio.wait_for(child.stdout.readline(), seconds)
     if not line:
@@ -94,7 +94,7 @@ class Floor:
     child: asyncio.subprocess.Process
 
     async def play(self, load: Load, ask: str = "http") -> Run:
-        """Let it play a load."""
+        """Run a load."""
         assert self.child.stdin is not None
         fields = {name: getattr(load, name) for name in Load.__slots__}
         self.child.stdin.write(json.dumps({"load": fields, "ask": ask}).encode() + b"\n")
@@ -110,7 +110,7 @@ async def running_floor(dsn: str, base_url: str) -> AsyncIterator[Floor]:
 
 
 class Parley:
-    """A real `parley run`, spoken to over HTTP."""
+    """A real `parley run`, used over HTTP."""
 
     def __init__(self, pid: int, home: Path, url: str, session: aiohttp.ClientSession, ready_seconds: float) -> None:
         self.pid = pid
@@ -122,14 +122,14 @@ class Parley:
         self._taken = 0
 
     async def say(self, client: int, place: str, said: str) -> None:
-        """Write one message and wait for its answer; raises `RuntimeError` for one that is none."""
+        """Send one message and wait for its answer; raises `RuntimeError` for an error."""
         async with self._session.post(self._messages, json=to_body(client, place, said)) as response:
             answer = await response.json()
         if response.status != 200 or answer["error"] is not None or not answer["finished"]:
             raise RuntimeError(f"a turn of the bench failed: {answer}")
 
     async def watch(self, client: int, place: str, said: str) -> None:
-        """Write one message and read its events to the last one; raises `RuntimeError` when the turn fails."""
+        """Send one message and read its events to the last one; raises `RuntimeError` when the turn fails."""
         last = b""
         headers = {"Accept": "text/event-stream"}
         async with self._session.post(self._messages, json=to_body(client, place, said), headers=headers) as response:
@@ -139,7 +139,7 @@ class Parley:
             raise RuntimeError(f"a turn of the bench failed: {last.decode()}")
 
     async def abandon(self, client: int, place: str, said: str) -> float:
-        """Write one message, close the request once the model is asked, and return the seconds until the turn ends."""
+        """Send one message, close the request during the model call, and return the seconds until the turn ends."""
         request = asyncio.create_task(self.say(client, place, said))
         owner = await asyncpg.connect(owner_dsn(self.home))
         await until_one(owner, "SELECT count(*) FROM turns WHERE status = 'running'")
@@ -151,7 +151,7 @@ class Parley:
         return time.perf_counter() - begun
 
     async def play(self, load: Load) -> Run:
-        """Let so many clients take their turns, after each has taken one that is not counted."""
+        """Run the clients' turns, after one uncounted turn each."""
         said = mark(load.tools, load.delay)
         taken = self._taken
         self._taken += load.turns_each + TURNS_A_PLACE
@@ -167,7 +167,7 @@ class Parley:
         return replace(run, cpu=cpu_seconds(self.pid) - cpu)
 
     async def lift_budgets(self) -> None:
-        """Let everybody who is known spend what they like."""
+        """Remove the limits of all users."""
         owner = await asyncpg.connect(owner_dsn(self.home))
         await owner.execute("UPDATE users SET token_budget_monthly = NULL WHERE token_budget_monthly IS NOT NULL")
         await owner.close()
@@ -185,14 +185,14 @@ def to_body(client: int, place: str, said: str) -> dict[str, str]:
 
 
 async def until_one(owner: asyncpg.Connection, query: str) -> None:
-    """Wait until a query gives something other than nothing."""
+    """Wait until a query returns a truthy value."""
     async with asyncio.timeout(RUN_SECONDS):
         while not await owner.fetchval(query):  # noqa: ASYNC110  # another process is watched, from outside
             await asyncio.sleep(0.005)
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
@@ -200,7 +200,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def running_parley(home: Path, base_url: str) -> AsyncIterator[Parley]:
-    """Start `parley run` on this folder, with the embedded Postgres; what it logs goes to a file there."""
+    """Start `parley run` in this folder, with the embedded Postgres; its log goes to a file there."""
     port = free_port()
     env = {
         "PARLEY_HOME": str(home),

@@ -1,6 +1,6 @@
 """`python -m tests.bench.discord`: 200 messages in 10 s over 50 channels, against the stand-in, with real processes.
 
-One adapter process listens, two workers answer by REST, the model takes 500 ms.
+One adapter process listens, two workers answer through REST, the model takes 500 ms.
 """
 
 import argparse
@@ -27,7 +27,7 @@ WARM_SECONDS = 180
 
 
 def environment(discord: DiscordStandIn, model: OpenAIStub, home: Path) -> dict[str, str]:
-    """Return the settings of every process of the bench."""
+    """Return the settings of all processes."""
     return {
         "PARLEY_HOME": str(home),
         "LLM_MODELS": "openai/stub",
@@ -42,7 +42,7 @@ def environment(discord: DiscordStandIn, model: OpenAIStub, home: Path) -> dict[
 
 
 async def run(messages: int, log: Path | None) -> list[Figure]:
-    """Start everything, write the messages at an even pace, and measure the answers."""
+    """Start everything, send the messages at an even pace, and measure the answers."""
     async with AsyncExitStack() as leaving:
         folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
         discord = await leaving.enter_async_context(DiscordStandIn(limits=Limits(per_route=5, window=5.0)))
@@ -80,7 +80,7 @@ async def _warm_up(discord: DiscordStandIn, person: Person, channels: list[Json]
 
 
 async def _ask(people: list[Person], channels: list[Json], messages: int) -> dict[str, float]:
-    """Write them one after the other; return when each was written."""
+    """Send the messages in order; return the time of each."""
     asked: dict[str, float] = {}
     began = time.monotonic()
     for number in range(messages):
@@ -92,7 +92,7 @@ async def _ask(people: list[Person], channels: list[Json], messages: int) -> dic
 
 
 async def _answers(discord: DiscordStandIn, channels: list[Json], asked: dict[str, float]) -> dict[str, float]:
-    """Return when each message was answered: the reply to a run of messages refers to the last of them."""
+    """Return when each message was answered; the reply to coalesced messages refers to the last of them."""
     bot = discord.world.bot["id"]
 
     def covered() -> dict[str, float]:
@@ -134,7 +134,7 @@ def _figures(
 
 
 def main() -> None:
-    """Measure and say what was missed."""
+    """Measure and print the goals that were missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.discord", description=__doc__)
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--log", type=Path, help="where the processes write what they log")

@@ -1,4 +1,4 @@
-"""The figures: what is measured, the floor's figure beside it, and the goal that it is held against."""
+"""The figures: value, the floor's value, and the goal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. `ratio` is what the goal is about when there is a floor, else the value is."""
+    """One line of the table. The goal refers to the ratio if there is a floor, else to the value."""
 
     name: str
     value: float
@@ -23,7 +23,7 @@ class Figure:
 
     @property
     def judged(self) -> float:
-        """Return what the goal is about."""
+        """Return the number that the goal refers to."""
         return self.value if self.ratio is None else self.ratio
 
     @property

@@ -1,7 +1,7 @@
-"""The floor: a program that does for a turn only what nobody can leave out, with nothing between it and the wire.
+"""The floor: a program that does only the unavoidable work of a turn, without any framework.
 
-One statement reads who writes and what was said before, one HTTP call asks the model (two when it calls tools), one
-transaction of two statements keeps what was said and paid. It reads loads as JSON lines and answers with runs.
+One statement reads user and history, one HTTP call asks the model (two when it calls tools), one transaction of two
+statements stores messages and cost. It reads loads as JSON lines and answers with runs.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ Ask = Callable[[list[Message]], Awaitable[tuple[Message, int]]]
 
 
 async def keep_settings(_connection: object) -> None:
-    """Leave a connection as it is: resetting it would be one more round trip."""
+    """Skip the reset of a connection, which would be another round trip."""
 
 
 def build_turn(pool: asyncpg.Pool, ask: Ask, load: Load) -> Turn:
@@ -84,7 +84,7 @@ def over_http(session: aiohttp.ClientSession, base_url: str) -> Ask:
 
 
 def over_litellm(base_url: str) -> Ask:
-    """Ask the model through litellm's cheaper route, with one client for all calls."""
+    """Ask the model through litellm's lean route, with one client for all calls."""
     from shared.settings import prepare_litellm_environment
 
     prepare_litellm_environment()
@@ -104,7 +104,7 @@ def over_litellm(base_url: str) -> Ask:
 
 
 async def main(dsn: str, base_url: str) -> None:
-    """Play loads until the input ends."""
+    """Run loads until the input ends."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     asks: dict[str, Ask] = {}

@@ -1,4 +1,4 @@
-"""Clients that take turns one after another, and what came of it."""
+"""Concurrent clients with sequential turns, and their measurements."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ Turn = Callable[[int, int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many clients at once, each with so many turns; what the model is to play in them."""
+    """Number of concurrent clients, turns of each, and the model's behaviour."""
 
     clients: int
     turns_each: int
@@ -20,7 +20,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How long each turn took, in milliseconds; how long all did, and the processor time of it, in seconds."""
+    """Milliseconds of each turn; total seconds and processor seconds."""
 
     latencies: tuple[float, ...]
     seconds: float
@@ -38,19 +38,19 @@ class Run:
 
 
 def merged(runs: list[Run]) -> Run:
-    """Return several runs as one."""
+    """Merge several runs into one."""
     latencies = tuple(each for run in runs for each in run.latencies)
     return Run(latencies, sum(run.seconds for run in runs), sum(run.cpu for run in runs))
 
 
 def percentile(values: tuple[float, ...], percent: float) -> float:
-    """Return the value that so many percent do not exceed."""
+    """Return a percentile."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 async def drive(load: Load, turn: Turn) -> Run:
-    """Let the clients take their turns; `turn` is told the client's number and the turn's."""
+    """Run the clients' turns; `turn` gets the number of the client and of the turn."""
     latencies: list[float] = []
 
     async def client(number: int) -> None:

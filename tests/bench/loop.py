@@ -1,6 +1,6 @@
-"""What the loop adds to a turn: how far tools run side by side, and what it costs to tell an answer as it comes.
+"""What the loop adds to a turn: how well tools run concurrently, and the cost of streaming an answer.
 
-The waves run in the bench itself: a tool that takes 100 ms and nothing else is none of Parley's modules.
+The waves run in the benchmark's own process, because no module of Parley has a tool that only takes 100 ms.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ WHERE turn_id = :turn_id AND name IN ('tool_call', 'tool_result')
 
 
 async def nap(_context: ToolContext, skip: int = 0) -> dict[str, int]:
-    """Take a tenth of a second."""
+    """Sleep for a tenth of a second."""
     await asyncio.sleep(NAP_SECONDS)
     return {"skipped": skip}
 
@@ -58,7 +58,7 @@ async def waves(home: Path, base_url: str, turns: int) -> dict[int, tuple[float,
     taken: dict[int, list[float]] = {1: [], 8: []}
     async with open_app(settings, address, toolbox=toolbox) as opened, working(opened) as app:
         await _wave(app, 1)
-        # In turn, so that a busy machine slows both.
+        # Alternating, so that a busy machine slows both.
         for _ in range(turns):
             for tools, seen in taken.items():
                 seen.append(await _wave(app, tools))
@@ -83,7 +83,7 @@ async def _wave(app: App, tools: int) -> float:
 
 
 async def streams(parley: Parley, turns: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the milliseconds of turns on a model that takes 500 ms: watched, in 100 chunks, and told as a whole."""
+    """Return the milliseconds of turns with a model that takes 500 ms: streamed in 100 chunks, and not streamed."""
     watched: list[float] = []
     whole: list[float] = []
     said = mark(delay=STREAM_MS)

@@ -1,4 +1,4 @@
-"""What is measured, in which order: the floor and Parley take turns, so that a busy machine slows both."""
+"""The measurements and their order; floor and Parley alternate, so that a busy machine slows both."""
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -22,13 +22,13 @@ from tests.bench.model import mark
 from tests.bench.statements import count, counted, new_database, owner_dsn
 
 COUNTED_TURNS = 20
-# A load is played again only within this time, so that a slow machine gets fewer rounds and not a longer bench.
+# Loads are repeated only within this time, so that a slow machine gets fewer rounds and not a longer benchmark.
 REPEAT_SECONDS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: rounds of each load, and turns of a client in one."""
+    """Rounds of each load, and turns of a client in a round."""
 
     rounds: int
     turns: int
@@ -44,7 +44,7 @@ QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1, waves=2, streams=2)
 
 @dataclass(frozen=True)
 class Bench:
-    """The programs that run, and how much is measured."""
+    """The running programs, and the size of the measurements."""
 
     home: Path
     parley: Parley
@@ -54,7 +54,7 @@ class Bench:
     size: Size
 
     async def both(self, load: Load) -> tuple[Run, Run]:
-        """Return Parley's run of this load and the floor's, played in turn."""
+        """Return Parley's and the floor's run of this load, in alternating rounds."""
         ours: list[Run] = []
         floors: list[Run] = []
         begun = time.monotonic()
@@ -65,7 +65,7 @@ class Bench:
 
 
 async def starts(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]:
-    """Start on a new folder and on one that is there; the memory at ready and after the first answer."""
+    """Start time in a new and in an existing folder; memory when ready and after the first answer."""
     async with running_parley(home, base_url) as parley:
         yield Figure("ready, new data folder", parley.ready_seconds, "s")
     fastest: Parley | None = None
@@ -82,7 +82,7 @@ async def starts(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]
 
 
 async def alone(bench: Bench) -> AsyncIterator[Figure]:
-    """One client: what a turn takes beyond the model, without tools and with some."""
+    """One client: the time of a turn beyond the model's, with and without tools."""
     seen: dict[int, float] = {}
     for tools in (0, 1, 3):
         ours, floor = await bench.both(Load(clients=1, turns_each=bench.size.turns, tools=tools))
@@ -100,7 +100,7 @@ async def alone(bench: Bench) -> AsyncIterator[Figure]:
 
 
 async def statements(bench: Bench) -> AsyncIterator[Figure]:
-    """What a turn says to Postgres: our own statements from claim to delivered, and all, the queue's included."""
+    """Statements of a turn: our own from claim to delivery, and all with the queue's."""
     own: dict[int, float] = {}
     for tools in (0, 1, 3):
         load = Load(clients=1, turns_each=COUNTED_TURNS, tools=tools)
@@ -137,7 +137,7 @@ async def slow(bench: Bench) -> AsyncIterator[Figure]:
 
 
 async def loops(bench: Bench) -> AsyncIterator[Figure]:
-    """What the loop adds: tools side by side, an answer told as it comes, a request that is closed."""
+    """The loop: concurrent tools, a streamed answer, a closed request."""
     waves = await loop.waves(bench.home, bench.base_url, bench.size.waves)
     yield Figure(
         "wave of 8 tools of 100 ms / of 1", percentile(waves[8], 50), "ms", percentile(waves[1], 50), at_most=1.3
@@ -160,7 +160,7 @@ async def litellm(bench: Bench) -> AsyncIterator[Figure]:
 
 
 async def prefixes(bench: Bench) -> AsyncIterator[Figure]:
-    """How much of a prompt is the same as in the request before."""
+    """Shared prefixes of consecutive prompts."""
     shares = await prefix.measure(bench.home, await new_database(bench.home, "prefix"))
     yield Figure("cacheable prefix, within a turn", shares.within_turn, at_least=0.95)
     yield Figure("cacheable prefix, over 20 turns", shares.over_turns, at_least=0.85, aim=0.9)
@@ -179,7 +179,7 @@ NAMES = ("start", *MEASURES)
 
 
 async def measured(home: Path, names: tuple[str, ...], size: Size) -> AsyncGenerator[Figure, None]:
-    """Start everything in this folder, yield the figures of these measures as they come, and end what was started."""
+    """Start everything in this folder, yield the figures of these measurements, and end all programs."""
     async with AsyncExitStack() as closing:
         base_url, model_pid = await closing.enter_async_context(running_model())
         if "start" in names:

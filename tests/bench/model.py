@@ -1,7 +1,7 @@
-"""The bench's model: the smallest server that speaks the OpenAI wire format; what is measured is never its time.
+"""The benchmark's model: a minimal server of the OpenAI wire format, whose own time is negligible.
 
-The last user message says what to play: `[tools=3 delay=500]` calls three tools and answers after 500 ms; `tool=…`
-names the tool. A streamed answer comes in 100 chunks within that time.
+The last user message selects the behaviour: `[tools=3 delay=500]` calls three tools and answers after 500 ms; `tool=…`
+names the tool. A streamed answer has 100 chunks within that time.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ SAID = "It is a pleasure to hear from you; here is an answer of an ordinary leng
 
 
 def mark(tools: int = 0, delay: int = 0, tool: str = "") -> str:
-    """Return the message that makes the model call so many tools and answer after so many milliseconds."""
+    """Return a message that makes the model call this many tools and answer after this many milliseconds."""
     named = f" tool={tool}" if tool else ""
     return f"What is it that I like, and what do you make of it? [tools={tools} delay={delay}{named}]"
 
 
 def played(body: dict[str, Any]) -> tuple[dict[str, Any], float]:
-    """Return the message that answers this request, and after how many seconds it does."""
+    """Return the answer to this request and its delay in seconds."""
     last = next(each["content"] for each in reversed(body["messages"]) if each["role"] == "user")
     found = MARK.search(str(last))
     tools, delay, name = (int(found[1]), int(found[2]), found[3] or TOOL) if found else (0, 0, TOOL)
@@ -42,7 +42,7 @@ def played(body: dict[str, Any]) -> tuple[dict[str, Any], float]:
 
 
 def rendered(message: dict[str, Any], length: int) -> bytes:
-    """Return the whole HTTP response that carries this message."""
+    """Return the whole HTTP response with this message."""
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     whole = {
         "id": "chatcmpl-bench",
@@ -74,7 +74,7 @@ def chunks(message: dict[str, Any]) -> list[bytes]:
 
 
 async def stream(writer: asyncio.StreamWriter, message: dict[str, Any], delay: float) -> None:
-    """Send an answer piece by piece; the last one comes after `delay`, whatever the pieces in between have taken."""
+    """Send an answer in pieces; the last one after `delay`, however long the others took."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
     begun = asyncio.get_running_loop().time()
     frames = chunks(message)
@@ -85,7 +85,7 @@ async def stream(writer: asyncio.StreamWriter, message: dict[str, Any], delay: f
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serve one kept-alive connection, one request after the other."""
+    """Serve the requests of one keep-alive connection."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")

@@ -1,6 +1,6 @@
-"""How much of a prompt a provider finds in its cache: its beginning, as far as it is that of the request before.
+"""How much of a prompt a provider could find in its cache: the prefix shared with the request before.
 
-This one runs in the bench itself: only there does the clock move as in a conversation of twenty minutes.
+It runs in the benchmark's own process, where the clock can be advanced as in a conversation of twenty minutes.
 """
 
 import asyncio
@@ -30,57 +30,57 @@ from tests.bench.model import TOOL
 from tests.standins.openai_api import Answer, OpenAIStub
 
 TURNS = 20
-# Long enough that the window over the history moves on within the twenty turns.
+# Long enough for the history's window to move within the twenty turns.
 ASKED = "That leads me to my next question, which is number {number}: what would you say about it, and why? " * 2
 ANSWERED = "To question number {number} I would say that it depends, and on more than one thing at that. " * 8
 TURN_SECONDS = 60
 
 
 class MovingClock(SystemClock):
-    """The machine's clock, set forward by hand."""
+    """The machine's clock, which can be advanced."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
 
     def now(self) -> datetime:
-        """Return a moment that lies ahead."""
+        """Return the time plus the advance."""
         return super().now() + self.ahead
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the prompts over the turns, what the request before began with; of the requests of one turn, what stayed."""
+    """Shared prefixes over the turns of a conversation, and within the requests of one turn."""
 
     over_turns: float
     within_turn: float
 
 
 def prompt(body: dict[str, Any]) -> str:
-    """Return what a model reads of a request, in the order in which providers read it: tools first, then messages."""
+    """Return a request as a model reads it: tools first, then messages."""
     return json.dumps(body.get("tools", [])) + json.dumps(body["messages"])
 
 
 def same_beginning(one: str, other: str) -> int:
-    """Return how many characters both begin with."""
+    """Return the length of the common prefix."""
     different = (place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
     return next(different, min(len(one), len(other)))
 
 
 def share_of_new(prompts: Sequence[str]) -> float:
-    """Return the share of all prompts but the first that is the beginning of the one before."""
+    """Return the share of all prompts except the first that is a prefix of the one before."""
     pairs = list(pairwise(prompts))
     return sum(same_beginning(*pair) for pair in pairs) / sum(len(after) for _, after in pairs)
 
 
 def share_kept(prompts: Sequence[str]) -> float:
-    """Return the share of all prompts but the last that the next one begins with: what a tool's result adds is new."""
+    """Return the share of all prompts except the last that the next one begins with; tool results are new."""
     pairs = list(pairwise(prompts))
     return sum(same_beginning(*pair) for pair in pairs) / sum(len(before) for before, _ in pairs)
 
 
 @asynccontextmanager
 async def working(app: App) -> AsyncIterator[App]:
-    """Let a worker run in this block; yields the app."""
+    """Run a worker in this block; yields the app."""
     task = asyncio.create_task(build_worker(app).run(), name="worker of the bench")
     try:
         yield app

@@ -1,6 +1,6 @@
 """`python -m tests.bench.slack`: a burst of 1,000 events, and 50 threads at once, with real processes.
 
-One adapter process listens by Socket Mode, two workers answer by the Web API of the stand-in, the model takes 500 ms.
+One adapter process listens through Socket Mode, two workers answer through the Web API, the model takes 500 ms.
 """
 
 import argparse
@@ -27,7 +27,7 @@ WAIT_SECONDS = 120
 
 
 def environment(slack: SlackStandIn, model: OpenAIStub, home: Path) -> dict[str, str]:
-    """Return the settings of every process of the bench."""
+    """Return the settings of all processes."""
     return {
         "PARLEY_HOME": str(home),
         "LLM_MODELS": "openai/stub",
@@ -41,7 +41,7 @@ def environment(slack: SlackStandIn, model: OpenAIStub, home: Path) -> dict[str,
 
 
 async def run(events: int, threads: int, workers: int, log: Path | None) -> list[Figure]:
-    """Start everything, play both loads, and measure."""
+    """Start everything, run both loads, and measure."""
     async with AsyncExitStack() as leaving:
         folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
         slack = await leaving.enter_async_context(SlackStandIn(limits=Limits(factor=10_000)))
@@ -57,7 +57,7 @@ async def run(events: int, threads: int, workers: int, log: Path | None) -> list
         people = [Person(slack, f"Person{number}") for number in range(CHANNELS)]
         for person, channel in zip(people, channels, strict=True):
             person.joins(channel)
-        # The first round is the warm-up: connections are opened, statements prepared, names looked up.
+        # The first round is a warm-up: it opens connections, prepares statements and looks up names.
         await _ask_in_threads(slack, people, channels, threads)
         figures = await _ask_in_threads(slack, people, channels, threads)
         figures += await _burst(slack, people, channels, events)
@@ -65,7 +65,7 @@ async def run(events: int, threads: int, workers: int, log: Path | None) -> list
 
 
 async def _answered(slack: SlackStandIn, channels: list[Json], asked: list[Json]) -> dict[str, float]:
-    """Return when each message's thread was answered in full."""
+    """Return when each message's thread had its complete answer."""
     known = {each["ts"] for each in asked}
     done: dict[str, float] = {}
 
@@ -84,7 +84,7 @@ async def _answered(slack: SlackStandIn, channels: list[Json], asked: list[Json]
 async def _ask_in_threads(
     slack: SlackStandIn, people: list[Person], channels: list[Json], threads: int
 ) -> list[Figure]:
-    """Ask a question in so many threads at the same moment."""
+    """Ask a question in this many threads at the same time."""
     slack.journal.clear()
     began: dict[str, float] = {}
     asked: list[Json] = []
@@ -102,9 +102,9 @@ async def _ask_in_threads(
 
 
 async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json], events: int) -> list[Figure]:
-    """Write so many messages as fast as they can be written; each begins a thread of its own."""
+    """Send this many messages as fast as possible, each in a new thread."""
     slack.journal.clear()
-    # A mention is told as a message too: it is this one event that is counted.
+    # Slack sends a mention as a message event, too; only this one event is counted.
     slack.events.subscriptions = {"app_mention"}
     began = time.monotonic()
     asked = [
@@ -137,7 +137,7 @@ async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json]
 
 
 def main() -> None:
-    """Measure and say what was missed."""
+    """Measure and print the goals that were missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.slack", description=__doc__)
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--threads", type=int, default=THREADS)

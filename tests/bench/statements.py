@@ -1,4 +1,4 @@
-"""What is said to Postgres in a turn, counted in the server's own log."""
+"""Counts a turn's SQL statements in the server's log."""
 
 import re
 from collections import Counter, defaultdict
@@ -14,10 +14,10 @@ from sqlalchemy import URL
 from shared.db.database import Address, migrate
 
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
-# They frame a transaction, or name who asks; no work of their own.
+# Statements that only begin or end a transaction or set the caller.
 FRAME = re.compile(r"^\s*(BEGIN|COMMIT|ROLLBACK|SELECT set_config|SET LOCAL)", re.IGNORECASE)
 OURS = "parley"
-# What stands in a transaction says whose it is, the tool's own included; the rest of ours belongs to the turn.
+# A transaction's statements show whether it belongs to the queue or a tool; all others belong to the turn.
 KINDS = {
     "accept": "INSERT INTO inbox",
     "answer": "FROM inbox LEFT JOIN turns",
@@ -28,17 +28,17 @@ KINDS = {
 
 
 def socket_folder(home: Path) -> str:
-    """Return where the Postgres that runs in this folder has its socket."""
+    """Return the folder of the socket of the Postgres in this folder."""
     return (home / "postgres" / "postmaster.pid").read_text().splitlines()[4]
 
 
 def owner_dsn(home: Path) -> str:
-    """Return the address of the Postgres that runs in this folder."""
+    """Return the address of the Postgres in this folder."""
     return f"postgresql://postgres@/postgres?host={quote(socket_folder(home), safe='')}"
 
 
 async def new_database(home: Path, name: str) -> Address:
-    """Make a database on that Postgres, and its tables: in Parley's own one its worker would take the turns."""
+    """Create a separate database with tables, because Parley's worker would take the turns in its own."""
     owner = await asyncpg.connect(owner_dsn(home))
     await owner.execute(f"CREATE DATABASE {name}")
     await owner.close()
@@ -51,14 +51,14 @@ async def new_database(home: Path, name: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The statements of one transaction; those that only frame it are left out."""
+    """The statements of one transaction, without BEGIN, COMMIT and the like."""
 
     application: str
     statements: tuple[str, ...]
 
     @property
     def kind(self) -> str:
-        """Return what it was for: the queue's, or one of ours."""
+        """Return its purpose: the queue's, or one of ours."""
         if self.application != OURS:
             return "queue"
         whole = "\n".join(self.statements)
@@ -67,7 +67,7 @@ class Transaction:
 
 @asynccontextmanager
 async def counted(home: Path) -> AsyncIterator[list[Transaction]]:
-    """Yield a list that holds, after the block, the transactions that ran in it."""
+    """Yield a list that has the transactions of the block after its end."""
     owner = await asyncpg.connect(owner_dsn(home))
     log = home / "postgres" / "log"
     transactions: list[Transaction] = []
@@ -87,7 +87,7 @@ async def counted(home: Path) -> AsyncIterator[list[Transaction]]:
 
 
 async def _reload(owner: asyncpg.Connection, log: Path, marker: str) -> int:
-    """Let the settings take hold everywhere; return where the log stands then."""
+    """Wait until the settings are active; return the position in the log."""
     await owner.execute("SELECT pg_reload_conf()")
     while True:
         await owner.execute("SELECT pg_sleep(0.2)")
@@ -108,7 +108,7 @@ def _lines(log: Path, begins: int, ends: int) -> list[str]:
 
 
 def _records(lines: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    """Yield process, application and statement; the lines of a statement are one text."""
+    """Yield process, application and statement, with continuation lines joined."""
     found: list[str] | None = None
     for line in lines:
         if match := RECORD.match(line):
@@ -142,7 +142,7 @@ def _transactions(records: Iterable[tuple[str, str, str]]) -> Iterable[Transacti
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Statements and transactions of one turn, on average."""
+    """Average statements and transactions of a turn."""
 
     own: float
     own_transactions: float
@@ -152,7 +152,7 @@ class Count:
 
 
 def count(transactions: Iterable[Transaction], turns: int) -> Count:
-    """Return what one of so many turns came to."""
+    """Return the average of this many turns."""
     seen = list(transactions)
     own = [each for each in seen if each.kind == "turn"]
     by_kind: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""Worker processes that tests kill, freeze or hold at any point of a turn, and the stage on which they play."""
+"""Worker processes that tests kill, freeze or hold at any point of a turn."""

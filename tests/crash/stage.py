@@ -1,4 +1,4 @@
-"""The test's side: a fresh database on which worker processes come and go, and what is left there in the end."""
+"""The test's side: a fresh database, the worker processes on it, and queries for the outcome."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from shared.settings import Settings, load_secrets
 from tests.crash.worker import TABLES, Orders, run
 from tests.support.house import message
 
-# The modules are imported once, in a small server that forks: a worker is up in milliseconds.
+# A fork server imports the modules once, so that a worker starts in milliseconds.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.crash.worker", "shared.models", "procrastinate", "logging.config"])
 
@@ -39,7 +39,7 @@ TIMEOUT = 60
 
 @dataclass
 class WorkerAtWork:
-    """A worker in a process of its own; `said` are the points that it has reached, in order."""
+    """A worker in a separate process; `said` are the points that it has reached, in order."""
 
     orders: Orders
     child: Any
@@ -49,7 +49,7 @@ class WorkerAtWork:
     is_gone: bool = False
 
     def listen(self) -> None:
-        """Take what it says from now on."""
+        """Start receiving its messages."""
         asyncio.get_running_loop().add_reader(self.pipe.fileno(), self._read)
 
     def _read(self) -> None:
@@ -62,7 +62,7 @@ class WorkerAtWork:
         self.changed.set()
 
     async def until(self, point: str) -> None:
-        """Return when it has reached this point."""
+        """Wait until it has reached this point."""
         async with asyncio.timeout(TIMEOUT):
             while point not in self.said:
                 assert not self.is_gone, f"{self.orders.name} ended before {point!r}: {self.said}"
@@ -70,7 +70,7 @@ class WorkerAtWork:
                 await self.changed.wait()
 
     async def until_gone(self) -> None:
-        """Return when it has ended."""
+        """Wait until it has ended."""
         async with asyncio.timeout(TIMEOUT):
             while not self.is_gone:
                 self.changed.clear()
@@ -82,12 +82,12 @@ class WorkerAtWork:
         os.kill(self.child.pid, number)
 
     async def stop(self) -> None:
-        """Ask it to end, and wait for that."""
+        """Terminate it and wait for its end."""
         self.signal(signal.SIGTERM)
         await self.until_gone()
 
     async def end(self) -> None:
-        """See that nothing of it stays, whatever it was doing."""
+        """Kill it, whatever its state."""
         if not self.is_gone:
             self.signal(signal.SIGKILL)
             await self.until_gone()
@@ -95,7 +95,7 @@ class WorkerAtWork:
 
 @dataclass
 class Stage:
-    """A database of its own with a listener; messages go in by the inbox, workers are started on it."""
+    """A separate database with a listener; messages go into the inbox, workers are started on it."""
 
     url: URL
     home: Path
@@ -106,7 +106,7 @@ class Stage:
     delivered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def worker(self, name: str, answers: Sequence[Any] = WAVE, **orders: Any) -> WorkerAtWork:
-        """Start a worker and return when it takes messages."""
+        """Start a worker and wait until it takes jobs."""
         given = Orders(self.url, self.home, name, json.dumps(answers), **orders)
         here, there = FORKS.Pipe(duplex=False)
         child = FORKS.Process(target=run, args=(given, there), daemon=True)
@@ -119,7 +119,7 @@ class Stage:
         return worker
 
     async def accepts(self, content: str, **given: Any) -> int:
-        """Store a message that came by the fake door; return its inbox id."""
+        """Store a message from the fake platform; return its inbox id."""
         accepted = await inbox.accept(self.database, message(content, adapter="fake", **given))
         return accepted.inbox_id
 
@@ -137,7 +137,7 @@ class Stage:
         return Attachment("notes.txt", "text/plain", 6, storage_key="stage/notes.txt")
 
     async def age_the_dead(self) -> None:
-        """Let the time pass after which the dead are found out: heartbeats, leases and open transactions."""
+        """Expire heartbeats, leases and open transactions."""
         await self.owner.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND state = 'idle in transaction'"
@@ -146,7 +146,7 @@ class Stage:
         await self.owner.execute("UPDATE outbox SET claimed_until = now() WHERE claimed_until > now()")
 
     async def until_delivered(self, count: int) -> None:
-        """Return when so many replies are noted as delivered."""
+        """Wait until this many replies are marked as delivered."""
         async with asyncio.timeout(TIMEOUT):
             while await self.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") < count:
                 self.delivered.clear()
@@ -154,17 +154,17 @@ class Stage:
                     await self.delivered.wait()
 
     async def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
-        """Return what a query gives."""
+        """Return the rows of a query."""
         return [tuple(row) for row in await self.owner.fetch(query, *given)]
 
     async def value(self, query: str, *given: Any) -> Any:
-        """Return the first value that a query gives."""
+        """Return the first value of a query."""
         return await self.owner.fetchval(query, *given)
 
 
 @asynccontextmanager
 async def open_stage(server: URL, home: Path) -> AsyncIterator[Stage]:
-    """Make a database from the template with the tables that count; what was started on it ends with it."""
+    """Create a database from the template with the counting tables; workers on it end with it."""
     name = f"stage_{uuid4().hex}"
     keeper = await asyncpg.connect(**Address(server, is_embedded=True).asyncpg_arguments(as_owner=True))
     await keeper.execute(f"CREATE DATABASE {name} TEMPLATE template_parley")

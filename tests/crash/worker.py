@@ -1,8 +1,8 @@
-"""A worker in a process of its own, which kills, freezes or holds itself at a chosen point of a turn.
+"""A worker in a separate process, which kills, freezes or holds itself at a chosen point of a turn.
 
-Its composition root wraps the collaborators from outside: each commit, model call, tool run and delivery is a point
-before and a point after. The model is the scripted one, which needs no litellm, so that a process is up in
-milliseconds; the effects, the posts and the model calls are counted in tables that no transaction of a turn touches.
+Its composition root wraps the collaborators: each commit, model call, tool run and delivery has a point before and a
+point after. The model is the scripted one, which does not import litellm, so that a process starts in milliseconds.
+Effects, posts and model calls are counted in tables that no transaction of a turn touches.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
 
-# Tasks of the worker that run beside the turns, at their own times.
+# Periodic tasks of the worker, independent of turns.
 CHORES = {"sweeper", "outbox sweeper", "vectors", "MCP servers", "claim", "live message"}
 
 Action = Literal["none", "kill", "freeze", "hold"]
@@ -60,9 +60,9 @@ CREATE TRIGGER stage_delivered AFTER UPDATE ON outbox FOR EACH ROW WHEN (NEW.sta
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a worker is told: where it works, what its model says, and what it does to itself at which point.
+    """A worker's orders: its database, its model's answers, and what it does to itself at which point.
 
-    `last_tool` ("effect" or "read") comes back only after the other one's result is recorded.
+    `last_tool` ("effect" or "read") returns only after the other tool's result is recorded.
     """
 
     url: URL
@@ -76,7 +76,7 @@ class Orders:
 
 
 class Points:
-    """Counts what is reached, tells the test about it, and carries out the order at its point."""
+    """Counts the points that are reached, reports them to the test, and executes the order at its point."""
 
     def __init__(self, orders: Orders, pipe: Connection) -> None:
         self._orders, self._pipe = orders, pipe
@@ -84,7 +84,7 @@ class Points:
         self._commits = asyncio.Condition()
 
     async def reach(self, name: str) -> None:
-        """Come to a point: the n-th `name` in this process is called `name n`."""
+        """Reach a point: the n-th `name` in this process is called `name n`."""
         self._seen[name] += 1
         point = f"{name} {self._seen[name]}"
         is_here = point == self._orders.at
@@ -98,12 +98,12 @@ class Points:
                 self._commits.notify_all()
 
     def tell(self, said: str) -> None:
-        """Tell the test something; it may have stopped listening."""
+        """Send the test a message, if it still listens."""
         with contextlib.suppress(OSError):
             self._pipe.send(said)
 
     async def next_commit(self) -> None:
-        """Return after the next commit of this process."""
+        """Wait for the next commit of this process."""
         async with self._commits:
             await self._commits.wait()
 
@@ -117,7 +117,7 @@ class MarkedDatabase(Database):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
-        """Open a transaction; what the chores do beside the turns is no point of a turn."""
+        """Open a transaction; those of periodic tasks have no points."""
         is_marked = is_of_turn()
         async with super().transaction() as session:
             yield session
@@ -128,7 +128,7 @@ class MarkedDatabase(Database):
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[driver.Connection]:
-        """Open a session for one statement; a worker that dies before it, or in it, leaves the same behind."""
+        """Open a session for one statement; dying before it or in it has the same effect."""
         is_marked = is_of_turn()
         if is_marked:
             await self._points.reach("commit before")
@@ -139,14 +139,14 @@ class MarkedDatabase(Database):
 
 
 def is_of_turn() -> bool:
-    """Return whether a turn runs here, and none of the chores beside it."""
+    """Return whether this is a turn's task and not a periodic task."""
     task = asyncio.current_task()
     name = task.get_name() if task is not None else ""
     return name not in CHORES and "purge_jobs" not in name
 
 
 class Counts:
-    """What is counted outside of every transaction of a turn."""
+    """Counters outside every transaction of a turn."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -167,7 +167,7 @@ class Counts:
 
 
 class MarkedRouter(Router):
-    """Every model call has a point before and after, and is counted; two at once in one place are noted.
+    """Every model call has a point before and after, and is counted; concurrent calls in one place are recorded.
 
     A place's name is the first word of its messages.
     """
@@ -201,13 +201,13 @@ class MarkedRouter(Router):
 
 
 class TablePlatform:
-    """A door whose posts are rows; it takes each nonce once, as Discord does."""
+    """A platform whose posts are rows; it accepts each nonce once, as Discord does."""
 
     def __init__(self, points: Points, counts: Counts) -> None:
         self._points, self._counts = points, counts
 
     async def send(self, reply: Reply) -> str | None:
-        """Post it, unless it is there."""
+        """Post the reply unless its nonce is known."""
         await self._points.reach("send before")
         await self._counts.add("INSERT INTO stage_sends VALUES ($1)", reply.nonce)
         await self._counts.add(
@@ -218,7 +218,7 @@ class TablePlatform:
 
 
 def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
-    """Return a toolbox with one tool that reads, one that has an effect, and one that has it with a person's yes."""
+    """Return a toolbox with a read-only tool, one with an effect, and one whose effect needs a yes."""
 
     async def run(kind: str, context: ToolContext) -> str:
         await points.reach(f"{kind} before")
@@ -237,7 +237,7 @@ def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
         return await run("effect", context)
 
     async def careful(context: ToolContext) -> str:
-        """Change something outside, when the person wants it."""
+        """Change something outside after the person's yes."""
         await context.confirm("Shall I?")
         return await run("effect", context)
 
@@ -251,7 +251,7 @@ def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
 
 @asynccontextmanager
 async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
-    """Assemble the house with marked collaborators; the memory and the listener keep the plain database."""
+    """Assemble the app with wrapped collaborators; memory and listener keep the plain database."""
     settings = Settings(
         parley_home=orders.home,
         debug_mock_responses=orders.answers,
@@ -284,7 +284,7 @@ async def work(orders: Orders, pipe: Connection) -> None:
 
 
 def run(orders: Orders, pipe: Connection) -> None:
-    """Begin here in the new process; what it logs goes to a file of its own."""
+    """Entry point of the new process; its log goes to a separate file."""
     out = os.open(orders.home / f"{orders.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(out, 2)
     sys.stderr = os.fdopen(2, "w", buffering=1)

@@ -1,1 +1,1 @@
-"""The tests of survival for minutes instead of moments; `make soak` runs them."""
+"""Long-running tests under load; `make soak` runs them."""

@@ -1,4 +1,4 @@
-"""Workers killed and Postgres crashed over and over under load: every message is answered exactly once."""
+"""Workers are killed and Postgres is crashed repeatedly under load: every message is answered exactly once."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ def memory_used() -> int:
 
 
 async def test_workers_are_killed_and_frozen_at_random_for_minutes(postgres: URL, tmp_path: Path) -> None:
-    chance = random.Random(2026)  # noqa: S311  # the same disasters each time
+    chance = random.Random(2026)  # noqa: S311  # the same faults in each run
     clock = SystemClock()
     async with open_stage(postgres, tmp_path) as stage:
         end = clock.monotonic() + SECONDS
@@ -67,11 +67,11 @@ async def test_workers_are_killed_and_frozen_at_random_for_minutes(postgres: URL
 
 
 async def write_until(stage: Stage, clock: SystemClock, end: float) -> int:
-    """Write to many places, each time when the message before is answered; return how many turns that made."""
+    """Send to many places, each message after the answer to the previous one; return the number of turns."""
 
     async def write(number: int) -> None:
         while clock.monotonic() < end:
-            # An answer may have to wait for the heartbeats of several dead workers in a row.
+            # An answer may have to wait until several dead workers in a row are detected.
             await stage.events.response(await stage.accepts(f"room-{number}: note this", channel=f"c{number}"))
 
     await asyncio.gather(*(write(number) for number in range(PLACES)))
@@ -81,7 +81,7 @@ async def write_until(stage: Stage, clock: SystemClock, end: float) -> int:
 
 @pytest.fixture(scope="module")
 def own_home() -> Iterator[Path]:
-    """The home of a Postgres that may be crashed."""
+    """The folder of a Postgres that may be crashed."""
     with tempfile.TemporaryDirectory(prefix="parley-soak-", ignore_cleanup_errors=True) as folder:
         start_postgres(Path(folder))
         yield Path(folder)
@@ -113,14 +113,14 @@ async def test_postgres_is_crashed_again_and_again_under_load(
 
 
 async def test_thousands_of_turns_leave_nothing_behind_in_memory(settings: Settings, address: Address) -> None:
-    # The stand-in of the fixture remembers every request.
+    # The fixture's stand-in keeps every request.
     async with OpenAIStub(keep=10) as model:
         changed = {"default_guest_token_budget": 10**9, "openai_base_url": model.base_url}
         await remember_nothing(settings.model_copy(update=changed), address, model)
 
 
 async def remember_nothing(settings: Settings, address: Address, model: OpenAIStub) -> None:
-    """Take two thousand turns and see what the memory grows by after the first five hundred."""
+    """Run two thousand turns and return the growth of memory after the first five hundred."""
     async with open_house(settings, address, model) as house:
 
         async def write(place: int, turns: int) -> None:

@@ -1,4 +1,4 @@
-"""An A2A agent written with the official SDK, as its examples are; and a server that serves anything on loopback."""
+"""An A2A agent written with the official SDK, like its examples, and a loopback server for any application."""
 
 import asyncio
 import socket
@@ -32,7 +32,7 @@ from adapters.web.app import Server, to_config
 
 @dataclass
 class Far(AgentExecutor):
-    """Does what the first word of the task says; notes what it was asked."""
+    """Does what the first word of the task says, and records its tasks."""
 
     asked: list[Message] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Far(AgentExecutor):
         await getattr(self, f"_{word}", self._echo)(updater, rest)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Note it, and end the task."""
+        """Record it and end the task."""
         self.cancelled.append(context.task_id or "")
         await TaskUpdater(event_queue, context.task_id or "", context.context_id or "").cancel()
 
@@ -111,7 +111,7 @@ class Far(AgentExecutor):
 def build_agent(
     far: Far, url: str, *, versions: tuple[str, ...] = ("1.0",), binding: str = "JSONRPC", streams: bool = True
 ) -> Starlette:
-    """Return the agent as a web application that is asked below this address."""
+    """Return the agent as a web application under this address."""
     path = "/rpc" if binding == "JSONRPC" else "/rest"
     card = AgentCard(
         name="Far",
@@ -137,13 +137,13 @@ def build_agent(
 
 @dataclass
 class Swap:
-    """An application that can be exchanged while it is served: its address is known before it is made."""
+    """A replaceable application, so that its address is known before it is created."""
 
     inner: ASGIApp | None = None
     requests: list[tuple[str, str]] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on to the application of the moment."""
+        """Forward to the present application."""
         assert self.inner is not None
         self.requests.append((scope["method"], scope["path"]))
         await self.inner(scope, receive, send)
@@ -151,7 +151,7 @@ class Swap:
 
 @asynccontextmanager
 async def serving(swap: Swap) -> AsyncIterator[str]:
-    """Serve on a free port of loopback and give the address; what still runs at the end is cut off."""
+    """Serve on a free loopback port and yield the address; open requests are cancelled at the end."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = Server(to_config(swap, lifespan="off", http="httptools"))
     task = asyncio.create_task(server.serve([listening]), name="stand-in")

@@ -1,6 +1,6 @@
-"""An MCP server written with the official SDK, as its examples are: a program of its own.
+"""An MCP server written with the official SDK, like its examples: a separate program.
 
-It speaks over pipes, or with `--port 9200` by streamable HTTP at /mcp.
+It uses stdio, or with `--port 9200` streamable HTTP at /mcp.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""A hotel's booking system as a module: what is free from one day to another, by a table.
+"""A hotel's booking system as a module, with a table of free rooms.
 
-The test decides what happens to a call before it answers: `before` is awaited with its arguments.
+Before each call answers, it awaits `before` with its arguments, which the test sets.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ async def _at_once(_check_in: date) -> None:
 
 @dataclass
 class Hotel:
-    """Its rooms and their prices a night, and what happens before it answers."""
+    """Rooms with their prices a night, and the hook before each answer."""
 
     rooms: dict[str, int] = field(default_factory=lambda: {"garden": 90, "tower": 140})
     before: Before = _at_once

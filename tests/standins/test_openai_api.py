@@ -1,4 +1,4 @@
-"""The stand-in refuses what the real API refuses, and plays what it is told."""
+"""The stand-in refuses what the real API refuses, and follows its script."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ CLOSED = {**OBJECT, "additionalProperties": False, "required": ["a"]}
 
 
 def wants(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the form of an answer that is held to a schema."""
+    """Return a response format with a schema."""
     return {"type": "json_schema", "json_schema": schema}
 
 

@@ -22,7 +22,7 @@ def client_of(slack: SlackStandIn, token: str = "") -> AsyncWebClient:
 
 @asynccontextmanager
 async def listening(slack: SlackStandIn) -> AsyncIterator[AsyncApp]:
-    """Open bolt's own Socket Mode client with an app that has no listeners yet."""
+    """Open bolt's Socket Mode client with an app without listeners."""
     app = AsyncApp(token=slack.bot_token, client=client_of(slack))
     socket = AsyncSocketModeHandler(app, slack.app_token, web_client=client_of(slack))
     await socket.connect_async()  # type: ignore[no-untyped-call]  # bolt's own
@@ -35,7 +35,7 @@ async def listening(slack: SlackStandIn) -> AsyncIterator[AsyncApp]:
 
 @asynccontextmanager
 async def serving(slack: SlackStandIn) -> AsyncIterator[AsyncApp]:
-    """Open bolt's own HTTP server, and have Slack deliver to it."""
+    """Open bolt's HTTP server, and let Slack deliver to it."""
     app = AsyncApp(client=client_of(slack), signing_secret=slack.signing_secret, process_before_response=True)
     runner = web.AppRunner(app.web_app(), shutdown_timeout=0.2)
     await runner.setup()

@@ -1,4 +1,4 @@
-"""What tests of agents stand on: agents as an admin adds them, and a model that plays each of them."""
+"""Support for tests of agents: adding agents as an admin does, and a model scripted for each of them."""
 
 import asyncio
 from collections import defaultdict
@@ -23,7 +23,7 @@ async def add_agent(
     max_tokens: int | None = None,
     model: str | None = None,
 ) -> None:
-    """Add an agent with a persona of its own, whose prompt says its name."""
+    """Add an agent with its own persona, whose prompt contains its name."""
     await house.sql(
         "INSERT INTO personas (name, system_prompt, allowed_modules, max_iterations, max_tokens_per_request,"
         " default_model) VALUES (:name, :prompt, CAST(:modules AS jsonb), :iterations, :tokens, :model)",
@@ -43,7 +43,7 @@ async def add_agent(
 
 
 async def until(house: House, query: str, expected: Any) -> None:
-    """Return when a query gives this value."""
+    """Wait until a query returns this value."""
     async with asyncio.timeout(30):
         while True:
             if await house.value(query) == expected:
@@ -52,13 +52,13 @@ async def until(house: House, query: str, expected: Any) -> None:
 
 
 async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a turn has told, in its order."""
+    """Return a turn's events in order."""
     rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
     return [(row.name, row.payload) for row in rows]
 
 
 def play(model: OpenAIStub, **parts: Part) -> None:
-    """Let the model answer each agent from its own part, in turn; `asker` is who answers the person."""
+    """Script the model for each agent separately; `asker` answers the person."""
     spoken: dict[str, int] = defaultdict(int)
 
     def answer(body: Body, number: int) -> Reply | Awaitable[Reply]:
@@ -80,12 +80,12 @@ def who_is(body: Body) -> str:
 
 
 def ask(agent: str, task: str = "Find out.") -> tuple[str, dict[str, Any]]:
-    """Return the call that hands a task to an agent."""
+    """Return a call that delegates a task to an agent."""
     return "agents__delegate", {"agent": agent, "task": task}
 
 
 def requests_of(house: House, name: str) -> list[Body]:
-    """Return what the model was asked for this agent."""
+    """Return the model's requests for this agent."""
     return [each.body for each in house.model.requests if who_is(each.body) == name]
 
 

@@ -1,4 +1,4 @@
-"""The documentation as tests read it: its code blocks with the headings they stand under, its links, its tables."""
+"""Parses the documentation: code blocks with their headings, links, tables."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block; `heading` is the nearest one above it."""
+    """One fenced block; `heading` is the nearest heading above it."""
 
     language: str
     text: str
@@ -51,11 +51,11 @@ class Document:
         return [block for block in self._all_blocks() if block.language == language]
 
     def links(self) -> list[str]:
-        """Return where the links lead."""
+        """Return the targets of the links."""
         return LINK.findall(self.prose)
 
     def rows(self, heading: str) -> list[list[str]]:
-        """Return the cells of the table rows under a heading, without the table's head."""
+        """Return the cells of a table's rows under a heading, without the header."""
         _, _, below = self.text.partition(f"## {heading}\n")
         section = re.split(r"^## ", below, maxsplit=1, flags=re.MULTILINE)[0]
         lines = [line for line in section.splitlines() if line.startswith("|")]

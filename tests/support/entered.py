@@ -1,4 +1,4 @@
-"""Which files of ours a piece of work enters: those whose functions it calls."""
+"""Records which of our files a piece of work enters, by calling their functions."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from types import FrameType
 from tests.support.source_tree import ROOT
 
 FOLLOWED = tuple(f"{ROOT}/{package}/" for package in ("adapters", "agent"))
-# These run when a class or a module is made, or within another function: nobody goes there to follow a message.
+# These run when a class or a module is created, or within another function; a reader does not open a file for them.
 NOT_ENTERED = frozenset({"<module>", "<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"})
 
 
@@ -30,7 +30,7 @@ def files_entered() -> Iterator[dict[str, set[str]]]:
 
 
 def in_each(rounds: list[dict[str, set[str]]]) -> dict[str, set[str]]:
-    """Return what every round entered: what runs beside it now and then is left out."""
+    """Return what every round entered, which leaves out occasional background work."""
     first, *others = rounds
     return {path: names for path, names in first.items() if all(path in each for each in others)}
 

@@ -1,4 +1,4 @@
-"""A Postgres as an admin gives it: over TCP, with a password, to an owner who is no superuser."""
+"""A Postgres as an admin provides it: over TCP, with a password, for an owner who is not a superuser."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,12 +12,12 @@ from sqlalchemy import URL
 from shared.db.database import Address
 
 PASSWORD = "s3cret:p/w@d"
-# Owners of given databases show their password; everybody else is trusted, as the embedded server does.
+# Owners of provided databases need their password; everybody else is trusted, as by the embedded server.
 ASK_PASSWORD = 'local all "/^owner_" scram-sha-256\n'
 
 
 async def connect(address: Address, *, as_owner: bool = True) -> asyncpg.Connection:
-    """Open a connection of one's own."""
+    """Open a separate connection."""
     connection: asyncpg.Connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=as_owner))
     return connection
 
@@ -26,9 +26,9 @@ async def connect(address: Address, *, as_owner: bool = True) -> asyncpg.Connect
 async def given_database(
     postgres: URL, *, rights: str = "CREATEROLE", owns: bool = True, has_vector: bool = True
 ) -> AsyncIterator[Address]:
-    """Make an empty database with an owner of these rights, and a TCP port that leads to it.
+    """Create an empty database whose owner has these rights, and a TCP port for it.
 
-    Where the server has the program's role already, the owner may act as it; else it is gone again at the end.
+    If the server already has the program's role, it is granted to the owner; otherwise it is dropped at the end.
     """
     name = f"owner_{uuid4().hex}"
     async with AsyncExitStack() as closing:
@@ -58,7 +58,7 @@ async def _drop(superuser: asyncpg.Connection, name: str, roles: str) -> None:
 
 async def _ask_for_passwords(superuser: asyncpg.Connection) -> None:
     if _write_rule(Path(await superuser.fetchval("SHOW hba_file"))):
-        # The server reads the rules again before it takes the next connection.
+        # The server reloads the rules before it accepts the next connection.
         await superuser.execute("SELECT pg_reload_conf()")
 
 

@@ -1,4 +1,4 @@
-"""A house as tests use it: messages go in by the front door, replies come out."""
+"""A running Parley for tests: messages go in through the inbox, replies come out."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -29,20 +29,20 @@ from tests.standins.openai_api.script import Body
 
 @dataclass
 class FakePlatform:
-    """A door whose replies are posts in a list; it takes each nonce once, as Discord does."""
+    """A platform whose replies are posts in a list; it accepts each nonce once, as Discord does."""
 
     posts: list[Posted] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, reply: Posted) -> str | None:
-        """Post it, unless it is there."""
+        """Post the reply unless its nonce is known."""
         if all(post.nonce != reply.nonce for post in self.posts):
             self.posts.append(reply)
         self.arrived.set()
         return f"post-{reply.id}"
 
     async def wait_for(self, count: int) -> list[str]:
-        """Return the texts as soon as there are so many."""
+        """Return the texts as soon as there are this many."""
         async with asyncio.timeout(30):
             while len(self.posts) < count:
                 self.arrived.clear()
@@ -51,7 +51,7 @@ class FakePlatform:
 
 
 def message(content: str, **given: Any) -> IncomingMessage:
-    """Return an incoming message; what is not given is that of Ann in a direct message over HTTP."""
+    """Return an incoming message, by default Ann's in a direct message over HTTP."""
     platform = given.get("platform", "test")
     user = given.get("user", "ann")
     server = given.get("server")
@@ -78,7 +78,7 @@ def message(content: str, **given: Any) -> IncomingMessage:
 
 @dataclass
 class House:
-    """The app with a worker that runs, its model and its platform."""
+    """An app with a running worker, its model and its platform."""
 
     app: App
     model: OpenAIStub
@@ -96,9 +96,9 @@ class House:
             return await self.app.events.response(accepted.inbox_id)
 
     async def reads(self, content: str) -> list[Event]:
-        """Store a message and return all that a reader of its answer is told.
+        """Store a message and return all events that a follower gets.
 
-        The model waits until somebody reads: pieces of text are kept for nobody who comes later.
+        The model waits for the follower, because deltas are not stored for late followers.
         """
         script, is_read = self.model.script, asyncio.Event()
 
@@ -116,7 +116,7 @@ class House:
         return events
 
     async def hears_until_stopped(self, content: str) -> AgentResponse:
-        """Store a message, stop its turn as soon as a word of the answer is told, and return what is left of it."""
+        """Store a message, stop its turn at the first delta of the answer, and return the response."""
         accepted = await self.accepts(content, wants_stream=True)
         stopped = False
         async for event in self.app.events.follow(accepted.inbox_id):
@@ -134,11 +134,11 @@ class House:
             return list(result.all()) if isinstance(result, CursorResult) and result.returns_rows else []
 
     async def value(self, statement: str, **given: Any) -> Any:
-        """Return the first value that a statement gives."""
+        """Return the first value that a statement returns."""
         return (await self.sql(statement, **given))[0][0]
 
     def attach(self, filename: str, key: str, mime_type: str = "text/plain", size: int = 0) -> Attachment:
-        """Return an attachment whose bytes are in storage already."""
+        """Return an attachment whose content is already in the storage."""
         return Attachment(filename, mime_type, size, storage_key=key)
 
 
@@ -152,7 +152,7 @@ async def open_house(
     toolbox: Toolbox | None = None,
     works: bool = True,
 ) -> AsyncIterator[House]:
-    """Open a house; with `works` a worker runs in it."""
+    """Open a `House`; with `works` it has a running worker."""
     platform = FakePlatform()
     async with open_app(settings, address, senders or {"fake": platform}, toolbox) as app:
         house = House(app, model, platform)
@@ -167,5 +167,5 @@ async def open_house(
 
 
 def texts(responses: Sequence[AgentResponse]) -> list[str]:
-    """Return what was answered."""
+    """Return the texts of the responses."""
     return [response.content for response in responses]

@@ -1,4 +1,4 @@
-"""A web server on loopback that answers as it is told, byte by byte if need be, and remembers what it was asked."""
+"""A scripted web server on loopback that records its requests and can answer byte by byte."""
 
 import asyncio
 import ssl
@@ -11,7 +11,7 @@ Answer = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came over the wire; header names in lower case."""
+    """One request as received, with header names in lower case."""
 
     method: str
     path: str
@@ -21,7 +21,7 @@ class Request:
 
 @dataclass
 class Server:
-    """Where the server listens, and what it was asked."""
+    """The server's address and its requests."""
 
     port: int = 0
     requests: list[Request] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Server:
 def reply(
     body: bytes = b"", status: int = 200, headers: dict[str, str] | None = None, length: int | None = None
 ) -> Answer:
-    """Answer each request with this; `length` is what the answer claims of its size."""
+    """Answer each request with this body; `length` is the declared Content-Length."""
 
     async def answer(_request: Request, writer: asyncio.StreamWriter) -> None:
         lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body) if length is None else length}"]
@@ -46,7 +46,7 @@ def reply(
 
 
 def redirect(location: str, status: int = 302) -> Answer:
-    """Send each request on to another URL."""
+    """Redirect each request to another URL."""
     return reply(status=status, headers={"Location": location})
 
 
@@ -73,7 +73,7 @@ async def serving(
             while (request := await _read(reader)) is not None:
                 server.requests.append(request)
                 await answer(request, writer)
-        # Python 3.11 logs the end of a cancelled connection as an error; these are cancelled below.
+        # Python 3.11 logs the cancellation of a connection as an error, and these are cancelled at the end.
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             return
         finally:

@@ -1,4 +1,4 @@
-"""MCP servers that a test's house is given as an admin does it, and calls that the model makes to them."""
+"""Adds MCP servers as an admin does, and lets the model call their tools."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
 async def add_server(
     house: House, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 20, **columns: Any
 ) -> None:
-    """Add a server on pipes as an admin does."""
+    """Add a stdio server as an admin does."""
     await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)"
                     " ON CONFLICT DO NOTHING")  # fmt: skip
     await house.sql(ADD, name=name, command=sys.executable, args=json.dumps(args), seconds=seconds)
@@ -30,12 +30,12 @@ async def add_server(
 
 
 def names(house: House) -> set[str]:
-    """Return the tools of the house by name."""
+    """Return the tools of the toolbox by name."""
     return {each.name for each in house.app.toolbox.tools}
 
 
 async def until(house: House, is_so: Callable[[set[str]], bool]) -> None:
-    """Wait until this is true of the names of the house's tools."""
+    """Wait until this is true for the names of the tools."""
 
     async def check() -> bool:
         return is_so(names(house))
@@ -44,7 +44,7 @@ async def until(house: House, is_so: Callable[[set[str]], bool]) -> None:
 
 
 async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
-    """Wait until this gives something, and return it."""
+    """Wait until this returns something, and return that."""
     async with asyncio.timeout(40):
         while True:
             if found := await check():
@@ -59,7 +59,7 @@ async def play(house: House, *calls: tuple[str, dict[str, Any]]) -> AgentRespons
 
 
 async def result(house: House, tool: str, /, **arguments: Any) -> Any:
-    """Return what one call of the model's came to."""
+    """Return the result of one call by the model."""
     return (await play(house, (tool, arguments))).tool_calls_made[0].result
 
 

@@ -1,4 +1,4 @@
-"""A router on the strict stand-in, as the tests of model calls use it."""
+"""A router with the strict stand-in, for tests of model calls."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ ROLL = {
 
 
 class SteppedClock(SystemClock):
-    """The real clock, set forward by hand."""
+    """The real clock, which the test can advance."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -37,7 +37,7 @@ class SteppedClock(SystemClock):
 
 
 class House:
-    """A router on a stand-in, with what it was told to say."""
+    """A router with its stand-in."""
 
     def __init__(self, router: Router, stub: OpenAIStub, clock: SteppedClock) -> None:
         self.router, self.stub, self.clock = router, stub, clock
@@ -51,8 +51,8 @@ class House:
         spent: list[RejectedCall] | None = None,
         **request: Any,
     ) -> Completion:
-        """Ask as a turn does; what is streamed and not taken back stands in `told`."""
-        # litellm takes out of a tool's schema what a provider does not know, in the very tool that it was given.
+        """Ask as a turn does; `told` has the streamed text that was not withdrawn."""
+        # litellm removes keys that a provider does not support from the tool's schema in place.
         given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **deepcopy(request)})
         return await self.router.complete(
             given,

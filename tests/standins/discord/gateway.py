@@ -1,4 +1,4 @@
-"""The gateway: sessions that are identified, numbered, resumed and interrupted, over zlib-stream."""
+"""The gateway: sessions with identify, sequence numbers, resume and disconnects, over zlib-stream."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class Wire:
 
 @dataclass
 class Session:
-    """What outlives a connection: the shard, its numbered events, and whether somebody listens."""
+    """The state that outlives a connection: the shard, its numbered events, and whether it is connected."""
 
     id: str
     intents: int
@@ -57,7 +57,7 @@ class Session:
 
 
 class Gateway:
-    """All sessions. `identifies` and `resumes` count; `acks` False leaves heartbeats without an answer."""
+    """All sessions. `identifies` and `resumes` are counters; with `acks` False heartbeats get no answer."""
 
     def __init__(self, world: World, token: str) -> None:
         self.world, self.token = world, token
@@ -148,7 +148,7 @@ class Gateway:
         return session
 
     async def dispatch(self, name: str, payload: Json, guild_id: str | None, intent: int = 0) -> None:
-        """Tell the sessions that see it; text is left out for those without the right to read it."""
+        """Dispatch to the sessions that may see it, without text for those that may not read it."""
         for session in list(self.sessions.values()):
             if not session.sees(guild_id) or (intent and not session.intents & intent):
                 continue
@@ -168,7 +168,7 @@ class Gateway:
         return DIRECT_MESSAGES if channel["type"] == DM else GUILD_MESSAGES
 
     def connected(self, shards: Iterable[int] | None = None) -> list[Session]:
-        """Return the sessions that somebody listens to."""
+        """Return the connected sessions."""
         wanted = None if shards is None else set(shards)
         return [
             each
@@ -177,12 +177,12 @@ class Gateway:
         ]
 
     async def until(self, count: int = 1) -> None:
-        """Return once so many sessions are connected."""
+        """Wait until this many sessions are connected."""
         async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: len(self.connected()) >= count)
 
     async def until_gone(self) -> None:
-        """Return once nobody is connected."""
+        """Wait until nobody is connected."""
         async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: not self.connected())
 

@@ -1,4 +1,4 @@
-"""Interactions: a person's command or click, the answer that must come within 3 s, and its webhook for 15 minutes."""
+"""Interactions: a command or click, the answer due within 3 s, and the webhook for 15 minutes."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ SAY, DEFER, DEFER_UPDATE, UPDATE, MODAL = 4, 5, 6, 7, 9
 
 @dataclass
 class Interaction:
-    """One interaction with all that came back. `messages` are its responses; the first is the original one."""
+    """One interaction with its responses in `messages`; the first is the original one."""
 
     payload: Json
     token: str = field(default_factory=lambda: uuid4().hex * 4)
@@ -31,7 +31,7 @@ class Interaction:
 
     @property
     def text(self) -> str:
-        """Return what the person reads as the answer; empty while it is thinking."""
+        """Return the answer that the person sees; empty while it is deferred."""
         return str(self.messages[0]["content"]) if self.messages else ""
 
     async def tell(self) -> None:
@@ -39,7 +39,7 @@ class Interaction:
             self.changed.notify_all()
 
     async def acked(self) -> "Interaction":
-        """Return once it was acknowledged; fails when that takes longer than Discord waits."""
+        """Wait until it is acknowledged; fails when that takes longer than Discord waits."""
         async with asyncio.timeout(ACK_SECONDS + 1), self.changed:
             await self.changed.wait_for(lambda: self.kind is not None)
         return self
@@ -92,7 +92,7 @@ async def _say(call: Call, interaction: Interaction, flags: int) -> Json:
     }
     content = (call.body.get("content") or "").strip()
     if interaction.is_private or call.body.get("flags", 0) & EPHEMERAL:
-        # Only the person sees it: it is no message of the channel.
+        # Ephemeral, so it is not a message of the channel.
         author = world.bot
         message = {"id": snowflake(), "channel_id": channel["id"], "author": author, "content": content} | given
     else:
@@ -149,7 +149,7 @@ async def follow_up(call: Call) -> Json:
     interaction = _open(call)
     rules.check_message(call.body, len(call.files))
     if interaction.messages and interaction.messages[0]["flags"] & LOADING:
-        # What follows a response that is still to come is that response, for as many to see as was said then.
+        # The first follow-up to a deferred response becomes that response, with the deferral's visibility.
         first = interaction.messages[0]
         given = {key: value for key, value in call.body.items() if key != "flags"}
         inner = Call(call.standin, call.ids, call.query, given, call.files)

@@ -1,4 +1,4 @@
-"""Rate limits: a bucket per route and major id, one for everything, and what is injected for a test."""
+"""Rate limits: a bucket per route and major id, a global one, and those that a test injects."""
 
 import time
 from collections import defaultdict, deque
@@ -9,7 +9,7 @@ from tests.standins.discord.world import Json
 
 @dataclass
 class Limits:
-    """`per_route` requests in `window` seconds on each bucket; `everywhere` a second over all of them."""
+    """`per_route` requests in `window` seconds for each bucket; `everywhere` a second over all of them."""
 
     per_route: int = 5
     window: float = 1.0
@@ -19,7 +19,7 @@ class Limits:
     _all: deque[float] = field(default_factory=deque)
 
     def take(self, bucket: str, *, is_exempt: bool) -> tuple[dict[str, str], Json | None]:
-        """Count a request; return the headers of its answer, and the body of a 429 when it is one too many."""
+        """Count a request; return the headers of its answer, and the body of a 429 when it exceeds a limit."""
         at = time.monotonic()
         if not is_exempt:
             _forget(self._all, at - 1.0)

@@ -1,4 +1,4 @@
-"""The person's side: what somebody types, changes, deletes, clicks and reads in Discord's own program."""
+"""The person's side: messages, edits, deletions and clicks in Discord's client, and what it shows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ CHAT_INPUT, USER_MENU, MESSAGE_MENU = 1, 2, 3
 
 
 class Person:
-    """Somebody with an account."""
+    """A person with an account."""
 
     def __init__(self, standin: DiscordStandIn, name: str, *, bot: bool = False) -> None:
         self.standin, self.name = standin, name
@@ -43,7 +43,7 @@ class Person:
         is_heard: bool = True,
         **given: Any,
     ) -> Json:
-        """Write a message; with `is_heard` False nobody is told, as when nobody listens."""
+        """Write a message; with `is_heard` False no event is sent, as if nobody were connected."""
         world = self.standin.world
         attachments = self.standin.keep_files(channel["id"], [("", name, content) for name, content, _ in files])
         for kept, (_, _, kind) in zip(attachments, files, strict=True):
@@ -63,16 +63,16 @@ class Person:
         return await self.says(f"<@{self.standin.world.bot['id']}> {content}", channel, **given)
 
     async def edits(self, message: Json, content: str) -> None:
-        """Change a message of one's own."""
+        """Edit the person's own message."""
         message["content"], message["edited_timestamp"] = content, now()
         await self.standin.tell_message("MESSAGE_UPDATE", message)
 
     async def deletes(self, message: Json) -> None:
-        """Delete a message of one's own."""
+        """Delete the person's own message."""
         await self.standin.forget_message(self.standin.world.channels[message["channel_id"]], message)
 
     async def reacts(self, message: Json, emoji: str) -> None:
-        """Put a reaction on a message."""
+        """Add a reaction to a message."""
         guild_id = self.standin.world.channels[message["channel_id"]].get("guild_id")
         event = {"user_id": self.id, "channel_id": message["channel_id"], "message_id": message["id"]}
         event |= {"emoji": {"id": None, "name": emoji}, "burst": False, "type": 0}
@@ -89,14 +89,14 @@ class Person:
         return await self.presses(message, chosen)
 
     async def presses(self, message: Json, chosen: Json) -> Interaction:
-        """Send a component's interaction, whatever is in it."""
+        """Send a component's interaction with any content."""
         channel = self.standin.world.channels[message["channel_id"]]
         return await self._interact(COMPONENT, channel, chosen, message=message)
 
     async def types(
         self, name: str, channel: Json, *, attached: tuple[str, bytes] | None = None, **options: str
     ) -> Interaction:
-        """Give a slash command; a key `sub` names its subcommand, `attached` is what its option `file` holds."""
+        """Run a slash command; a key `sub` names its subcommand, `attached` is the value of its option `file`."""
         wanted = next((each for each in self.standin.commands if each["name"] == name), None)
         assert wanted is not None, f"there is no command /{name}"
         sub = options.pop("sub", None)
@@ -171,7 +171,7 @@ class Person:
         return [each for each in messages if each["author"]["id"] == me and not each["flags"] & (EPHEMERAL | LOADING)]
 
     async def hears(self, channel: Json, count: int = 1) -> list[str]:
-        """Return the bot's texts in a channel as soon as there are so many that do not grow any more."""
+        """Return the bot's texts in a channel as soon as this many are complete."""
 
         def ended() -> list[str]:
             return [each["content"] for each in self.reads(channel) if not _grows(each)]
@@ -181,5 +181,5 @@ class Person:
 
 
 def _grows(message: Json) -> bool:
-    # As a person sees it: as long as an answer can be stopped it is not ended.
+    # An answer with a Stop button is not complete.
     return any(each.get("label") == "Stop" for row in message["components"] for each in row["components"])

@@ -1,4 +1,4 @@
-"""The REST calls: each takes the world and what was asked, and returns a body; it raises `Refused` as Discord does."""
+"""The REST calls: each gets the world and the request, and returns a body or raises `Refused`."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ UNKNOWN_MESSAGE = (404, 10008, "Unknown Message")
 
 @dataclass(frozen=True)
 class Call:
-    """One request, read."""
+    """One parsed request."""
 
     standin: "DiscordStandIn"
     ids: tuple[str, ...]
@@ -33,7 +33,7 @@ ROUTES: list[tuple[str, re.Pattern[str], Answer]] = []
 
 
 def route(method: str, path: str) -> Callable[[Answer], Answer]:
-    """Register what answers a method and a path with `{}` for each id."""
+    """Register the function for a method and a path with `{}` for each id."""
     pattern = re.compile("^" + re.escape(path).replace(r"\{\}", "([^/]+)") + "$")
 
     def register(answer: Answer) -> Answer:
@@ -128,7 +128,7 @@ async def list_messages(call: Call) -> list[Json]:
         raise rules.invalid("limit", "int value should be between 1 and 100.")
     after, before = int(call.query.get("after", "0")), int(call.query.get("before", str(1 << 63)))
     found = [each for key, each in call.standin.world.messages[call.ids[0]].items() if after < int(key) < before]
-    # With `after` the oldest of what follows is given, without it the newest; either way the newest come first.
+    # With `after` the oldest later messages are returned, without it the newest; both are sorted newest first.
     return list(reversed(found[:limit] if "after" in call.query else found[-limit:]))
 
 
@@ -198,7 +198,7 @@ async def edit_message(call: Call) -> Json:
 
 
 async def change_message(call: Call, channel: Json, message: Json) -> Json:
-    """Change what was given, and tell everybody."""
+    """Edit the given fields, and dispatch the event."""
     if "content" in call.body:
         message["content"] = (call.body["content"] or "").strip()
     for key in ("components", "embeds", "flags"):

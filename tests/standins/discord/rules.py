@@ -1,4 +1,4 @@
-"""What Discord refuses, as it refuses it: status, code and message."""
+"""Discord's validation errors: status, code and message."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ COMMAND_NAME = re.compile(r"^[-_\w]{1,32}$")
 
 
 class Refused(Exception):
-    """An answer with an error in it."""
+    """An error response."""
 
     def __init__(self, status: int, code: int, message: str, errors: Any = None) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 def invalid(field: str, reason: str, code: str = "INVALID") -> Refused:
-    """Return the refusal of a form with a fault in one field."""
+    """Return the error for one invalid form field."""
     fault: Any = {"_errors": [{"code": code, "message": reason}]}
     for part in reversed(field.split(".")):
         fault = {part: fault}
@@ -38,7 +38,7 @@ def invalid(field: str, reason: str, code: str = "INVALID") -> Refused:
 
 
 def check_message(body: Any, files: int, *, is_edit: bool = False) -> None:
-    """Refuse a message that Discord would not take."""
+    """Refuse a message that Discord would not accept."""
     if not isinstance(body, dict):
         raise Refused(400, 50109, "The request body contains invalid JSON.")
     if unknown := set(body) - MESSAGE_KEYS:
@@ -86,7 +86,7 @@ def check_embeds(embeds: Any) -> None:
 
 
 def check_components(rows: Any) -> None:
-    """Refuse rows of buttons and menus that are not made as they must be."""
+    """Refuse invalid rows of buttons and menus."""
     if not isinstance(rows, list) or len(rows) > 5:
         raise invalid("components", "Must be between 1 and 5 in length.", "BASE_TYPE_BAD_LENGTH")
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""The stand-in itself: one HTTP server for gateway, REST and files, and the journal of what was sent to it."""
+"""The stand-in itself: one HTTP server for gateway, REST and files, and the journal of requests."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ class Sent:
 
 @dataclass
 class Fault:
-    """Something that goes wrong with the next `times` requests that match; `after` lets it happen all the same."""
+    """A fault of the next `times` matching requests; with `after` the request takes effect all the same."""
 
     method: str
     path: str
@@ -101,16 +101,16 @@ class DiscordStandIn:
         return f"http://127.0.0.1:{self._port}{CDN}"
 
     def sent(self, method: str = "", path: str = "") -> list[Sent]:
-        """Return the requests of the journal with this method and this in their path."""
+        """Return the requests of the journal with this method and this text in their path."""
         return [each for each in self.journal if each.method.startswith(method) and path in each.path]
 
     @property
     def refusals(self) -> list[Sent]:
-        """Return the requests that were refused, other than for their number."""
+        """Return the requests that were refused for other reasons than rate limits."""
         return [each for each in self.journal if 400 <= each.status < 500 and each.status != 429]
 
     async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
-        """Return what `happened` gives as soon as that is something."""
+        """Wait until `happened` returns something, and return that."""
         async with asyncio.timeout(seconds), self.changed:
             return await self.changed.wait_for(happened)
 
@@ -141,7 +141,7 @@ class DiscordStandIn:
         await self.tell()
         if answer is None and status < 300:
             return web.Response(status=204, headers=headers)
-        # The library reads only an answer of exactly this type as JSON.
+        # The library parses only responses of exactly this type as JSON.
         text = json.dumps(answer).encode()
         return web.Response(body=text, status=status, headers=headers | {"Content-Type": "application/json"})
 
@@ -172,13 +172,13 @@ class DiscordStandIn:
         return _broken(fault) if fault is not None else (headers, 200, result)
 
     def find_nonce(self, channel_id: str, body: Json) -> Json | None:
-        """Return the message that was made with this nonce a short while ago, when it is to be made once."""
+        """Return the recent message with this nonce, when the nonce is enforced."""
         made, message = self._nonces.get((channel_id, str(body.get("nonce"))), (0.0, None))
         is_recent = time.monotonic() - made < NONCE_SECONDS
         return message if body.get("enforce_nonce") and body.get("nonce") and is_recent else None
 
     def remember_nonce(self, channel_id: str, body: Json, message: Json) -> None:
-        """Remember which message was made with this nonce."""
+        """Store the message of this nonce."""
         if body.get("nonce"):
             self._nonces[channel_id, str(body["nonce"])] = (time.monotonic(), message)
 
@@ -205,7 +205,7 @@ class DiscordStandIn:
         return kept
 
     async def tell_message(self, name: str, message: Json) -> None:
-        """Tell the sessions about a message, unless only one person sees it."""
+        """Dispatch a message, unless it is ephemeral."""
         self.made_at.setdefault(message["id"], time.monotonic())
         if message.get("flags", 0) & EPHEMERAL:
             return
@@ -240,7 +240,7 @@ class DiscordStandIn:
 
 
 class _Request(web.BaseRequest):
-    # What is too large is for the rules to say.
+    # The rules refuse what is too large.
     def __init__(self, *given: Any) -> None:
         super().__init__(*given, asyncio.get_running_loop())  # type: ignore[arg-type,call-arg]  # as aiohttp calls it
         self._client_max_size = 200 * MEGABYTE

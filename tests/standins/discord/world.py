@@ -1,4 +1,4 @@
-"""What there is on the stand-in: people, servers, channels, messages, in the shapes that go over the wire."""
+"""The stand-in's state: people, servers, channels, messages, in their wire format."""
 
 import time
 from dataclasses import dataclass, field
@@ -36,13 +36,13 @@ def snowflake(at: float | None = None) -> str:
 
 
 def now() -> str:
-    """Return this moment as the API writes it."""
+    """Return the time in the API's format."""
     return datetime.now(UTC).isoformat()
 
 
 @dataclass
 class World:
-    """All of it. `people` are users by id; `messages` are kept by channel, in order; `private` are DM channels."""
+    """The state. `people` are users by id; `messages` are ordered lists by channel; `private` are DM channels."""
 
     people: dict[str, Json] = field(default_factory=dict)
     guilds: dict[str, Json] = field(default_factory=dict)
@@ -157,11 +157,11 @@ class World:
         return member
 
     def member(self, guild_id: str, person_id: str) -> Json:
-        """Return a member with the user in it, as REST gives it."""
+        """Return a member with its user, as in REST."""
         return self.members[guild_id, person_id] | {"user": self.people[person_id]}
 
     def guild_payload(self, guild_id: str) -> Json:
-        """Return what GUILD_CREATE carries."""
+        """Return the payload of GUILD_CREATE."""
         channels = [each for each in self.channels.values() if each.get("guild_id") == guild_id]
         visible = [each for each in channels if self.may(each, "view_channel")]
         return self.guilds[guild_id] | {
@@ -196,7 +196,7 @@ class World:
         return granted
 
     def permissions(self, guild: Json) -> int:
-        """Return what the bot's roles give on a server."""
+        """Return the permissions of the bot's roles on a server."""
         mine = {guild["id"], *self.members[guild["id"], self.bot["id"]]["roles"]}
         given = 0
         for role in guild["roles"]:
@@ -209,11 +209,11 @@ class World:
         channel["permission_overwrites"] = [{"id": self.bot["id"], "type": 1, "allow": "0", "deny": str(deny)}]
 
     def find_message(self, channel_id: str, message_id: str) -> Json | None:
-        """Return a message of a channel; a thread's first message may lie in its parent."""
+        """Return a message of a channel; a thread's first message may be in its parent."""
         return self.messages.get(channel_id, {}).get(message_id)
 
     def keep_message(self, channel: Json, author: Json, content: str, **given: Any) -> Json:
-        """Store a message and return it as REST gives it."""
+        """Store a message and return it as in REST."""
         mentioned = [each for key, each in self.people.items() if f"<@{key}>" in content or f"<@!{key}>" in content]
         message = {
             "id": snowflake(),

@@ -1,4 +1,4 @@
-"""A strict stand-in for an OpenAI-compatible model API: real HTTP, scripted answers, a journal of what it was asked.
+"""A strict stand-in for an OpenAI-compatible model API: real HTTP, scripted answers, a journal of requests.
 
     async with OpenAIStub([Answer(tool_calls=[("dice__roll", {"sides": 6})]), Answer("You rolled a 4.")]) as stub:
         ...  # point OPENAI_BASE_URL to stub.base_url

@@ -1,4 +1,4 @@
-"""What the real API refuses about `response_format`, in its own words."""
+"""Validation of `response_format`, with the real API's messages."""
 
 import json
 import re
@@ -18,7 +18,7 @@ WHERE = "response_format"
 
 
 def check_response_format(body: Mapping[str, Any]) -> None:
-    """Raise `Refused` for a form of answer that can't be asked for."""
+    """Raise `Refused` for an invalid response format."""
     if WHERE not in body:
         return
     wanted = body[WHERE]

@@ -17,7 +17,7 @@ DIMENSIONS = 1536
 
 
 def finish_reason(answer: Answer) -> str:
-    """Return the reason that the answer names, or the one that fits it."""
+    """Return the answer's finish reason, or a fitting one."""
     return answer.finish_reason or ("tool_calls" if answer.tool_calls else "stop")
 
 
@@ -97,7 +97,7 @@ def _pieces(text: str, size: int) -> Iterator[str]:
 
 
 def vector(text: str, dimensions: int = DIMENSIONS) -> list[float]:
-    """Return a vector of length one in which texts that share words, or parts of words, lie near each other."""
+    """Return a unit vector; texts that share words, or parts of words, have similar vectors."""
     weights = [0.0] * dimensions
     for word in WORD.findall(text.lower()):
         _add(weights, word, 1.0)

@@ -1,4 +1,4 @@
-"""What the real API refuses, in its own error shape. Each rule raises `Refused`; none changes anything."""
+"""The real API's validation, with its error format. Each rule raises `Refused` and changes nothing."""
 
 import json
 import re
@@ -71,7 +71,7 @@ PARTS: Mapping[str, frozenset[str]] = {
 
 
 def too_long(body: Mapping[str, Any], window: int | None) -> str | None:
-    """Return what the real API says to a request that does not fit into the window; four bytes are a token."""
+    """Return the real API's error for a request that exceeds the context window; four bytes are a token."""
     if window is None:
         return None
     asked = sum(len(json.dumps(message)) for message in body["messages"]) // 4
@@ -87,7 +87,7 @@ def too_long(body: Mapping[str, Any], window: int | None) -> str | None:
 
 
 def check(body: Any) -> None:
-    """Raise `Refused` for the first thing in a chat completion request that the real API would not take."""
+    """Raise `Refused` for the first error in a chat completion request."""
     if not isinstance(body, dict):
         raise Refused("We could not parse the JSON body of your request: it must be an object.")
     _check_parameters(body)

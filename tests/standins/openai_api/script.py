@@ -1,4 +1,4 @@
-"""What the stand-in is told to answer: from Python values, a function, or JSON sent by another process."""
+"""The script of the stand-in: Python values, a function, or JSON sent by another process."""
 
 import asyncio
 import json
@@ -33,10 +33,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong instead of an answer.
+    """A fault instead of an answer.
 
-    `hang` never answers; `drop` closes the connection; `malformed` is a 200 with broken JSON; `empty` a 200 that says
-    nothing; `cut_after_chunks` ends the stream of `answer` after so many chunks, `is_clean` with a proper end of the
+    `hang` never answers; `drop` closes the connection; `malformed` is a 200 with broken JSON; `empty` a 200 without
+    content; `cut_after_chunks` ends the stream of `answer` after so many chunks, `is_clean` with a proper end of the
     HTTP body; `status` is for all other errors.
     """
 
@@ -55,7 +55,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request as it came in, whether it was answered or refused."""
+    """One request as received, answered or refused."""
 
     number: int
     path: str
@@ -80,7 +80,7 @@ def last_user_text(body: Body) -> str:
 
 
 def results_so_far(body: Body) -> int:
-    """Return how many tool results stand after the last user message."""
+    """Return the number of tool results after the last user message."""
     count = 0
     for message in reversed(body["messages"]):
         if message["role"] == "user":
@@ -95,7 +95,7 @@ def echo(body: Body, _number: int) -> Reply:
 
 
 def from_list(entries: Sequence[Reply | str]) -> ScriptFunction:
-    """Return a script that gives the entries in turn and then echoes."""
+    """Return a script that plays the entries in order and then echoes."""
     waiting = [Answer(entry) if isinstance(entry, str) else entry for entry in entries]
     waiting.reverse()
     return lambda body, number: waiting.pop() if waiting else echo(body, number)
@@ -105,7 +105,7 @@ def from_json(entries: Sequence[Any]) -> ScriptFunction:
     """Return the script of a JSON list: text, or an object with the fields of `Answer`, or `{"fault": {…}}`.
 
     An entry with `"when": {"text"?: part of the last user message, "results"?: tool results after it, "model"?: name}`
-    is a rule: it is looked at first and never used up, so that a repeated request gets the same answer.
+    is a rule: rules are tried first and can be used repeatedly, so that a repeated request gets the same answer.
     """
     rules = [(entry["when"], to_reply(entry)) for entry in entries if isinstance(entry, dict) and "when" in entry]
     in_turn = from_list([to_reply(entry) for entry in entries if not (isinstance(entry, dict) and "when" in entry)])
@@ -134,7 +134,7 @@ def to_reply(entry: Any) -> Reply:
 
 
 def arguments_text(call: ScriptedCall) -> str:
-    """Return the arguments as they go over the wire."""
+    """Return the arguments in their wire format."""
     return call[1] if isinstance(call[1], str) else json.dumps(call[1])
 
 

@@ -33,7 +33,7 @@ class OpenAIStub:
 
     `windows` are the tokens that fit into a model, by its name; longer requests are refused as the real API does.
     `requests` is the journal of chat requests, `embeddings` that of embedding requests; both forget the oldest beyond
-    `keep`. `running` and `peak` count the chat requests in work, `abandoned` those whose caller went away.
+    `keep`. `running` and `peak` count chat requests in progress, `abandoned` those whose caller disconnected.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class OpenAIStub:
 
     @property
     def refusals(self) -> list[str]:
-        """Return why requests of the journal were refused; empty when all kept to the rules."""
+        """Return why requests of the journal were refused."""
         return [each.refusal for each in [*self.requests, *self.embeddings] if each.refusal is not None]
 
     def play(self, script: Script | None) -> None:
@@ -93,12 +93,12 @@ class OpenAIStub:
         self.script = echo if script is None else script if callable(script) else from_list(script)
 
     async def until(self, count: int) -> None:
-        """Return once `count` chat requests have arrived in all."""
+        """Wait until `count` chat requests have arrived in total."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.count >= count)
 
     async def until_idle(self) -> None:
-        """Return once no chat request is in work."""
+        """Wait until no chat request is in progress."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.running == 0)
 
@@ -244,7 +244,7 @@ async def _stream(request: web.BaseRequest, pieces: list[bytes], answer: Answer)
 def _hung_up(request: web.BaseRequest) -> web.StreamResponse:
     if request.transport is not None:
         request.transport.close()
-    # Never reaches the caller: the connection is gone.
+    # Never reaches the caller, because the connection is closed.
     return web.Response(status=500)
 
 

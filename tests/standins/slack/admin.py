@@ -1,4 +1,4 @@
-"""Somebody who runs the workspace: installs and removes the app, archives channels, changes groups."""
+"""A workspace admin: installs and removes the app, archives channels, changes groups."""
 
 import re
 from collections.abc import Iterable
@@ -27,9 +27,9 @@ class Admin(Person):
         return installation
 
     async def installs(self, url: str, *, agrees: bool = True) -> tuple[int, str]:
-        """Follow the app's page for installing it to the end; return what the last page says."""
+        """Complete the app's installation pages; return the text of the last one."""
         self.slack.approver = self.user if agrees else None
-        # As browsers do, it takes a loopback address for a safe one.
+        # Like browsers, it treats loopback addresses as secure.
         jar = CookieJar(unsafe=True, treat_as_secure_origin=url)
         async with ClientSession(cookie_jar=jar) as browser:
             async with browser.get(url, allow_redirects=False) as page:
@@ -44,7 +44,7 @@ class Admin(Person):
                 return page.status, await page.text() or page.headers.get("Location", "")
 
     async def removes_app(self) -> None:
-        """Uninstall the app: its token is worth nothing, and it is told."""
+        """Uninstall the app: its token becomes invalid, and it gets an event."""
         installation = self._installed()
         await self._tell(installation, "tokens_revoked", tokens={"oauth": [], "bot": [installation.bot["id"]]})
         await self._tell(installation, "app_uninstalled")
@@ -52,7 +52,7 @@ class Admin(Person):
         self.slack.world.forget_bot(installation)
 
     async def revokes_tokens(self, *, is_told: bool = True) -> None:
-        """Take the app's token away; without being told it finds out when it uses it."""
+        """Revoke the app's token; without the event the app notices at its next call."""
         installation = self._installed()
         if is_told:
             await self._tell(installation, "tokens_revoked", tokens={"oauth": [], "bot": [installation.bot["id"]]})
@@ -74,14 +74,14 @@ class Admin(Person):
         await self.slack.events.in_team(name, {"channel": channel["id"], "actor_id": self.id}, self.team["id"])
 
     async def invites_bot(self, channel: Json) -> None:
-        """Bring the bot into a channel."""
+        """Invite the bot to a channel."""
         bot, kind = self._installed().bot, "G" if channel["is_private"] else "C"
         self.slack.world.members[channel["id"]].add(bot["id"])
         event = {"user": bot["id"], "channel": channel["id"], "channel_type": kind, "inviter": self.id}
         await self.slack.events.in_team("member_joined_channel", event | {"team": self.team["id"]}, self.team["id"])
 
     async def changes_group(self, group: Json, users: Iterable[Json], *, is_disabled: bool = False) -> None:
-        """Say who is in a user group."""
+        """Set the members of a user group."""
         before = set(group["users"])
         group["users"], group["date_delete"] = [each["id"] for each in users], int(is_disabled)
         now = set(group["users"])
@@ -91,6 +91,6 @@ class Admin(Person):
         await self.slack.events.in_team("subteam_updated", {"subteam": group}, self.team["id"])
 
     async def changes_user(self, user: Json, **given: Any) -> None:
-        """Change what is known of somebody: their name, or that they are a guest or gone."""
+        """Change a person's profile: name, guest or deleted."""
         user.update(given)
         await self.slack.events.in_team("user_change", {"user": user}, self.team["id"])

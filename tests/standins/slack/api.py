@@ -1,4 +1,4 @@
-"""How a method of the Web API is told: arguments with types, scopes, tier; each call is held against it."""
+"""How a method of the Web API is declared: typed arguments, scopes, tier; each call is validated."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +17,7 @@ TRUE, FALSE = ("1", "true", "True"), ("0", "false", "False", "")
 
 @dataclass
 class Call:
-    """One call: who makes it, with arguments that were found to be right."""
+    """One call: the caller and the validated arguments."""
 
     standin: "SlackStandIn"
     installation: Installation
@@ -25,7 +25,7 @@ class Call:
     token: str = ""
 
     def channel(self, key: str = "channel") -> Json:
-        """Return the channel that is named; the app's workspace must have it."""
+        """Return the named channel, which must be in the app's workspace."""
         channel = self.standin.world.channels.get(self.args[key])
         if channel is None or self.installation.team["id"] not in channel["shared_team_ids"]:
             raise Refused("channel_not_found")
@@ -35,14 +35,14 @@ class Call:
         return channel
 
     def own_channel(self, key: str = "channel") -> Json:
-        """Return the channel that is named; the bot must be in it."""
+        """Return the named channel, which the bot must be a member of."""
         channel = self.channel(key)
         if self.installation.bot["id"] not in self.standin.world.members[channel["id"]]:
             raise Refused("not_in_channel")
         return channel
 
     def message(self, channel: Json, error: str = "message_not_found") -> Json:
-        """Return the message that `ts` names."""
+        """Return the message with this `ts`."""
         message = self.standin.world.messages[channel["id"]].get(self.args["ts"])
         if message is None:
             raise Refused(error)
@@ -54,7 +54,7 @@ Answer = Callable[[Call], Awaitable[Json]]
 
 @dataclass(frozen=True)
 class Method:
-    """What is known of one method. `scopes` are alternatives, by the channel's type when it is asked of a channel."""
+    """One method. `scopes` are alternatives, by the channel's type for methods about a channel."""
 
     name: str
     answer: Answer
@@ -85,7 +85,7 @@ def method(
     needs: Mapping[str, Kind] | None = None,
     takes: Mapping[str, Kind] | None = None,
 ) -> Callable[[Answer], Answer]:
-    """Register what answers a method."""
+    """Register the function of a method."""
 
     def register(answer: Answer) -> Answer:
         METHODS[name] = Method(name, answer, scopes, tier, token, needs or {}, takes or {})
@@ -95,12 +95,12 @@ def method(
 
 
 def per_kind(action: str) -> tuple[str, str, str, str]:
-    """Return the scopes of something that is allowed by the channel's type."""
+    """Return the scopes of a permission for each type of channel."""
     return (f"channels:{action}", f"groups:{action}", f"im:{action}", f"mpim:{action}")
 
 
 def read_arguments(wanted: Method, given: Json) -> Json:
-    """Return the arguments in their types; what is missing, unknown or of another type is refused."""
+    """Return the parsed arguments; missing, unknown and wrongly typed ones are refused."""
     # bolt's clients name the workspace in every call.
     known = {**wanted.needs, **wanted.takes, "team_id": str}
     complaints = [f"missing required field: {each}" for each in wanted.needs if given.get(each) in (None, "")]

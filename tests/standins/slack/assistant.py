@@ -48,7 +48,7 @@ async def set_suggested_prompts(call: Call) -> Json:
 
 
 def _thread(call: Call, *, is_panel: bool = False) -> Json:
-    """Return the thread's state; the panel's threads alone have a title and prompts."""
+    """Return the thread's state; only threads of the panel have a title and prompts."""
     channel = call.own_channel("channel_id")
     key = (channel["id"], call.args.get("thread_ts", ""))
     threads = call.standin.world.assistant_threads

@@ -1,4 +1,4 @@
-"""`chat.*` but for streams: messages that the app posts, changes and takes back."""
+"""`chat.*` except streams: messages that the app posts, edits and deletes."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ POSTING: dict[str, Kind] = {
 
 
 def said(args: Json) -> Json:
-    """Return text and blocks as they are kept: Markdown becomes a block, with its source as text."""
+    """Return text and blocks as stored: Markdown becomes a block, with its source as text."""
     markdown = args.get("markdown_text")
     blocks = [{"type": "markdown", "text": markdown}] if markdown else args.get("blocks", [])
     kept: Json = {"text": markdown or args.get("text", "")}
@@ -37,7 +37,7 @@ def said(args: Json) -> Json:
 
 
 def writable(call: Call) -> Json:
-    """Return the channel that is written to: a person's id stands for the direct conversation."""
+    """Return the target channel: a person's id means the direct conversation."""
     user = call.standin.world.users.get(call.args["channel"])
     if user is not None:
         return call.standin.world.add_direct(user, call.installation.team)
@@ -48,7 +48,7 @@ def writable(call: Call) -> Json:
 
 
 def check_thread(call: Call, channel: Json) -> None:
-    """Refuse an answer to a message that isn't there."""
+    """Refuse a reply to a message that does not exist."""
     thread_ts = call.args.get("thread_ts")
     if thread_ts and thread_ts not in call.standin.world.messages[channel["id"]]:
         raise Refused("thread_not_found")
@@ -61,7 +61,7 @@ def check_metadata(metadata: Json | None) -> None:
 
 
 def by_bot(call: Call) -> Json:
-    """Return what says of a message that the app wrote it."""
+    """Return the fields that mark a message as the app's."""
     installation, world = call.installation, call.standin.world
     profile = {"id": installation.bot_id, "app_id": world.app_id, "name": installation.bot["real_name"]}
     return {
@@ -91,7 +91,7 @@ async def post_message(call: Call) -> Json:
 
 
 def _unfurled(args: Json, text: str) -> bool:
-    """Tell whether Slack would look at a link; it does so unless it was told not to."""
+    """Tell whether Slack would unfurl a link, which it does by default."""
     return "http" in text and (args.get("unfurl_links", True) or args.get("unfurl_media", True))
 
 
@@ -155,7 +155,7 @@ async def get_permalink(call: Call) -> Json:
 
 
 def shown(message: Json, *, with_metadata: bool = True) -> Json:
-    """Return a message as the API tells it: without what is only the stand-in's."""
+    """Return a message in the API's format, without the stand-in's own fields."""
     hidden: set[str] = {"unfurled", "is_streaming", "tasks", "stream"} | (set() if with_metadata else {"metadata"})
     kept: dict[str, Any] = {key: value for key, value in message.items() if key not in hidden}
     return kept

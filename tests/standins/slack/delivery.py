@@ -1,4 +1,4 @@
-"""How something reaches the app: by a socket, or by a signed request to its address; and again when it wasn't taken."""
+"""Delivery to the app: through a socket or a signed request, with retries."""
 
 import asyncio
 import hashlib
@@ -22,13 +22,13 @@ RETRY_DELAYS = (0.0, 60.0, 300.0)
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
-    """Return what `X-Slack-Signature` says of a body."""
+    """Return the `X-Slack-Signature` of a body."""
     base = b"v0:" + timestamp.encode() + b":" + body
     return "v0=" + hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
 
 
 class Delivery:
-    """Where things go. Without addresses they go by Socket Mode; `retry_delays` are the seconds before each retry."""
+    """The targets: Socket Mode without addresses; `retry_delays` are the seconds before each retry."""
 
     def __init__(self, standin: "SlackStandIn") -> None:
         self.standin = standin
@@ -38,7 +38,7 @@ class Delivery:
         self._client: ClientSession | None = None
 
     async def deliver_to(self, url: str, *, interactions: str = "", commands: str = "") -> None:
-        """Send everything to this address by HTTP from now on, once it has answered Slack's challenge."""
+        """Send everything to this address over HTTP, once it has answered Slack's challenge."""
         challenge = uuid4().hex
         body = json.dumps({"token": "x", "challenge": challenge, "type": "url_verification"}).encode()
         async with self.client.post(url, data=body, headers=self._headers(body, "application/json")) as response:
@@ -58,7 +58,7 @@ class Delivery:
             await self._client.close()
 
     async def give(self, kind: str, payload: Json) -> Envelope:
-        """Give something to the app; events that are not taken in time come up to three times more."""
+        """Deliver to the app; events that are not acknowledged in time are retried up to three times."""
         delays = self.retry_delays if kind == "events_api" else ()
         envelope_id, reason = str(uuid4()), ""
         for attempt, delay in enumerate((0.0, *delays)):

@@ -1,4 +1,4 @@
-"""The Events API: what happens in a workspace, told to the app as far as it asked for it and may know it."""
+"""The Events API: events of a workspace for which the app has a subscription and the scope."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from tests.standins.slack.world import Installation, Json, new_id, stamp
 if TYPE_CHECKING:
     from tests.standins.slack.server import SlackStandIn
 
-# What an app may ask for, with the scope that it needs for it.
+# Events to which an app may subscribe, with their scopes.
 NEEDED: dict[str, str | None] = {
     "app_mention": "app_mentions:read",
     "message.channels": "channels:history",
@@ -43,7 +43,7 @@ NEEDED: dict[str, str | None] = {
 
 
 class Events:
-    """What the app subscribes to, and what it was told. `copies` 2 tells it everything twice."""
+    """The app's subscriptions and its events. With `copies` 2 every event is sent twice."""
 
     def __init__(self, standin: "SlackStandIn") -> None:
         self.standin = standin
@@ -53,12 +53,12 @@ class Events:
         self.told: set[str] = set()
 
     def authorization(self, installation: Installation) -> Json:
-        """Return who it was that an event is visible to."""
+        """Return the authorizations of an event."""
         told = {"enterprise_id": None, "team_id": installation.team["id"], "user_id": installation.bot["id"]}
         return told | {"is_bot": True, "is_enterprise_install": False}
 
     async def message(self, channel: Json, message: Json) -> None:
-        """Tell that a message was written: as such, and when it names the bot in a channel as a mention too."""
+        """Send the event of a message, and also a mention if it mentions the bot in a channel."""
         kind = self.standin.world.kind(channel)
         event = shown(message) | {"channel": channel["id"], "event_ts": message["ts"], "channel_type": kind}
         await self._in_channel(f"message.{kind}", channel, event)
@@ -75,12 +75,12 @@ class Events:
             await self.tell("app_mention", event, [installation], channel)
 
     async def changed(self, channel: Json, message: Json, before: Json) -> None:
-        """Tell that a message reads otherwise now."""
+        """Send the event of an edited message."""
         event = {"subtype": "message_changed", "message": shown(message), "previous_message": shown(before)}
         await self._hidden(channel, event)
 
     async def deleted(self, channel: Json, before: Json) -> None:
-        """Tell that a message is gone."""
+        """Send the event of a deleted message."""
         event = {"subtype": "message_deleted", "deleted_ts": before["ts"], "previous_message": shown(before)}
         await self._hidden(channel, event)
 
@@ -95,20 +95,20 @@ class Events:
         await self.standin.tell()
 
     def _present(self, channel: Json) -> list[Installation]:
-        """Return the working installations whose bot is in a channel, one for each workspace."""
+        """Return the active installations whose bot is in a channel, one for each workspace."""
         members = self.standin.world.members[channel["id"]]
         teams = [self.standin.world.installation_of(each) for each in channel["shared_team_ids"]]
         return [each for each in teams if each is not None and each.bot["id"] in members]
 
     async def in_team(self, name: str, event: Json, team_id: str) -> None:
-        """Tell something that happened in a workspace, outside of any channel."""
+        """Send an event of a workspace, outside any channel."""
         installation = self.standin.world.installation_of(team_id)
         if installation is not None:
             await self.tell(name, {"type": name, "event_ts": stamp(), **event}, [installation])
         await self.standin.tell()
 
     async def tell(self, name: str, event: Json, seen_by: list[Installation], channel: Json | None = None) -> None:
-        """Send an event, when the app asked for it and has the scope that it needs."""
+        """Send an event, if the app has a subscription and the scope."""
         needed = NEEDED[name]
         seen_by = [each for each in seen_by if needed is None or needed in each.scopes]
         if name not in self.subscriptions or not seen_by:

@@ -1,4 +1,4 @@
-"""`files.*`, the addresses that uploads go to, and those that contents come from."""
+"""`files.*`, and the upload and download URLs."""
 
 import mimetypes
 import time
@@ -20,7 +20,7 @@ SIGN_IN_PAGE = "<!DOCTYPE html><html><body>Sign in to House</body></html>"
 
 
 def keep_file(standin: "SlackStandIn", team_id: str, user_id: str, name: str, content: bytes, kind: str = "") -> Json:
-    """Store a file as somebody in a workspace has uploaded it."""
+    """Store a file that a person in a workspace uploaded."""
     file_id = new_id("F")
     address = f"{standin.base}/files-pri/{team_id}-{file_id}"
     file: Json = {
@@ -62,7 +62,7 @@ async def get_upload_url(call: Call) -> Json:
 
 
 async def take_upload(standin: "SlackStandIn", request: web.BaseRequest) -> web.Response:
-    """Take the bytes of a file that was announced."""
+    """Accept the content of an announced file."""
     ticket = request.path.rpartition("/")[2]
     file = next((each for each in standin.world.files.values() if each.get("ticket") == ticket), None)
     content = await request.content.read()
@@ -100,7 +100,7 @@ async def complete_upload(call: Call) -> Json:
 
 
 def share(files: list[Json], channel: Json, message: Json) -> None:
-    """Note in the files where they were shown."""
+    """Record in the files where they were shared."""
     for file in files:
         visibility = "private" if channel["is_private"] else "public"
         shown = {"ts": message["ts"], "thread_ts": message.get("thread_ts")}
@@ -132,7 +132,7 @@ async def show_file(call: Call) -> Json:
 
 
 def give_content(standin: "SlackStandIn", request: web.BaseRequest) -> web.Response:
-    """Give a file's content to a token of its workspace, and the sign-in page to everybody else."""
+    """Return a file's content for a token of its workspace, and otherwise the sign-in page."""
     team_id, _, file_id = unquote(request.path).split("/")[2].partition("-")
     installation = standin.world.installations.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
     content = standin.world.contents.get(file_id)

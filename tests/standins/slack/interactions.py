@@ -1,4 +1,4 @@
-"""What follows a click, a command or a form: a trigger for 3 seconds, and an address to respond to for 30 minutes."""
+"""Interactions: a click, a command or a form, with a trigger for 3 seconds and a response URL for 30 minutes."""
 
 import json
 import time
@@ -26,7 +26,7 @@ RESPONSE_FIELDS = frozenset(_RESPONSE_FIELDS.split())
 
 @dataclass
 class Interaction:
-    """One of them with what came back: `envelope` says when it was taken, `responses` what was posted later."""
+    """One interaction: `envelope` has the acknowledgement, `responses` the later posts."""
 
     standin: "SlackStandIn"
     payload: Json
@@ -39,28 +39,28 @@ class Interaction:
 
     @property
     def is_acked(self) -> bool:
-        """Tell whether the app took it within three seconds."""
+        """Tell whether the app acknowledged it within three seconds."""
         return self.envelope is not None and self.envelope.acked_at is not None
 
     @property
     def response(self) -> Json:
-        """Return what the acknowledgement itself carried."""
+        """Return the acknowledgement's payload."""
         given = self.envelope.response if self.envelope is not None else None
         return given if isinstance(given, dict) else {"text": given} if given else {}
 
     @property
     def texts(self) -> list[str]:
-        """Return what the person was answered, in the acknowledgement and later."""
+        """Return the answers to the person, in the acknowledgement and later."""
         given = [self.response, *self.responses]
         return [each["text"] for each in given if each.get("text")]
 
     async def answered(self, count: int = 1) -> list[str]:
-        """Return the answers as soon as there are so many."""
+        """Return the answers as soon as there are this many."""
         await self.standin.until(lambda: len(self.texts) >= count)
         return self.texts
 
     async def view(self) -> Json:
-        """Return the modal that this has opened, as soon as it is there."""
+        """Return the modal that this has opened, as soon as it exists."""
         before = self.payload.get("trigger_id")
 
         def opened() -> Json | None:
@@ -71,7 +71,7 @@ class Interaction:
 
 
 class Interactions:
-    """Triggers and addresses that were given out."""
+    """Issued triggers and response URLs."""
 
     def __init__(self, standin: "SlackStandIn") -> None:
         self.standin = standin
@@ -79,13 +79,13 @@ class Interactions:
         self.open: dict[str, Interaction] = {}
 
     def new_trigger(self, user_id: str) -> str:
-        """Return a `trigger_id` for something that somebody just did."""
+        """Return a new `trigger_id`."""
         trigger = f"{uuid4().int % 10**12}.{uuid4().int % 10**12}.{uuid4().hex}"
         self.triggers[trigger] = {"at": time.monotonic(), "user": user_id, "is_used": False}
         return trigger
 
     async def begin(self, kind: str, interaction: Interaction, *, responds: bool = True) -> Interaction:
-        """Give an interaction to the app and return once it was taken, or not."""
+        """Deliver an interaction and wait until it is acknowledged or fails."""
         if responds:
             key = uuid4().hex
             interaction.payload["response_url"] = f"{self.standin.base}/respond/{key}"
@@ -97,7 +97,7 @@ class Interactions:
         return interaction
 
     async def take_response(self, request: web.BaseRequest) -> web.Response:
-        """Take what is posted to a response address."""
+        """Accept a post to a response URL."""
         interaction = self.open.get(request.path.rpartition("/")[2])
         raw = await request.content.read()
         if interaction is None or time.monotonic() - interaction.began > RESPONSE_SECONDS:

@@ -1,4 +1,4 @@
-"""What was said between the app and Slack, with its times; and what is to go wrong."""
+"""The traffic between app and Slack with its times, and the faults to inject."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -33,9 +33,9 @@ class Sent:
 
 @dataclass
 class Envelope:
-    """One attempt to give something to the app, by a socket or by HTTP: `status` is an HTTP answer's.
+    """One delivery attempt, through a socket or HTTP: `status` is the HTTP status.
 
-    `reason` is why it is tried again, `failure` why it will be.
+    `reason` is why it is a retry, `failure` why it will be retried.
     """
 
     at: float
@@ -58,7 +58,7 @@ class Envelope:
 
 @dataclass
 class Journal:
-    """All of it in order. `responses` are what was posted to response URLs."""
+    """The traffic in order. `responses` are posts to response URLs."""
 
     calls: deque[Sent] = field(default_factory=lambda: deque(maxlen=KEPT))
     envelopes: deque[Envelope] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -66,12 +66,12 @@ class Journal:
 
     @property
     def refused(self) -> list[Sent]:
-        """Return the calls that were refused, other than for their number."""
+        """Return the calls that were refused for other reasons than rate limits."""
         return [each for each in self.calls if not each.ok and each.status != 429]
 
     @property
     def deliveries(self) -> list[Envelope]:
-        """Return what was sent by HTTP."""
+        """Return the deliveries over HTTP."""
         return [each for each in self.envelopes if each.by.startswith("http")]
 
     def clear(self) -> None:
@@ -82,10 +82,10 @@ class Journal:
 
 @dataclass
 class Fault:
-    """What goes wrong with the next `times` calls of a method, or with those whose arguments hold `only`.
+    """A fault of the next `times` calls of a method, or of those whose arguments contain `only`.
 
-    `error` is answered, or an HTTP `status`; `retry_after` makes it a 429. With `after` it is done all the same,
-    and with `is_lost` too, but the connection breaks before the answer. `seconds` is how long the answer takes.
+    The response is `error`, or an HTTP `status`; `retry_after` makes it a 429. With `after` the call takes effect all
+    the same; with `is_lost` too, but the connection breaks before the response. `seconds` delays the response.
     """
 
     method: str
@@ -109,7 +109,7 @@ class Fault:
 
     @property
     def keeps_answer(self) -> bool:
-        """Tell whether the answer is the true one: it comes late, or is lost on the way."""
+        """Tell whether the call takes effect, with a delayed or lost response."""
         return self.is_lost or self._is_only_slow
 
     def answer(self) -> tuple[int, dict[str, str], Json]:

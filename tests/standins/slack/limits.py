@@ -1,4 +1,4 @@
-"""How many calls a minute Slack takes: by method and workspace, and for new messages by channel."""
+"""Slack's rate limits: calls a minute by method and workspace, and new messages by channel."""
 
 import math
 import time
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 PER_MINUTE = {1: 1, 2: 20, 3: 50, 4: 100}
 POST_METHODS = ("chat.postMessage",)
 SECONDS = 60.0
-# A channel takes about a message a second, and short bursts.
+# A channel accepts about a message a second, and short bursts.
 POSTS, POST_SECONDS = 10, 10.0
 
 
 @dataclass
 class Limits:
-    """Windows that slide; `factor` 1 is as strict as Slack, and tests that are not about it leave more room."""
+    """Sliding windows; `factor` 1 is as strict as Slack, and other tests use a larger one."""
 
     factor: float = 50.0
     _calls: defaultdict[tuple[str, ...], deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def refuse(self, method: str, tier: int, team_id: str, channel_id: str | None) -> int | None:
-        """Take one call and return None, or return after how many seconds it may be tried again."""
+        """Count one call; return None, or the seconds until it may be retried."""
         if method in POST_METHODS:
             return self._take((method, team_id, channel_id or ""), POSTS * self.factor, POST_SECONDS)
         if tier not in PER_MINUTE:

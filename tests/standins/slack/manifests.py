@@ -1,4 +1,4 @@
-"""Making the app from a manifest: what is in it is what the app may do and is told, and nothing else."""
+"""Creates the app from a manifest, which alone decides its scopes and events."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -28,18 +28,18 @@ KNOWN: dict[str, frozenset[str]] = {
     "/settings/event_subscriptions": frozenset({"request_url", "bot_events", "user_events"}),
     "/settings/interactivity": frozenset({"is_enabled", "request_url", "message_menu_options_url"}),
 }
-# Besides those of methods and events: that of slash commands and shortcuts.
+# In addition to the scopes of methods and events: that of slash commands and shortcuts.
 SCOPES = frozenset({"commands"}).union(
     *(each.scopes for each in METHODS.values()), (each for each in NEEDED.values() if each is not None)
 )
 
 
 class ManifestRefused(Exception):
-    """Slack's page shows these complaints instead of making the app."""
+    """The errors that Slack's page would show."""
 
 
 async def make_app(standin: "SlackStandIn", manifest: Json) -> None:
-    """Make the app what its manifest says, and install it with these scopes; raises `ManifestRefused`."""
+    """Configure the app from its manifest, and install it with these scopes; raises `ManifestRefused`."""
     complaints = [*_unknown(manifest, ""), *_faults(manifest)]
     if complaints:
         raise ManifestRefused("\n".join(complaints))

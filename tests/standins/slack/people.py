@@ -1,4 +1,4 @@
-"""The person's side: what somebody types, changes, deletes, presses, opens and reads in Slack's own program."""
+"""The person's side: messages, edits, deletions, clicks and views in Slack's client, and what it shows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ File = tuple[str, bytes] | tuple[str, bytes, str]
 
 
 class Person:
-    """Somebody with an account; `is_restricted=True` and the like make guests, another `team` a stranger."""
+    """A person with an account; `is_restricted=True` and the like make a guest, another `team` an external person."""
 
     def __init__(self, slack: SlackStandIn, name: str, *, team: Json | None = None, **given: Any) -> None:
         self.slack, self.name = slack, name
@@ -32,12 +32,12 @@ class Person:
         return self.slack.world.add_direct(self.user, self._home_team())
 
     def _home_team(self) -> Json:
-        """Return the workspace whose bot this person sees: their own, or for strangers the first."""
+        """Return the workspace whose bot this person sees: their own, or for external people the first."""
         has_bot = self.slack.world.installation_of(self.team["id"]) is not None
         return self.team if has_bot else self.slack.installation.team
 
     def joins(self, *channels: Json) -> None:
-        """Become a member of channels."""
+        """Join channels."""
         for channel in channels:
             self.slack.world.members[channel["id"]].add(self.id)
 
@@ -51,7 +51,7 @@ class Person:
         is_heard: bool = True,
         **given: Any,
     ) -> Json:
-        """Write a message; with `is_heard` False the app isn't told, as when it is down for long."""
+        """Write a message; with `is_heard` False the app gets no event, as if it were down for long."""
         self.joins(channel)
         kept = [uploads.keep_file(self.slack, self.team["id"], self.id, *each) for each in files]
         given |= {"user": self.id, "team": self.team["id"], "client_msg_id": str(uuid4())}
@@ -70,26 +70,26 @@ class Person:
         return message
 
     async def direct(self, text: str, **given: Any) -> Json:
-        """Write to the bot alone."""
+        """Write to the bot in the direct conversation."""
         return await self.posts(self.dm, text, **given)
 
     async def mentions(self, channel: Json, text: str, **given: Any) -> Json:
-        """Write a message that names the bot."""
+        """Write a message that mentions the bot."""
         installation = self.slack.world.installation_of(channel["context_team_id"])
         assert installation is not None, "the app is not installed there"
         return await self.posts(channel, f"<@{installation.bot['id']}> {text}", **given)
 
     async def edits(self, channel: Json, message: Json | str, text: str) -> None:
-        """Change a message of one's own."""
+        """Edit the person's own message."""
         kept = self._message(channel, message)
         await self.slack.change(channel, kept, {"text": text, "blocks": [_rich_text(text)]}, edited_by=self.id)
 
     async def deletes(self, channel: Json, message: Json | str) -> None:
-        """Delete a message of one's own."""
+        """Delete the person's own message."""
         await self.slack.forget(channel, self._message(channel, message))
 
     async def reacts(self, channel: Json, message: Json | str, name: str) -> None:
-        """Put an emoji on a message."""
+        """Add an emoji to a message."""
         kept = self._message(channel, message)
         item = {"type": "message", "channel": channel["id"], "ts": kept["ts"]}
         event = {"user": self.id, "reaction": name, "item": item, "item_user": kept.get("user")}
@@ -100,7 +100,7 @@ class Person:
         return self.slack.world.messages[channel["id"]][ts]
 
     async def presses(self, channel: Json, message: Json, button: str, **given: Any) -> Interaction:
-        """Press a button of a message, seen by all or by oneself alone, named by its text or its `action_id`."""
+        """Press a button of a message, ephemeral or not, found by its text or its `action_id`."""
         is_ephemeral = "for" in message
         message = message if is_ephemeral else self._message(channel, message)
         where = {"type": "message", "message_ts": message["ts"], "channel_id": channel["id"]}
@@ -133,7 +133,7 @@ class Person:
         return told | {"api_app_id": self.slack.world.app_id, "enterprise": None, "is_enterprise_install": False}
 
     async def slash(self, channel: Json, command: str, text: str = "") -> Interaction:
-        """Give a slash command; Slack has none in threads."""
+        """Run a slash command; Slack has none in threads."""
         assert self.slack.commands is None or command in self.slack.commands, f"{command} is not a valid command."
         self.slack.used_scopes.add("commands")
         team = self._home_team()
@@ -165,7 +165,7 @@ class Person:
         return await self.slack.interactions.begin("interactive", interaction)
 
     async def submits(self, view: Json, **values: Any) -> Interaction:
-        """Send a modal; each value by the `action_id` of its input."""
+        """Submit a modal; values are keyed by the `action_id` of their input."""
         filled = view | {"state": {"values": _filled(view, values)}}
         payload = self._base("view_submission") | {"view": self._shown_view(filled), "response_urls": []}
         interaction = Interaction(self.slack, payload, self.user)
@@ -175,7 +175,7 @@ class Person:
         return {key: value for key, value in view.items() if key != "for"}
 
     async def opens_home(self, tab: str = "home") -> None:
-        """Look at the app's home tab."""
+        """Open the app's home tab."""
         event: Json = {"user": self.id, "channel": self.dm["id"], "tab": tab}
         if self.home is not None and tab == "home":
             event["view"] = self._shown_view(self.home)
@@ -201,7 +201,7 @@ class Person:
         return str(root["ts"])
 
     async def looks_at(self, thread_ts: str, beside: Json) -> None:
-        """Go to another channel with the assistant's panel open."""
+        """Switch to another channel with the assistant's panel open."""
         await self._assistant_event("assistant_thread_context_changed", thread_ts, beside)
 
     async def _assistant_event(self, name: str, thread_ts: str, beside: Json | None) -> None:
@@ -211,7 +211,7 @@ class Person:
         await self.slack.events.in_team(name, {"assistant_thread": thread}, team_id)
 
     def reads(self, channel: Json | None = None, thread_ts: str | None = None) -> list[str]:
-        """Return what the bot's finished messages say to the eye in a channel, or in one of its threads."""
+        """Return the visible text of the bot's finished messages in a channel or thread."""
         return [show(self.slack.world, each) for each in self.written(channel, thread_ts)]
 
     def written(self, channel: Json | None = None, thread_ts: str | None = None) -> list[Json]:
@@ -222,12 +222,12 @@ class Person:
         return [each for each in in_thread if not each.get("is_streaming")]
 
     async def hears(self, channel: Json | None = None, count: int = 1, *, thread_ts: str | None = None) -> list[str]:
-        """Return what the bot says in a channel as soon as there are so many messages."""
+        """Return the bot's messages in a channel as soon as there are this many."""
         await self.slack.until(lambda: len(self.written(channel, thread_ts)) >= count)
         return self.reads(channel, thread_ts)
 
     def whispers(self, channel: Json | None = None) -> list[Json]:
-        """Return what this person alone was shown, in a channel or anywhere."""
+        """Return the ephemeral messages for this person, in a channel or anywhere."""
         mine = [each for each in self.slack.world.ephemerals if each["for"] == self.id]
         return [each for each in mine if channel is None or each["channel"] == channel["id"]]
 
@@ -238,7 +238,7 @@ def _rich_text(text: str) -> Json:
 
 
 def _find_element(blocks: Sequence[Json], name: str) -> tuple[Json, Json]:
-    """Return block and element of what can be pressed, by its `action_id` or what it says."""
+    """Return block and element of a button, by its `action_id` or its text."""
     known: list[str] = []
     for block in blocks:
         elements = [*block.get("elements", ()), *([block["accessory"]] if "accessory" in block else ())]
@@ -252,7 +252,7 @@ def _find_element(blocks: Sequence[Json], name: str) -> tuple[Json, Json]:
 
 
 def _filled(view: Json, values: Json) -> Json:
-    """Return a modal's state once these values were filled in."""
+    """Return a modal's state with these values."""
     state: Json = {}
     for block in view["blocks"]:
         element = block.get("element") or block.get("accessory") or {}

@@ -1,11 +1,11 @@
-"""What Slack refuses: texts, blocks and views that are too long, too many or not made as they must be."""
+"""Slack's validation: texts, blocks and views that are too long, too many or invalid."""
 
 from typing import Any
 
 from tests.standins.slack.world import Json
 
 MOST_TEXT, MOST_MARKDOWN, MOST_BLOCKS, MOST_VIEW_BLOCKS = 40_000, 12_000, 50, 100
-# Changed messages hold less than new ones, whatever the reference says.
+# The limit for edited messages is lower than for new ones, in contrast to the reference.
 MOST_CHANGED_TEXT = 4_000
 _MESSAGE_BLOCKS = (
     "actions alert card carousel context context_actions divider file header image markdown plan rich_text section "
@@ -25,7 +25,7 @@ STYLES = (None, "primary", "danger")
 
 
 class Refused(Exception):
-    """The API answers `ok: false` with this error, and what else it tells."""
+    """The API answers `ok: false` with this error and more fields."""
 
     def __init__(self, error: str, *messages: str, status: int = 200, **more: Any) -> None:
         super().__init__(error)
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 def check_texts(args: Json, most: int = MOST_TEXT) -> None:
-    """Refuse a message that says nothing, too much, or in two ways at once."""
+    """Refuse a message that is empty, too long, or has contradictory content."""
     text, markdown, blocks = args.get("text") or "", args.get("markdown_text") or "", args.get("blocks") or []
     if markdown and (text or blocks):
         raise Refused("markdown_text_conflict")
@@ -48,7 +48,7 @@ def check_texts(args: Json, most: int = MOST_TEXT) -> None:
 
 
 def check_blocks(blocks: Any, *, is_view: bool = False) -> None:
-    """Refuse blocks that Slack could not show."""
+    """Refuse invalid blocks."""
     most = MOST_VIEW_BLOCKS if is_view else MOST_BLOCKS
     if not isinstance(blocks, list):
         raise Refused("invalid_blocks_format")
@@ -66,7 +66,7 @@ def check_blocks(blocks: Any, *, is_view: bool = False) -> None:
 
 
 def _length(value: Any) -> int:
-    """Return how many characters are in all texts of some blocks."""
+    """Return the number of characters in all texts of the blocks."""
     if isinstance(value, dict):
         text = value.get("text")
         return (len(text) if isinstance(text, str) else 0) + sum(
@@ -101,7 +101,7 @@ def _check_block(block: Json, where: str, *, is_view: bool) -> None:
 
 
 def check_text(text: Any, where: str, most: int, *, kinds: tuple[str, ...] = ("plain_text", "mrkdwn")) -> None:
-    """Refuse a text object that is missing, empty, too long or of another kind."""
+    """Refuse a text object that is missing, empty, too long or of the wrong type."""
     if not isinstance(text, dict) or text.get("type") not in kinds:
         raise _bad(where, f"must be a text object of type {' or '.join(kinds)}")
     if not text.get("text"):
@@ -183,7 +183,7 @@ def _check_table(block: Json, where: str) -> None:
 
 
 def check_view(view: Any) -> None:
-    """Refuse a modal or a home tab that is not made as it must be."""
+    """Refuse an invalid modal or home tab."""
     if not isinstance(view, dict) or view.get("type") not in ("modal", "home"):
         raise Refused("invalid_arguments", "must be a modal or a home [json-pointer:/view/type]")
     if len(view.get("private_metadata", "")) > 3000 or len(view.get("callback_id", "")) > 255:

@@ -22,7 +22,7 @@ from tests.standins.slack.rules import Refused
 from tests.standins.slack.socket import SocketMode
 from tests.standins.slack.world import SCOPES, Installation, Json, World, stamp
 
-# They register their methods when they are imported.
+# Importing these modules registers their methods.
 _ = (accounts, assistant, chat, conversations, files, streams, views)
 
 
@@ -40,10 +40,10 @@ class SlackStandIn:
         self.latency = 0.0
         self.codes: dict[str, Json] = {}
         self.approver: Json | None = None
-        # What an installation is answered with beside, or instead of, the usual.
+        # Fields that are added to, or replace, the usual response to an installation.
         self.install_more: Json = {}
         self.stream_seconds = 300.0
-        # None: not made from a manifest, and nothing is missing.
+        # None: not created from a manifest, with all scopes and events.
         self.commands: set[str] | None = None
         self.shortcuts: set[str] | None = None
         self.redirect_urls: list[str] | None = None
@@ -86,7 +86,7 @@ class SlackStandIn:
 
     @property
     def authorize_url(self) -> str:
-        """Return where somebody is sent to install the app."""
+        """Return the URL of the authorization page."""
         return f"{self.base}/oauth/v2/authorize"
 
     @property
@@ -102,24 +102,24 @@ class SlackStandIn:
         return str(self.installation.team["id"])
 
     def calls(self, method: str = "", *, ok: bool | None = None) -> list[Sent]:
-        """Return the calls of the journal of this method, all of them or those that went well or badly."""
+        """Return the journal's calls of this method: all, the successful or the failed ones."""
         return [each for each in self.journal.calls if method in ("", each.method) and ok in (None, each.ok)]
 
     def fail(self, method: str, **given: Any) -> Fault:
-        """Let the next calls of a method go wrong: see `Fault` for how."""
+        """Make the next calls of a method fail, as described by `Fault`."""
         fault = Fault(method, **given)
         self.faults.append(fault)
         return fault
 
     async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
-        """Return what `happened` gives as soon as that is something."""
+        """Wait until `happened` returns something, and return that."""
         async with asyncio.timeout(seconds), self.changed:
             return await self.changed.wait_for(happened)
 
     async def until_message(
         self, channel: Json | str, wanted: Callable[[Json], Any] | str = "", seconds: float = 60
     ) -> Json:
-        """Return the bot's newest finished message in a channel that holds this text, or that `wanted` accepts."""
+        """Return the bot's newest finished message in a channel with this text, or accepted by `wanted`."""
         matches = wanted if callable(wanted) else lambda message: wanted in message["text"]
         key = channel if isinstance(channel, str) else channel["id"]
 
@@ -136,21 +136,21 @@ class SlackStandIn:
             self.changed.notify_all()
 
     def run(self, work: Any) -> None:
-        """Let a coroutine run beside; it ends with the stand-in."""
+        """Run a coroutine in the background; it ends with the stand-in."""
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def make_app(self, manifest: Json) -> None:
-        """Make the app what a manifest says; raises `ManifestRefused`."""
+        """Configure the app from a manifest; raises `ManifestRefused`."""
         await make_app(self, manifest)
 
     async def deliver_to(self, url: str, **addresses: str) -> None:
-        """Send events, interactions and commands to this address by HTTP, no longer by Socket Mode."""
+        """Send events, interactions and commands to this address over HTTP instead of Socket Mode."""
         await self.delivery.deliver_to(url, **addresses)
 
     async def change(self, channel: Json, message: Json, given: Json, *, edited_by: str) -> None:
-        """Change what a message says, and tell it."""
+        """Edit a message and send the event."""
         before = dict(message)
         message.update(given)
         if "blocks" not in given:
@@ -159,7 +159,7 @@ class SlackStandIn:
         await self.events.changed(channel, message, before)
 
     async def forget(self, channel: Json, message: Json) -> None:
-        """Delete a message; one that was answered to leaves a stone behind."""
+        """Delete a message; one with replies leaves a tombstone."""
         messages = self.world.messages[channel["id"]]
         before = dict(message)
         if message.get("reply_count"):
@@ -226,7 +226,7 @@ class SlackStandIn:
         return fault.answer() if fault is not None and not fault.keeps_answer else (200, scopes, {"ok": True, **answer})
 
     def _authorize(self, request: web.BaseRequest, wanted: Method, token: str, given: Json) -> Installation | None:
-        """Return whose token it is; methods for the app itself have none."""
+        """Return the installation of the token; methods for the app itself have none."""
         if wanted.token == "client":
             accounts.check_client(self, request, given)
             return None
@@ -266,7 +266,7 @@ def _token(request: web.BaseRequest, given: Json) -> str:
 
 
 async def _read(request: web.BaseRequest) -> tuple[Json, bool]:
-    """Return the arguments of the address and the body, and whether the body was no JSON."""
+    """Return the arguments of URL and body, and whether the body was not JSON."""
     given: Json = dict(request.query)
     if request.content_type == "application/json":
         body = json.loads(await request.content.read() or b"{}")

@@ -1,4 +1,4 @@
-"""A message as it reads in Slack: what is marked up, escaped or in blocks, as plain text."""
+"""A message as Slack shows it: markup, escapes and blocks as plain text."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ TEXT_BLOCKS = ("section", "header", "markdown")
 
 
 def show(world: World, message: Json) -> str:
-    """Return what somebody reads: its blocks when it has some, or else its text; then its files."""
+    """Return the visible text: the blocks, or else the text; then the files."""
     blocks = message.get("blocks")
     lines = [_block(world, each) for each in blocks] if blocks else [plain(world, message.get("text", ""))]
     lines += [f"[{each['name']}]" for each in message.get("files", ())]
@@ -19,7 +19,7 @@ def show(world: World, message: Json) -> str:
 
 
 def plain(world: World, text: str) -> str:
-    """Return mrkdwn with its references resolved and its escapes undone; its marks stay."""
+    """Return mrkdwn with references and escapes resolved; formatting marks stay."""
     return unescape(REFERENCE.sub(lambda found: _reference(world, found), text))
 
 
@@ -41,7 +41,7 @@ def _reference(world: World, found: re.Match[str]) -> str:
 
 
 def pings(message: Json) -> list[str]:
-    """Return who is called by a message: here, channel, everyone, people's and groups' ids."""
+    """Return whom a message mentions: here, channel, everyone, ids of people and groups."""
     texts = [message.get("text", ""), *_texts(message.get("blocks", []))]
     return sorted({next(filter(None, each)) for text in texts for each in PINGS.findall(text)})
 
@@ -60,7 +60,7 @@ def _block(world: World, block: Json) -> str:
     if kind in ("section", "header"):
         fields = [block["text"], *block.get("fields", ())] if "text" in block else block.get("fields", ())
         return "\n".join(_text(world, each) for each in fields)
-    # What can be pressed is no text: tests look for it where they press it.
+    # Buttons are not text; tests find them when they press them.
     if kind == "context":
         return " ".join(_element(world, each) for each in block["elements"])
     if kind == "task_card":

@@ -1,4 +1,4 @@
-"""Socket Mode: connections that are opened by a ticket, greeted, given envelopes, and sent away again."""
+"""Socket Mode: connections with a ticket, hello, envelopes and disconnects."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ TICKET_SECONDS = 30.0
 
 @dataclass(eq=False)
 class Connection:
-    """One WebSocket of the app. `is_leaving` is set once it was told to reconnect: nothing more comes by it."""
+    """One WebSocket of the app. `is_leaving`: it was asked to reconnect, and gets no more envelopes."""
 
     socket: web.WebSocketResponse
     transport: asyncio.Transport | None = None
@@ -33,7 +33,7 @@ class Connection:
 
 
 class SocketMode:
-    """All connections. `lose_acks` is how many acknowledgements are overheard; `opened` counts the connections."""
+    """All connections. `lose_acks` acknowledgements are ignored; `opened` counts the connections."""
 
     def __init__(self, standin: "SlackStandIn") -> None:
         self.standin = standin
@@ -47,7 +47,7 @@ class SocketMode:
         self._turn = 0
 
     def new_url(self) -> str:
-        """Return an address that one connection may be made to, soon."""
+        """Return a URL for one connection, valid for a short time."""
         ticket = uuid4().hex
         self._tickets[ticket] = time.monotonic()
         address = self.standin.base.replace("http://", "ws://")
@@ -101,7 +101,7 @@ class SocketMode:
             answered.set_result(given.get("payload"))
 
     async def send(self, envelope: Envelope, *, accepts_response: bool, seconds: float) -> bool:
-        """Give an envelope to one connection and return whether it was acknowledged in time."""
+        """Send an envelope through one connection; return whether it was acknowledged in time."""
         here = self._here()
         if not here:
             envelope.by = "nobody"
@@ -128,11 +128,11 @@ class SocketMode:
         return [each for each in self.connections if not each.is_leaving and not each.socket.closed]
 
     async def until(self, count: int = 1) -> None:
-        """Return once so many connections are open."""
+        """Wait until this many connections are open."""
         await self.standin.until(lambda: len(self._here()) >= count)
 
     async def until_gone(self) -> None:
-        """Return once nobody is connected."""
+        """Wait until nobody is connected."""
         await self.standin.until(lambda: not self._here())
 
     async def ask_to_reconnect(self, reason: str = "refresh_requested", *, closes: bool = False) -> None:
@@ -145,12 +145,12 @@ class SocketMode:
                 await connection.socket.close()
 
     async def drop_all(self) -> None:
-        """Close every connection without a word."""
+        """Close every connection without a disconnect envelope."""
         for connection in list(self.connections):
             await connection.socket.close()
 
     def cut_all(self) -> None:
-        """Break every connection off, as a network does."""
+        """Abort every connection, as a network failure does."""
         for connection in list(self.connections):
             if connection.transport is not None:
                 connection.transport.abort()

@@ -99,7 +99,7 @@ def _streaming(call: Call) -> tuple[Json, Json]:
 
 
 def _pieces(args: Json) -> list[Json]:
-    """Return what is to be added; text alone is one chunk."""
+    """Return the chunks to append; plain text is one chunk."""
     text, chunks = args.get("markdown_text"), args.get("chunks") or []
     if text and chunks:
         raise Refused("invalid_arguments", "markdown_text and chunks exclude each other [json-pointer:/chunks]")

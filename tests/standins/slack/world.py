@@ -1,4 +1,4 @@
-"""What there is on the stand-in: workspaces, people, channels, messages, files, views, in the shapes of the wire."""
+"""The stand-in's state: workspaces, people, channels, messages, files, views, in their wire format."""
 
 import time
 from collections import defaultdict
@@ -22,13 +22,13 @@ _last = 0
 
 
 def new_id(prefix: str) -> str:
-    """Return an id as Slack makes them: a letter that says what it is, then capitals and digits."""
+    """Return an id in Slack's format: a letter for its type, then capitals and digits."""
     return f"{prefix}0{next(_numbers):08X}"
 
 
 def stamp(at: float | None = None) -> str:
     """Return a new `ts`; they grow, also within a microsecond."""
-    global _last  # noqa: PLW0603  # ids of one process, as the counter above
+    global _last  # noqa: PLW0603  # ids of one process, like the counter
     moment = int((time.time() if at is None else at) * 1_000_000)
     if at is None:
         moment = _last = max(moment, _last + 1)
@@ -37,7 +37,7 @@ def stamp(at: float | None = None) -> str:
 
 @dataclass
 class Installation:
-    """The app in one workspace. `error` is what its token is answered with once it was taken away."""
+    """The app in one workspace. `error` is the response to its token after revocation."""
 
     team: Json
     bot: Json
@@ -47,13 +47,13 @@ class Installation:
 
     @property
     def bot_id(self) -> str:
-        """Return the id that the app's messages carry beside its user's."""
+        """Return the bot id of the app's messages."""
         return str(self.bot["profile"]["bot_id"])
 
 
 @dataclass
 class World:
-    """All of it. Messages are kept by channel and in order; `views` are open or published ones by id."""
+    """The state. Messages are ordered lists by channel; `views` are open or published views by id."""
 
     app_id: str = field(default_factory=lambda: new_id("A"))
     teams: dict[str, Json] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class World:
         return team
 
     def install(self, team: Json, scopes: Iterable[str] = SCOPES, *, name: str = "Parley") -> Installation:
-        """Put the app into a workspace, with a bot user of its own; once more gives a new token to the same bot."""
+        """Install the app in a workspace, with its own bot user; a repeated installation gives the bot a new token."""
         before = [each for each in self.installations.values() if each.team is team]
         bot = before[0].bot if before else self.add_user(name, team, is_bot=True)
         installation = Installation(team, bot, f"xoxb-{uuid4().hex}", set(scopes))
@@ -85,19 +85,19 @@ class World:
         return installation
 
     def installation_of(self, team_id: str) -> Installation | None:
-        """Return the app's working installation in a workspace."""
+        """Return the app's active installation in a workspace."""
         for each in reversed(self.installations.values()):
             if each.team["id"] == team_id and each.error is None:
                 return each
         return None
 
     def forget_bot(self, installation: Installation) -> None:
-        """Take an app's bot out of all channels, as uninstalling does."""
+        """Remove an app's bot from all channels, as uninstalling does."""
         for members in self.members.values():
             members.discard(installation.bot["id"])
 
     def add_user(self, name: str, team: Json, *, is_bot: bool = False, **given: Any) -> Json:
-        """Make somebody's account."""
+        """Create a person's account."""
         profile: Json = {"real_name": name, "display_name": name.lower(), "email": f"{name.lower()}@example.com"}
         if is_bot:
             profile |= {"bot_id": new_id("B"), "api_app_id": self.app_id}
@@ -138,7 +138,7 @@ class World:
         return channel
 
     def add_direct(self, user: Json, team: Json | None = None) -> Json:
-        """Return the direct conversation of somebody with the bot of a workspace."""
+        """Return the direct conversation of a person with the bot of a workspace."""
         team = team or self.teams[user["team_id"]]
         for channel in self.channels.values():
             if channel.get("user") == user["id"] and channel["context_team_id"] == team["id"]:
@@ -193,7 +193,7 @@ class World:
         return group
 
     def share(self, channel: Json, team: Json) -> None:
-        """Open a channel to another workspace, as Slack Connect does."""
+        """Share a channel with another workspace, as Slack Connect does."""
         channel["is_ext_shared"] = True
         channel["shared_team_ids"].append(team["id"])
 
