@@ -77,7 +77,7 @@ def get_time() -> str:
 
 @server.tool()
 async def reword(context: Context, description: str) -> str:
-    """Give the tool `add` another description, and say so to whoever listens."""
+    """Give the tool `add` another description, and notify the clients."""
     server.remove_tool("add")
     server.add_tool(add, description=description)
     await context.notify_tools_changed()

@@ -24,7 +24,7 @@ BUTTON = {"type": 2, "style": 1, "label": "x", "custom_id": "a"}
         ({"content": "x", "flags": 1 << 10}, 50035),
     ],
 )
-async def test_a_message_that_discord_would_not_take_is_refused(body: dict[str, object], code: int) -> None:
+async def test_a_message_that_discord_would_refuse_is_refused(body: dict[str, object], code: int) -> None:
     async with DiscordStandIn() as discord, ClientSession() as session:
         url = f"{discord.api_base}/channels/{Person(discord, 'Ann').dm()['id']}/messages"
         async with session.post(url, json=body, headers={"Authorization": f"Bot {discord.token}"}) as response:
@@ -42,7 +42,7 @@ async def test_a_nonce_makes_one_message_only_when_it_is_enforced() -> None:
         assert len(discord.world.messages[dm["id"]]) == 2
 
 
-async def test_one_request_too_many_is_a_429_that_says_how_long_to_wait() -> None:
+async def test_a_request_over_the_limit_is_a_429_with_the_time_to_wait() -> None:
     async with DiscordStandIn(limits=Limits(per_route=1, window=60)) as discord, ClientSession() as session:
         headers = {"Authorization": f"Bot {discord.token}"}
         statuses = []

@@ -47,7 +47,7 @@ async def post(stub: OpenAIStub, body: Any) -> httpx.Response:
         return await client.post(f"{stub.base_url}/chat/completions", content=raw)
 
 
-async def test_without_a_script_it_says_what_it_heard(client: openai.AsyncOpenAI) -> None:
+async def test_without_a_script_it_echoes_the_message(client: openai.AsyncOpenAI) -> None:
     answer = await client.chat.completions.create(model="small", messages=[{"role": "user", "content": "hello"}])
 
     assert answer.choices[0].message.content == "You said: hello"
@@ -131,13 +131,13 @@ async def test_what_the_real_api_refuses_is_refused(stub: OpenAIStub, change: di
         {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}, "strict": False}},
     ],
 )
-async def test_a_form_that_can_be_asked_for_is_taken(stub: OpenAIStub, wanted: dict[str, Any]) -> None:
+async def test_a_valid_response_format_is_accepted(stub: OpenAIStub, wanted: dict[str, Any]) -> None:
     body = {"model": "small", "messages": HELLO, "response_format": wanted}
 
     assert (await post(stub, body)).status_code == 200
 
 
-async def test_json_is_to_be_had_when_the_messages_speak_of_it(stub: OpenAIStub) -> None:
+async def test_json_mode_requires_the_word_json_in_the_messages(stub: OpenAIStub) -> None:
     body = {"model": "small", "messages": [{"role": "user", "content": "Hello in JSON, please."}]}
 
     assert (await post(stub, {**body, "response_format": {"type": "json_object"}})).status_code == 200
@@ -150,14 +150,14 @@ async def test_a_body_that_is_no_json_object_is_refused(stub: OpenAIStub, raw: b
     assert (await post(stub, raw)).status_code == 400
 
 
-async def test_a_whole_tool_exchange_is_taken(stub: OpenAIStub) -> None:
+async def test_a_complete_exchange_with_tools_is_accepted(stub: OpenAIStub) -> None:
     messages = [*HELLO, CALLED, {"role": "tool", "tool_call_id": "a", "content": "4"}, *HELLO]
 
     assert (await post(stub, {"model": "small", "messages": messages, "tools": [ROLL]})).status_code == 200
     assert stub.requests[0].body["messages"] == messages
 
 
-async def test_a_list_is_played_in_turn_and_then_it_echoes(stub: OpenAIStub, client: openai.AsyncOpenAI) -> None:
+async def test_a_list_is_played_in_order_before_it_echoes(stub: OpenAIStub, client: openai.AsyncOpenAI) -> None:
     stub.play(["one", Answer(tool_calls=[("dice__roll", {"sides": 6})])])
     answers = [
         await client.chat.completions.create(model="small", messages=[{"role": "user", "content": "x"}])
@@ -200,7 +200,7 @@ async def test_a_stream_carries_text_tool_calls_and_usage(stub: OpenAIStub, clie
         (Fault(malformed=True), json.JSONDecodeError),
     ],
 )
-async def test_faults_look_like_the_real_ones(
+async def test_faults_equal_those_of_the_real_api(
     stub: OpenAIStub, client: openai.AsyncOpenAI, fault: Fault, error: type[Exception]
 ) -> None:
     stub.play([fault])
@@ -209,7 +209,7 @@ async def test_faults_look_like_the_real_ones(
         await client.chat.completions.create(model="small", messages=[{"role": "user", "content": "x"}])
 
 
-async def test_a_stream_is_cut_after_the_chunks_that_were_asked_for(stub: OpenAIStub) -> None:
+async def test_a_stream_is_cut_after_the_requested_chunks(stub: OpenAIStub) -> None:
     stub.play([Fault(cut_after_chunks=2), Fault(cut_after_chunks=2, is_clean=True)])
     body = {"model": "small", "messages": HELLO, "stream": True}
 
@@ -227,7 +227,7 @@ async def test_a_wrong_key_gets_401() -> None:
             await client.models.list()
 
 
-async def test_hundreds_of_calls_at_once_are_counted_and_seen_to_arrive() -> None:
+async def test_hundreds_of_concurrent_calls_are_counted() -> None:
     gate = asyncio.Event()
 
     async def wait(_body: dict[str, Any], number: int) -> Reply:
@@ -262,7 +262,7 @@ async def test_similar_texts_have_near_vectors(client: openai.AsyncOpenAI) -> No
         await client.embeddings.create(model="small", input=[""])
 
 
-async def test_started_by_hand_it_is_scripted_over_http() -> None:
+async def test_as_a_program_it_is_scripted_over_http() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.standins.openai_api", "--port", "0", stdout=asyncio.subprocess.PIPE
     )

@@ -55,7 +55,7 @@ async def refusal(call: Any) -> str:
     return str(refused.value.response["error"])
 
 
-async def test_bolt_hears_a_person_by_a_socket_and_answers() -> None:
+async def test_bolt_receives_a_message_through_a_socket_and_answers() -> None:
     async with SlackStandIn() as slack, listening(slack) as app:
         ann = Person(slack, "Ann")
 
@@ -86,13 +86,13 @@ async def test_bolt_hears_a_person_by_a_socket_and_answers() -> None:
         ({"markdown_text": "x", "text": "x"}, "markdown_text_conflict"),
     ],
 )
-async def test_a_message_that_slack_would_not_take_is_refused(given: Json, error: str) -> None:
+async def test_a_message_that_slack_would_refuse_is_refused(given: Json, error: str) -> None:
     async with SlackStandIn() as slack:
         channel = slack.world.add_channel("general")["id"]
         assert await refusal(client_of(slack).chat_postMessage(channel=channel, **given)) == error
 
 
-async def test_one_call_too_many_is_a_429_that_says_how_long_to_wait() -> None:
+async def test_a_call_over_the_limit_is_a_429_with_the_time_to_wait() -> None:
     async with SlackStandIn(limits=Limits(factor=0.1)) as slack:
         client, channel = client_of(slack), slack.world.add_channel("general")["id"]
         await client.chat_postMessage(channel=channel, text="one")
@@ -117,7 +117,7 @@ async def test_a_stream_grows_and_ends_as_one_message() -> None:
         assert replies["messages"][-1]["metadata"]["event_payload"] == {"id": "7"}
 
 
-async def test_an_envelope_that_is_not_acknowledged_comes_again() -> None:
+async def test_an_envelope_that_is_not_acknowledged_is_sent_again() -> None:
     async with SlackStandIn() as slack, listening(slack) as app:
         slack.delivery.ack_seconds, slack.delivery.retry_delays, slack.socket.lose_acks = 0.3, (0.0,), 1
         heard: list[str] = []
@@ -132,7 +132,7 @@ async def test_an_envelope_that_is_not_acknowledged_comes_again() -> None:
         assert [each.attempt for each in slack.journal.envelopes] == [0, 1]
 
 
-async def test_signed_deliveries_reach_bolt_and_come_again_after_an_error() -> None:
+async def test_signed_deliveries_reach_bolt_and_are_retried_after_an_error() -> None:
     async with SlackStandIn() as slack, serving(slack) as app:
         slack.delivery.retry_delays = (0.0, 0.0)
         ann, general = Person(slack, "Ann"), slack.world.add_channel("general")
@@ -154,7 +154,7 @@ async def test_signed_deliveries_reach_bolt_and_come_again_after_an_error() -> N
         assert mentions[-1].reason == "http_error"
 
 
-async def test_bolt_refuses_a_delivery_whose_signature_is_another() -> None:
+async def test_bolt_refuses_a_delivery_with_a_wrong_signature() -> None:
     async with SlackStandIn() as slack, serving(slack):
         slack.signing_secret, slack.delivery.retry_delays = "another", ()
         await Person(slack, "Ann").direct("hello")
@@ -205,7 +205,7 @@ async def test_a_click_a_command_a_shortcut_and_a_form_reach_bolt_and_are_answer
         assert await slack.until_message(general, "About: tea")
 
 
-async def test_a_token_that_is_wrong_revoked_or_lacks_a_scope_is_told_which() -> None:
+async def test_a_wrong_or_revoked_token_and_a_missing_scope_have_their_own_errors() -> None:
     async with SlackStandIn(scopes=["chat:write"]) as slack:
         client, channel = client_of(slack), slack.world.add_channel("general")["id"]
         assert await refusal(client_of(slack, "xoxb-wrong").auth_test()) == "invalid_auth"
@@ -219,7 +219,7 @@ async def test_a_token_that_is_wrong_revoked_or_lacks_a_scope_is_told_which() ->
         assert await refusal(client.apps_connections_open(app_token="xapp-wrong")) == "invalid_auth"
 
 
-async def test_what_happened_to_a_channel_decides_what_may_be_said_in_it() -> None:
+async def test_the_state_of_a_channel_decides_whether_a_message_is_accepted() -> None:
     async with SlackStandIn() as slack:
         client, olga, general = client_of(slack), Admin(slack, "Olga"), slack.world.add_channel("general")
         assert await refusal(client.chat_postMessage(channel="C404", text="x")) == "channel_not_found"
@@ -235,7 +235,7 @@ async def test_what_happened_to_a_channel_decides_what_may_be_said_in_it() -> No
         assert await refusal(client.conversations_info(channel=secret["id"])) == "channel_not_found"
 
 
-async def test_a_stream_in_a_channel_names_whom_it_is_for_and_ends_for_good() -> None:
+async def test_a_stream_in_a_channel_names_its_recipient_and_ends_once() -> None:
     async with SlackStandIn() as slack:
         ann, client, general = Person(slack, "Ann"), client_of(slack), slack.world.add_channel("general")
         where: Json = {"channel": general["id"], "thread_ts": (await ann.mentions(general, "x"))["ts"]}
@@ -251,7 +251,7 @@ async def test_a_stream_in_a_channel_names_whom_it_is_for_and_ends_for_good() ->
         assert await refusal(client.chat_appendStream(**here, markdown_text="b")) == "message_not_in_streaming_state"
 
 
-async def test_files_go_up_and_come_down_with_a_token_alone() -> None:
+async def test_files_are_uploaded_and_downloaded_only_with_a_token() -> None:
     async with SlackStandIn() as slack, ClientSession() as browser:
         ann, client, general = Person(slack, "Ann"), client_of(slack), slack.world.add_channel("general")
         await client.files_upload_v2(channel=general["id"], filename="a.txt", content="hello", initial_comment="Here")
@@ -266,7 +266,7 @@ async def test_files_go_up_and_come_down_with_a_token_alone() -> None:
         assert shares["public"][general["id"]][0]["ts"] == posted["ts"]
 
 
-async def test_history_is_paged_and_tells_metadata_only_when_asked() -> None:
+async def test_history_is_paged_and_has_metadata_only_when_requested() -> None:
     async with SlackStandIn() as slack:
         client, general = client_of(slack), slack.world.add_channel("general")
         kept = {"event_type": "reply", "event_payload": {"id": "7"}}
@@ -282,7 +282,7 @@ async def test_history_is_paged_and_tells_metadata_only_when_asked() -> None:
         assert [each["text"] for each in since["messages"]] == ["2"]
 
 
-async def test_an_answer_can_be_lost_after_the_message_was_made() -> None:
+async def test_a_response_can_be_lost_after_the_message_was_stored() -> None:
     async with SlackStandIn() as slack:
         client, general = client_of(slack), slack.world.add_channel("general")
         client.retry_handlers.clear()
@@ -294,7 +294,7 @@ async def test_an_answer_can_be_lost_after_the_message_was_made() -> None:
         assert Person(slack, "Ann").reads(general) == ["once"]
 
 
-async def test_sockets_share_the_events_and_ten_are_the_most() -> None:
+async def test_at_most_ten_sockets_share_the_events() -> None:
     async with SlackStandIn() as slack, ClientSession() as browser:
         slack.delivery.retry_delays, slack.delivery.ack_seconds = (), 0.05
         client, ann = client_of(slack), Person(slack, "Ann")
@@ -312,7 +312,7 @@ async def test_sockets_share_the_events_and_ten_are_the_most() -> None:
         assert (await sockets[0].receive_json())["reason"] == "refresh_requested"
 
 
-async def test_a_view_is_opened_once_and_while_the_trigger_lasts() -> None:
+async def test_a_view_is_opened_once_and_before_its_trigger_expires() -> None:
     async with SlackStandIn() as slack:
         client, ann = client_of(slack), Person(slack, "Ann")
         view = {"type": "modal", "title": {"type": "plain_text", "text": "Hi"}, "blocks": [{"type": "divider"}]}
@@ -328,7 +328,7 @@ async def test_a_view_is_opened_once_and_while_the_trigger_lasts() -> None:
         assert await refusal(stale) == "hash_conflict"
 
 
-async def test_edits_deletions_the_panel_and_the_home_tab_are_told() -> None:
+async def test_edits_deletions_the_panel_and_the_home_tab_send_events() -> None:
     async with SlackStandIn() as slack, listening(slack) as app:
         told: list[str] = []
 
@@ -365,7 +365,7 @@ async def test_edits_deletions_the_panel_and_the_home_tab_are_told() -> None:
         assert (thread["title"], thread["status"], thread["prompts"][0]["title"]) == ("New", "thinking", "Hi")
 
 
-async def test_a_guest_a_stranger_and_a_group_are_told_apart() -> None:
+async def test_guests_external_people_and_groups_can_be_distinguished() -> None:
     async with SlackStandIn() as slack:
         client, general = client_of(slack), slack.world.add_channel("general")
         guest = Person(slack, "Guy", is_restricted=True)
@@ -380,7 +380,7 @@ async def test_a_guest_a_stranger_and_a_group_are_told_apart() -> None:
         assert "users" not in (await client.usergroups_list())["usergroups"][0]
 
 
-async def test_what_people_see_is_unescaped_and_pings_are_noticed() -> None:
+async def test_the_visible_text_is_unescaped_and_mentions_are_found() -> None:
     async with SlackStandIn() as slack:
         ann, client, general = Person(slack, "Ann"), client_of(slack), slack.world.add_channel("general")
         text = f"<@{ann.id}> &lt;b&gt; <https://a.example|there> <!channel>"

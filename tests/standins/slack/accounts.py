@@ -1,4 +1,4 @@
-"""`auth.*`, `oauth.*`, `apps.*`, and who is who: `users.*`, `usergroups.*`, `team.*`, `bots.*`."""
+"""`auth.*`, `oauth.*`, `apps.*`, `users.*`, `usergroups.*`, `team.*`, `bots.*`."""
 
 from base64 import b64decode
 from typing import TYPE_CHECKING
@@ -104,7 +104,7 @@ async def show_bot(call: Call) -> Json:
 
 
 def ask_to_install(standin: "SlackStandIn", request: web.BaseRequest) -> web.Response:
-    """Send whoever looks at the authorization page back with a code, or with a no."""
+    """Redirect from the authorization page with a code, or with a refusal."""
     given = request.query
     if given.get("client_id") != standin.client_id or not given.get("scope"):
         return web.Response(status=400, text="This app asks for no scopes, or doesn't exist.")
@@ -120,7 +120,7 @@ def ask_to_install(standin: "SlackStandIn", request: web.BaseRequest) -> web.Res
 
 
 def check_client(standin: "SlackStandIn", request: web.BaseRequest, given: Json) -> None:
-    """Refuse who doesn't know the client's secret; it comes in the header or among the arguments."""
+    """Refuse a wrong client secret, which is in the header or among the arguments."""
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     client_id, secret = given.get("client_id"), given.get("client_secret")
     if scheme == "Basic":
