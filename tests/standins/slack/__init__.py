@@ -7,7 +7,7 @@
         await ann.direct("hello")
         assert await ann.hears() == ["Hi."]
 
-Everything goes through Socket Mode; after `await slack.deliver_to(url)` through HTTP, signed with `slack.signing_secret`.
+It uses Socket Mode; after `await slack.deliver_to(url)` HTTP requests, signed with `slack.signing_secret`.
 `python -m tests.standins.slack --port 9300` starts one by hand.
 """
 
