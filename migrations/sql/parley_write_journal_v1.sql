@@ -8,12 +8,13 @@ LANGUAGE plpgsql AS $$
 BEGIN
     WITH written AS (
         INSERT INTO public.messages (conversation_id, turn_id, seq, user_id, role, content, token_count, model_used,
-                                     tool_call_id, tool_name, speaker, platform_message_id, plan)
+                                     tool_call_id, tool_name, speaker, platform_message_id, plan, outcome, confirmation)
         SELECT p_conversation_id, p_turn_id, step.seq, p_user_id, step.role, step.content, step.token_count,
-               step.model_used, step.tool_call_id, step.tool_name, step.speaker, step.platform_message_id, step.plan
+               step.model_used, step.tool_call_id, step.tool_name, step.speaker, step.platform_message_id, step.plan,
+               step.outcome, step.confirmation
         FROM jsonb_to_recordset(p_steps) AS step
             (seq int, role text, content text, token_count int, model_used text, tool_call_id text, tool_name text,
-             speaker text, platform_message_id text, plan jsonb)
+             speaker text, platform_message_id text, plan jsonb, outcome text, confirmation jsonb)
     )
     INSERT INTO public.turn_events (turn_id, seq, name, payload)
     SELECT p_turn_id, event.seq, event.name, event.payload

@@ -103,6 +103,9 @@ class Message(Row, Base):
             "role NOT LIKE 'tool%' OR (tool_call_id IS NOT NULL AND tool_name IS NOT NULL)", name="tool_is_named"
         ),
         CheckConstraint("token_count >= 0", name="token_count_is_not_negative"),
+        CheckConstraint("outcome IN ('result', 'failed', 'not_run', 'needs_approval')", name="outcome_is_known"),
+        CheckConstraint("outcome IS NULL OR role = 'tool_result'", name="outcome_is_of_a_result"),
+        CheckConstraint("confirmation IS NULL OR role LIKE 'tool%'", name="confirmation_is_of_a_call"),
         Index(None, "conversation_id", "turn_id", "seq"),
         Index(None, "user_id"),
         {"comment": "The transcript, in the order of turn_id and seq."},
@@ -131,6 +134,13 @@ class Message(Row, Base):
     tool_name: Mapped[str | None] = mapped_column(Text, comment="module.tool")
     plan: Mapped[dict[str, Any] | None] = mapped_column(
         JSONB(none_as_null=True), comment="Planner mode: the plan that this answer was; NULL for all else."
+    )
+    outcome: Mapped[str | None] = mapped_column(
+        Text, comment="Of a tool_result: result, failed, not_run or needs_approval; NULL in rows of older releases."
+    )
+    confirmation: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True),
+        comment="Of a tool_result: the question that waits for a yes; of a tool_call: the answer that it carries out.",
     )
 
 
