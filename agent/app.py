@@ -1,9 +1,19 @@
 """The assembled collaborators, passed in, never global."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Protocol, runtime_checkable
 
-from agent.delegation.peers import NoPeers, Peers
+from agent.events.listener import Listener
+from agent.llm.router import Router
+from agent.mcp.servers import RemoteTools
+from agent.people.loop_modes import LoopMode
+from agent.queue.outbox import Senders
+from agent.tools.providers import ToolProvider
+from agent.tools.toolbox import Toolbox
+from agent.turn.modes import Mode
+from agent.turn.services import Files, TurnServices
 from shared.clock import Clock
 from shared.db.database import Database
 from shared.files.images import Images
@@ -11,14 +21,6 @@ from shared.files.storage import Storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.settings import Secrets, Settings
-
-if TYPE_CHECKING:
-    from agent.delegation.agents import Delegate
-    from agent.events.listener import Listener
-    from agent.llm.router import Router
-    from agent.mcp.servers import RemoteTools
-    from agent.queue.outbox import Senders
-    from agent.tools.toolbox import Toolbox
 
 
 @runtime_checkable
@@ -36,7 +38,11 @@ class NeedsApp(Protocol):
 
 @dataclass(frozen=True)
 class App:
-    """Everything a turn needs. The composition root makes one per process."""
+    """Everything a turn needs. The composition root makes one per process.
+
+    `agents` makes the provider of other agents: it is given the collaborators of their turns, which are those of any
+    turn. Exchange a part with `dataclasses.replace`, and what is put together from the parts is put together anew.
+    """
 
     settings: Settings
     secrets: Secrets
@@ -46,10 +52,32 @@ class App:
     storage: Storage
     images: Images
     memory: Memories
-    router: "Router"
-    toolbox: "Toolbox"
-    mcp: "RemoteTools"
-    events: "Listener"
-    delegate: "Delegate"
-    peers: Peers = field(default_factory=NoPeers)
-    senders: "Senders" = field(default_factory=dict)
+    router: Router
+    modules: ToolProvider
+    mcp: RemoteTools
+    agents: Callable[[Callable[[], TurnServices]], ToolProvider]
+    modes: Mapping[LoopMode, Mode]
+    events: Listener
+    senders: Senders = field(default_factory=dict)
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """Return the tools of all providers: our modules, MCP servers, other agents."""
+        providers = (self.modules, self.mcp, self.agents(lambda: self.turns))
+        return Toolbox(providers, self.settings.tool_result_max_chars)
+
+    @cached_property
+    def turns(self) -> TurnServices:
+        """Return the collaborators of a turn."""
+        return TurnServices(
+            settings=self.settings,
+            clock=self.clock,
+            database=self.database,
+            router=self.router,
+            toolbox=self.toolbox,
+            modes=self.modes,
+            memory=self.memory,
+            files=Files(self.storage, self.images, self.http),
+            events=self.events,
+            senders=self.senders,
+        )

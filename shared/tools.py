@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -108,7 +108,15 @@ class Tool:
     `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
     ones end the turn. `reads_untrusted` and `reads_private` describe their results. `acts` says whether they have
     effects; None means that all tools do which are not `read_only`.
+
+    Kinds of tools may say more: calls of `resumable` ones are turns with a journal of their own, so that one that was
+    interrupted is made again with the same id, and what it has read is found there; `spends_budget` ones call models on
+    the person's budget; `owns_bare_name` ones are meant by their name alone, whatever others are called.
     """
+
+    resumable: ClassVar[bool] = False
+    spends_budget: ClassVar[bool] = False
+    owns_bare_name: ClassVar[bool] = False
 
     run: Run
     requires: Permission
@@ -121,9 +129,8 @@ class Tool:
     reads_private: bool = False
     acts: bool | None = None
 
-    @property
-    def is_acting(self) -> bool:
-        """Tell whether it needs confirmation in a turn that has read both untrusted and private text."""
+    def acts_on(self, arguments: Mapping[str, Any]) -> bool:
+        """Tell whether this call needs confirmation in a turn that has read both untrusted and private text."""
         return not self.read_only if self.acts is None else self.acts
 
     @property

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools
 from shared.db.database import Address
 from shared.permissions import Permission
 from shared.settings import Settings
@@ -105,8 +105,8 @@ async def test_a_guests_agent_may_use_no_more_than_the_guest(
         run.__name__ = name
         return Tool(run, requires, module="house")
 
-    toolbox = Toolbox([build("look", Permission.GUEST), build("demolish", Permission.ADMIN)], {}, 8000)
-    async with open_house(settings, address, model, toolbox=toolbox) as house:
+    modules = ModuleTools([build("look", Permission.GUEST), build("demolish", Permission.ADMIN)])
+    async with open_house(settings, address, model, modules=modules) as house:
         await add_agent(house, "builder", modules='["house"]')
         tools: list[ScriptedCall] = [("house__demolish", {}), ("house__look", {})]
         play(

@@ -1,10 +1,12 @@
 """Agents whose calls need a person's yes, and taint between an agent and its asker."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from agent.delegation.provider import AgentTools
 from shared.db.database import Address
 from shared.messages import AgentResponse
 from shared.settings import Settings
@@ -149,7 +151,11 @@ async def test_a_task_with_private_data_goes_to_another_installation_only_after_
     peers = FakePeers(lambda _task: "From afar.")
     given = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
     async with open_house_with(
-        settings.model_copy(update=given), address, model, peers=peers, toolbox=office.toolbox()
+        settings.model_copy(update=given),
+        address,
+        model,
+        agents=partial(AgentTools, peers=peers),
+        modules=office.modules(),
     ) as house:
         await add_peer(house)
         free = ("agents__delegate", {"agent": "abroad", "task": "What is new?"})

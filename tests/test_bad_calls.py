@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from agent.journal.log import TurnLog
 from agent.journal.steps import Step
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.tools.arguments import read_arguments, to_shown_arguments
+from agent.tools.modules import ModuleTools
 from agent.tools.results import MOST_CHARS, to_json
-from agent.tools.toolbox import Toolbox
-from agent.turn.log import Progress
 from shared.db.database import Address
 from shared.messages import AgentResponse
 from shared.permissions import Permission
@@ -114,8 +114,8 @@ async def house_of_odd_tools(
 ) -> AsyncIterator[House]:
     given: dict[str, Any] = {"default_guest_modules": ("odd",)}
     given |= {"default_guest_token_budget": 10**9} if is_unlimited else {}
-    toolbox = Toolbox((*TOOLS, *tools), {}, settings.tool_result_max_chars)
-    async with open_house(settings.model_copy(update=given), address, model, toolbox=toolbox) as house:
+    modules = ModuleTools((*TOOLS, *tools))
+    async with open_house(settings.model_copy(update=given), address, model, modules=modules) as house:
         yield house
 
 
@@ -331,18 +331,17 @@ def steps_of(widths: Sequence[int]) -> Iterator[Step]:
 
 def test_the_state_of_a_turn_is_the_same_loaded_at_once_or_step_by_step() -> None:
     steps = list(steps_of([1, 3, 0, 2]))
-    whole = Progress(steps, NOTHING, 0)
-    grown = Progress([], NOTHING, 0)
+    whole = TurnLog(1, steps)
+    grown = TurnLog(1, [])
     for step in steps:
-        grown.steps.append(step)
-        grown.next_seq()
+        grown.append([step])
 
-    for progress in (whole, grown):
-        assert [answer.seq for answer in progress.answers] == [1, 4, 11, 12]
-        assert progress.waves == 3
-        assert progress.next_seq() == 17
-        assert progress.open_calls() == []
-        assert progress.call_at(5) is steps[5]
-        assert progress.call_at(4) is progress.call_at(999) is None
-    grown.steps.append(Step(18, "tool_call", "{}", tool_call_id="call_18"))
-    assert [call.tool_call_id for call in grown.open_calls()] == ["call_18"]
+    for log in (whole, grown):
+        assert [answer.seq for answer in log.answers] == [1, 4, 11, 12]
+        assert log.waves == 3
+        assert log.next_seq == 17
+        assert log.open_calls == []
+        assert log.call_at(5) is steps[5]
+        assert log.call_at(4) is log.call_at(999) is None
+    grown.append([Step(18, "tool_call", "{}", tool_call_id="call_18")])
+    assert [call.tool_call_id for call in grown.open_calls] == ["call_18"]

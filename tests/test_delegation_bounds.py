@@ -215,7 +215,7 @@ async def test_a_stop_ends_the_agents_with_the_turn_that_asked_them(house: House
     accepted = await house.accepts("look around")
     await house.model.until(4)
 
-    assert await request_stop(house.app, Place("test", None, "dm-ann", is_direct=True), user_id=1)
+    assert await request_stop(house.app.database, Place("test", None, "dm-ann", is_direct=True), user_id=1)
     reply = await house.app.events.response(accepted.inbox_id)
 
     assert (reply.error, reply.finished) == ("stopped", False)

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import pytest
 from adapters.cli.platforms import list_setting_names
 from agent.llm.scripted.model import ERRORS, ScriptedReply
 from agent.people.personas import ResolvedPersona
-from agent.tools.modules import discover
-from agent.tools.toolbox import Scope, Toolbox
+from agent.tools.calls import PendingCall
+from agent.tools.modules import ModuleTools, discover
+from agent.tools.offer import Scope
+from agent.tools.toolbox import Toolbox
 from shared.db.database import Address
 from shared.messages import Place
 from shared.models import Base
@@ -37,11 +40,11 @@ TO_MAKE = ("modules/dice", "adapters/pond")
 
 
 @pytest.fixture
-def dice(tmp_path: Path) -> Toolbox:
+def dice(tmp_path: Path) -> ModuleTools:
     """The module of docs/modules.md, in a folder of its own."""
     (tmp_path / "dice").mkdir()
     (tmp_path / "dice" / "__init__.py").write_text(document("docs/modules.md").blocks("python")[0].text, "utf-8")
-    return discover(8000, tmp_path)
+    return discover(tmp_path)
 
 
 def guest(module: str) -> Scope:
@@ -56,25 +59,25 @@ def context(asked: Scope, module: str) -> ToolContext:
     )
 
 
-async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: Toolbox) -> None:
-    asked = guest("dice")
-    offer = dice.offered_to(asked)
+async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: ModuleTools) -> None:
+    asked, box = guest("dice"), Toolbox((dice,), 8000)
+    offer = box.offered_to(asked)
 
     assert dice.failures == {}
     assert [each["function"]["name"] for each in offer.schemas] == ["dice__roll"]
-    rolled = await dice.call(offer, asked, "dice__roll", '{"count": 3}', context(asked, "dice"))
+    rolled = await box.call(PendingCall("call-1", "dice__roll", {"count": 3}, asked, offer), context(asked, "dice"))
     assert re.fullmatch(r'\{"rolled": \[[1-6], [1-6], [1-6]\]\}', rolled.content)
-    refused = await dice.call(offer, asked, "dice__roll", '{"sides": 1}', context(asked, "dice"))
+    refused = await box.call(PendingCall("call-2", "dice__roll", {"sides": 1}, asked, offer), context(asked, "dice"))
     assert "greater than or equal to 2" in refused.content
 
 
 def test_the_page_on_modules_names_every_argument_and_field() -> None:
     page = document("docs/modules.md").text
-    arguments = [each.name for each in list(Tool.__dataclass_fields__.values()) if each.name not in {"run", "module"}]
-    fields = set(ToolContext.__dataclass_fields__) - {"module", "database", "house_settings"}
+    arguments = [each.name for each in fields(Tool) if each.name not in {"run", "module"}]
+    given = set(ToolContext.__dataclass_fields__) - {"module", "database", "house_settings"}
 
     assert [name for name in arguments if f"| `{name}` |" not in page] == []
-    assert [name for name in fields if not re.search(rf"`(context\.)?{name}`", page)] == []
+    assert [name for name in given if not re.search(rf"`(context\.)?{name}`", page)] == []
 
 
 async def parley(folder: Path, *arguments: str, **given: str) -> Process:

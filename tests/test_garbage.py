@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools
 from shared.db.database import Address
 from shared.permissions import Permission
 from shared.settings import Settings
@@ -107,10 +107,10 @@ async def babble(context: ToolContext) -> object:
 
 async def test_the_result_of_a_tool_is_cleaned_and_cut(settings: Settings, address: Address, model: OpenAIStub) -> None:
     wide = settings.model_copy(update={"default_guest_modules": ("odd",), "default_guest_token_budget": 10**9})
-    toolbox = Toolbox([Tool(babble, Permission.GUEST, module="odd")], {}, 8000)
+    modules = ModuleTools([Tool(babble, Permission.GUEST, module="odd")])
     model.play([Answer(tool_calls=[("odd__babble", {})]), Answer("So be it.")])
 
-    async with open_house_with(wide, address, model, toolbox=toolbox) as house:
+    async with open_house_with(wide, address, model, modules=modules) as house:
         reply = await house.hears("hello")
 
     assert reply.content == "So be it."

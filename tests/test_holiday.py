@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent.tools.modules import discover
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.errors import ToolError
 from shared.settings import Settings
@@ -60,7 +59,7 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
     async def opened(
         hotel: Hotel, company: asyncio.Barrier | None = None, *, plans: bool = False
     ) -> AsyncIterator[Site]:
-        dates = [each for each in discover(8000).tools if each.module == "calendar"]
+        dates = [each for each in discover().tools if each.module == "calendar"]
         if company is not None:
             dates = [in_company(each, company) for each in dates]
         changed = settings.model_copy(
@@ -72,8 +71,8 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
                 "planner_percent": 100 if plans else 0,
             }
         )
-        toolbox = Toolbox([*dates, hotel.tool()], {}, changed.tool_result_max_chars)
-        async with open_house(changed, address, model, toolbox=toolbox) as house, open_site(house) as site:
+        modules = ModuleTools([*dates, hotel.tool()])
+        async with open_house(changed, address, model, modules=modules) as house, open_site(house) as site:
             yield site
 
     return opened

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 
 from agent.delegation.peers import Asker, NoPeers, PeerAnswer
+from agent.delegation.provider import AgentTools
 from shared.db.database import Address
 from shared.errors import ToolError, Unavailable
 from shared.models import Agent
@@ -60,7 +62,7 @@ async def add_peer(house: House, name: str = "abroad") -> None:
 async def far(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[tuple[House, FakePeers]]:
     """An installation with one agent at a URL."""
     peers = FakePeers(lambda _task: "From afar.")
-    async with open_house_with(settings, address, model, peers=peers) as house:
+    async with open_house_with(settings, address, model, agents=partial(AgentTools, peers=peers)) as house:
         await add_peer(house)
         yield house, peers
 
@@ -128,7 +130,7 @@ async def test_an_agent_at_a_url_that_hangs_times_out_early_enough_to_answer(
 ) -> None:
     settings = settings.model_copy(update={"turn_deadline_seconds": 8})
     peers = FakePeers(lambda _task: asyncio.sleep(600))
-    async with open_house_with(settings, address, model, peers=peers) as house:
+    async with open_house_with(settings, address, model, agents=partial(AgentTools, peers=peers)) as house:
         play(model, asker=["Hi.", Answer(tool_calls=[ask("abroad")]), "Nobody answers."])
         await house.hears("hello")
         await add_peer(house)
@@ -142,7 +144,7 @@ async def test_an_agent_at_a_url_that_hangs_times_out_early_enough_to_answer(
 async def test_without_peers_an_agent_at_a_url_says_that_it_cannot_be_reached(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    async with open_house_with(settings, address, model, peers=NoPeers()) as house:
+    async with open_house_with(settings, address, model, agents=partial(AgentTools, peers=NoPeers())) as house:
         await add_peer(house)
         play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
 

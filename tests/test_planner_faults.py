@@ -307,7 +307,7 @@ async def test_a_turn_that_outgrows_its_model_keeps_the_question_and_the_last_re
     model.windows["stub"] = 12_000
     model.play(reads)
     changed = with_books(settings)
-    async with open_house(changed, address, model, toolbox=BOOKS) as house:
+    async with open_house(changed, address, model, modules=BOOKS) as house:
         reply = await house.hears("what do they say?")
 
     assert (reply.error, reply.iterations) == (None, 10)

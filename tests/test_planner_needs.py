@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools
 from shared.db.database import Address
 from shared.errors import ToolError
 from shared.permissions import Permission
@@ -76,7 +76,7 @@ async def house(settings: Settings, address: Address, model: OpenAIStub, kitchen
             "default_guest_token_budget": 1_000_000,
         }
     )
-    async with open_house(changed, address, model, toolbox=Toolbox(kitchen.tools(), {}, 8000)) as house:
+    async with open_house(changed, address, model, modules=ModuleTools(kitchen.tools())) as house:
         yield house
         assert model.refusals == []
 

@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,13 +23,15 @@ from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
 from agent.queue import inbox, outbox
 from agent.queue.outbox import Reply
-from agent.tools.toolbox import Offer, Scope, Toolbox
+from agent.tools.modules import ModuleTools
+from agent.tools.offer import Scope
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, _migrate
 from shared.db.driver import Connection
 from shared.db.embedded import start_postgres
 from shared.messages import IncomingMessage
 from shared.settings import Settings
+from shared.tools import Tool
 from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text, results_so_far
@@ -265,21 +267,21 @@ async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(
     assert [line["event"] for line in logs].count("turn_failed") == 3
 
 
-class FaultyToolbox(Toolbox):
-    """A toolbox with a bug that one person triggers before their turn has begun."""
+class FaultyModules(ModuleTools):
+    """Modules with a bug that one person triggers before their turn has begun."""
 
-    def offered_to(self, scope: Scope) -> Offer:
+    def list(self, scope: Scope) -> Sequence[Tool]:
         if scope.user.name == "Mallory":
-            raise RuntimeError("a bug in the toolbox")
-        return super().offered_to(scope)
+            raise RuntimeError("a bug in a provider")
+        return super().list(scope)
 
 
 async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    toolbox = FaultyToolbox((), {}, 8000)
+    modules = FaultyModules(())
     with capture_logs():
-        async with open_house_with(settings, address, model, toolbox=toolbox) as house:
+        async with open_house_with(settings, address, model, modules=modules) as house:
             held = asyncio.Event()
             model.play(lambda _body, number: _after(held, Answer(f"answer {number}")))
             place = {"server": "s", "channel": "general"}

@@ -194,7 +194,7 @@ async def stop(app: App, button: Button) -> bool:
     async with app.database.statement() as session:
         given = {"turn_id": button.turn_id, "asker": button.asker}
         row = (await session.execute(RUNNING, given)).one_or_none()
-    return row is not None and await request_stop(app, to_place(row), row.user_id)
+    return row is not None and await request_stop(app.database, to_place(row), row.user_id)
 
 
 async def vote(app: App, button: Button) -> bool:

@@ -72,7 +72,7 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
     message = replace(click.to_message(row, choice), decision=decision)
     # One that is closed is reported by the turn, to the person who was asked.
     with suppress(ConfirmationClosed):
-        message = await to_answer_of_asked(app, message)
+        message = await to_answer_of_asked(app.database, app.settings, message)
     if message.sender.platform_user_id != click.button.asker:
         await _refuse(click)
         return

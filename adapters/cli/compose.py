@@ -1,18 +1,23 @@
 """The composition root: it alone assembles the collaborators, hands the worker its senders, and closes them again."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from adapters.base import ChatPlatform
 from agent.a2a.client import RemoteAgents
 from agent.app import App, NeedsApp
-from agent.delegation.delegate import delegate
+from agent.delegation.agents import MODULE as AGENTS
+from agent.delegation.provider import AgentTools
 from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.mcp.servers import RemoteTools
+from agent.people.loop_modes import LoopMode
+from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders
 from agent.tools.modules import discover
-from agent.tools.toolbox import Toolbox
+from agent.tools.providers import ToolProvider
+from agent.turn.modes import Mode, NativeMode
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, check, locate, migrate
 from shared.files.images import Images
@@ -20,6 +25,9 @@ from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.settings import Settings, load_secrets
+
+# The ways in which a turn may go.
+MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
 
 
 async def prepare_database(settings: Settings) -> Address:
@@ -36,11 +44,11 @@ async def open_app(
     settings: Settings,
     address: Address | None = None,
     senders: Senders | None = None,
-    toolbox: Toolbox | None = None,
+    modules: ToolProvider | None = None,
 ) -> AsyncIterator[App]:
     """Assemble the house on a database whose tables are up to date; everything is closed at the end of the block.
 
-    Without a toolbox it has the tools of every module that is found.
+    Without `modules` it has every module that is found.
     """
     clock = SystemClock()
     secrets = load_secrets(settings)
@@ -60,7 +68,7 @@ async def open_app(
         closing.push_async_callback(events.close)
         peers = RemoteAgents(database, http, secrets)
         closing.push_async_callback(peers.aclose)
-        toolbox = toolbox or discover(settings.tool_result_max_chars, settings.modules_path)
+        modules = modules or discover(settings.modules_path)
         app = App(
             settings=settings,
             secrets=secrets,
@@ -71,11 +79,11 @@ async def open_app(
             images=Images(storage),
             memory=memory,
             router=router,
-            toolbox=toolbox,
-            mcp=RemoteTools(database, toolbox),
+            modules=modules,
+            mcp=RemoteTools(database, modules.modules | {AGENTS}),
+            agents=partial(AgentTools, peers=peers),
+            modes=MODES,
             events=events,
-            delegate=delegate,
-            peers=peers,
             senders=senders or {},
         )
         await _open_senders(app, closing)

@@ -19,7 +19,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
     return Worker(
         app.database,
         app.clock,
-        partial(run_turn, app, stops=stops),
+        partial(run_turn, app.turns, stops=stops),
         chores=(
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
             Chore("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS),

@@ -36,7 +36,10 @@ from agent.app import App
 from agent.people.conversations import resolve_conversation
 from agent.people.personas import resolve_persona
 from agent.people.users import ResolvedUser, resolve_user
-from agent.tools.toolbox import Scope as CallScope
+from agent.tools.arguments import read_arguments
+from agent.tools.calls import PendingCall
+from agent.tools.offer import Scope as CallScope
+from agent.tools.outcomes import is_error
 from shared.errors import ConfigurationError, ToolError
 from shared.messages import Place, Sender
 from shared.permissions import Permission
@@ -99,12 +102,11 @@ class ModuleServer:
         except ToolError as error:
             return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
         scope, tool_context = await self._prepare(call, tool)
-        arguments = json.dumps(params.arguments or {})
         toolbox = self._app.toolbox
-        outcome = await toolbox.call(
-            toolbox.offered_to(scope), scope, tool.name, arguments, tool_context, can_ask=False
-        )
-        return _to_result(outcome.content, is_error=outcome.is_error)
+        arguments = read_arguments(json.dumps(params.arguments or {}))
+        pending = PendingCall(call.call_id, tool.name, arguments, scope, toolbox.offered_to(scope))
+        outcome = await toolbox.call(pending, tool_context)
+        return _to_result(outcome.content, is_error=is_error(outcome))
 
     def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:
         call_id = str(meta.get(CALL_ID) or context.request_id)[:200]
@@ -147,7 +149,7 @@ class ModuleServer:
             database=app.database,
             house_settings=app.settings,
         )
-        return CallScope(caller, persona, call.place), context
+        return CallScope(caller, persona, call.place, can_ask=False), context
 
 
 def _named(tools: Sequence[Tool], modules: Sequence[str]) -> dict[str, Tool]:

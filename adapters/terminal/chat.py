@@ -134,7 +134,7 @@ class Chat:
             self._watching.cancel()
             return
         self._voice.note("stopping…")
-        self._stopping = asyncio.create_task(request_stop(self._app, self._place, None))
+        self._stopping = asyncio.create_task(request_stop(self._app.database, self._place, None))
 
     async def _watch(self, inbox_id: int) -> None:
         async for event in self._app.events.follow(inbox_id):

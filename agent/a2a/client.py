@@ -126,7 +126,7 @@ class RemoteAgents:
         try:
             async with asyncio.timeout(seconds):
                 card = await self._card(agent, address)
-                await self._carry_out(_Running(agent.name, address, card, heard), question, seconds)
+                await self._carry_out(_Running(agent.name, address, card=card, heard=heard), question, seconds)
                 return await self._to_answer(agent.name, address, heard)
         except TimeoutError:
             raise Unavailable(f"{agent.name} did not come to an end within {seconds:.0f} seconds.") from None
@@ -137,8 +137,8 @@ class RemoteAgents:
         heard = running.heard
         try:
             with in_our_words(running.name):
-                async with connected(self._http, running.address, running.card, seconds) as client:
-                    await carry_out(client, running.card, question, heard)
+                async with connected(self._http, running.address, card=running.card, seconds=seconds) as client:
+                    await carry_out(client, running.card, question=question, heard=heard)
         finally:
             if heard.task_id and not heard.is_over:
                 self._stopping.add(task := asyncio.create_task(self._stop(running), name=f"stop {running.name}"))
@@ -151,7 +151,7 @@ class RemoteAgents:
         with suppress(ToolError, Unavailable, TimeoutError), in_our_words(running.name):
             async with (
                 asyncio.timeout(STOP_SECONDS),
-                connected(self._http, address, card, STOP_SECONDS) as client,
+                connected(self._http, address, card=card, seconds=STOP_SECONDS) as client,
             ):
                 await tell_to_stop(client, running.heard.task_id)
 

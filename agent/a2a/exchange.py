@@ -193,7 +193,7 @@ async def connected(http: GuardedClient, address: Address, card: AgentCard, seco
     if not known:
         raise ToolError("its card offers neither JSON-RPC nor HTTP+JSON.")
     async with AsyncExitStack() as open_streams:
-        transport = Guarded(http, address, open_streams, seconds)
+        transport = Guarded(http, address, open_streams=open_streams, seconds=seconds)
         async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
             config = ClientConfig(httpx_client=client, supported_protocol_bindings=BINDINGS)
             yield ClientFactory(config).create(shown)

@@ -3,7 +3,7 @@
 from sqlalchemy import func, select, update
 
 from agent.commands.base import Request, command
-from agent.confirmations.decisions import close_questions
+from agent.confirmations.rows import close_questions
 from agent.turn.run import request_stop
 from shared.models import Conversation, Turn
 from shared.permissions import Permission
@@ -13,7 +13,7 @@ from shared.permissions import Permission
 async def stop(request: Request) -> str:
     """Stop the answer that is being worked on; admins stop anybody's."""
     whose = None if request.user.permission >= Permission.ADMIN else request.user.id
-    if await request_stop(request.app, request.place, whose):
+    if await request_stop(request.app.database, request.place, whose):
         return "Stopping."
     return "Nothing of yours is running here." if whose else "Nothing is running here."
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.app import App
 from agent.confirmations.decisions import lacks_level
 from agent.people.roles import with_roles
 from agent.people.users import ResolvedUser, resolve_user
 from agent.queue.inbox import to_platform_context
+from shared.db.database import Database
 from shared.errors import ApprovalNeeded, ConfirmationClosed
 from shared.messages import Decision, IncomingMessage, Sender
+from shared.settings import Settings
 
 ASKED = text("""
 SELECT asked.approver_level, inbox.place_key, inbox.platform, inbox.platform_user_id, inbox.platform_username,
@@ -25,7 +26,7 @@ WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
 """)
 
 
-async def to_answer_of_asked(app: App, given: IncomingMessage) -> IncomingMessage:
+async def to_answer_of_asked(database: Database, settings: Settings, given: IncomingMessage) -> IncomingMessage:
     """Return a message with a decision as one of the person who was asked, whoever of those who may has given it.
 
     Raises `ApprovalNeeded` when the sender lacks the permission, `ConfirmationClosed` when it is nothing to the sender.
@@ -33,7 +34,7 @@ async def to_answer_of_asked(app: App, given: IncomingMessage) -> IncomingMessag
     decision = given.decision
     if decision is None:
         return given
-    async with app.database.transaction() as session:
+    async with database.transaction() as session:
         row = (await session.execute(ASKED, {"id": decision.confirmation_id})).one_or_none()
         if row is None or row.place_key != given.place.key:
             raise ConfirmationClosed
@@ -42,13 +43,13 @@ async def to_answer_of_asked(app: App, given: IncomingMessage) -> IncomingMessag
             if not is_asked:
                 raise ConfirmationClosed
             return given
-        user = await resolve_user(session, given.sender, app.settings.default_guest_token_budget)
+        user = await resolve_user(session, given.sender, settings.default_guest_token_budget)
         user = await with_roles(
             session, user, sender=given.sender, place=given.place, platform_context=given.platform_context
         )
     if lacks_level(user.permission, row.approver_level):
         raise ApprovalNeeded(level=row.approver_level)
-    return given if is_asked else _in_place_of(row, user, given, decision)
+    return given if is_asked else _in_place_of(row, user, given=given, decision=decision)
 
 
 def _in_place_of(row: Any, user: ResolvedUser, given: IncomingMessage, decision: Decision) -> IncomingMessage:

@@ -19,7 +19,7 @@ from agent.people.conversations import ResolvedConversation
 from agent.people.personas import ResolvedPersona
 from agent.people.users import ResolvedUser
 from agent.prompts import prompts
-from agent.tools.toolbox import Offer
+from agent.tools.offer import Offer
 from shared.clock import Clock
 from shared.memory.memories import Memories, RecalledMemory
 from shared.messages import PlatformContext

@@ -9,7 +9,7 @@ from agent.context.quoting import with_speaker, without_context_tags
 from agent.journal.steps import Step
 from agent.prompts import prompts
 from agent.tools.arguments import to_shown_arguments
-from agent.tools.toolbox import to_wire_name
+from agent.tools.offer import to_wire_name
 
 ModelMessage = dict[str, Any]
 

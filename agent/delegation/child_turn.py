@@ -4,32 +4,36 @@ It is found again by the call that asked. Its journal, its fence and its reserva
 are those of the asker, so that the ledger tells what a conversation cost.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.app import App
-from agent.billing.budget import Reservation, release, reserve
+from agent.billing.budget import Admission, AdmissionStatus, Reservation, release, reserve
 from agent.billing.ledger import to_usage
-from agent.confirmations.decisions import find_last_question
+from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
-from agent.delegation.agents import DelegationResult
 from agent.events.announcer import Announcer
+from agent.journal.log import TurnLog
 from agent.journal.records import Entry, record, settle
 from agent.journal.steps import Step, TurnKey, list_steps
 from agent.journal.turns import end_turn
 from agent.llm.tokens import count_tokens
 from agent.people.loop_modes import LoopMode
+from agent.people.participants import Participants
 from agent.people.personas import get_persona
-from agent.planner.messages import count_form
 from agent.prompts import prompts
-from agent.turn.close import TurnResult, to_ending
-from agent.turn.log import Progress
-from agent.turn.open import RESERVATION_SLACK_SECONDS, RunningTurn
-from agent.turn.tool_batch import list_files
+from agent.tools.calls import CallingTurn
+from agent.tools.made_files import list_files
+from agent.tools.outcomes import ApprovalRequest
+from agent.turn.close import TurnResult, count_iterations, to_ending, to_last_step
+from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Start
+from agent.turn.services import TurnServices
+from agent.turn.spend import Spend
+from shared.db.database import Database
 from shared.errors import Stopped, Superseded, ToolError
+from shared.messages import Usage
 from shared.models import Agent, TurnEvent
 from shared.permissions import Permission
 
@@ -79,147 +83,176 @@ RETURNING turns.id
 
 
 @dataclass(frozen=True, slots=True)
+class DelegationResult:
+    """What an agent came to: its result, or why it has none; `iterations` and `usage` count those it asked itself.
+
+    `question`: what the person has to say yes to before it does what it wants to do.
+    """
+
+    agent: str
+    text: str
+    error: str | None = None
+    finished: bool = True
+    iterations: int = 0
+    usage: Usage = field(default_factory=Usage)
+    files: tuple[dict[str, Any], ...] = ()
+    question: ApprovalRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OpenedChild:
     """The agent's turn, and its row; without them it has ended before. `is_known`: an earlier attempt began it."""
 
     id: int
+    call_id: str
     turn: RunningTurn | None = None
-    row: Agent | None = None
+    agent: Agent | None = None
     is_known: bool = False
 
 
-async def open_child(app: App, turn: RunningTurn, call_id: str, name: str, task: str) -> OpenedChild:
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    # What the agent's turn is found or made with in the tables.
+    key: TurnKey
+    log: TurnLog
+    announcer: Announcer
+
+
+async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *, agent: str, task: str) -> OpenedChild:
     """Begin the agent's turn, or take it over from an attempt that was cut off; raises `Superseded`."""
-    async with app.database.transaction() as session:
-        asked = {"turn_id": turn.key.id, "attempt": turn.key.attempt, "call_id": call_id, "agent": name}
+    async with services.database.transaction() as session:
+        asked = {"turn_id": asker.key.id, "attempt": asker.key.attempt, "call_id": call_id, "agent": agent}
         found = (await session.execute(FIND, asked)).one_or_none()
         if found is not None and found.status != "running":
-            return OpenedChild(found.id)
-        row = await _get_row(session, turn, name)
+            return OpenedChild(found.id, call_id)
+        row = await _get_row(session, asker, agent)
         if found is None:
-            key, steps, announcer = await _begin(app, session, turn, asked | {"persona_id": row.persona_id}, task)
+            begun = await _begin(
+                services.database, session, asker=asker, asked=asked | {"persona_id": row.persona_id}, task=task
+            )
         else:
-            key, steps, announcer = await _take_over(app, session, found.id, turn.key.attempt)
-        child = _to_child(app, turn, key, steps, announcer, row.name)
-        if row.persona_id is not None:
-            child = await _with_persona(app, session, child, row.persona_id)
-    return OpenedChild(key.id, child, row, is_known=found is not None)
+            begun = await _take_over(services.database, session, child_id=found.id, attempt=asker.key.attempt)
+        child = await _to_child(services, session, asker=asker, begun=begun, row=row)
+    return OpenedChild(begun.key.id, call_id, turn=child, agent=row, is_known=found is not None)
 
 
-async def _get_row(session: AsyncSession, turn: RunningTurn, name: str) -> Agent:
+async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agent:
     # Asked once more: what was switched off a moment ago is not asked.
     row = (await session.execute(select(Agent).where(Agent.name == name, Agent.is_enabled))).scalar_one_or_none()
-    if row is None or Permission.from_label(row.required_permission) > turn.user.permission:
+    if row is None or Permission.from_label(row.required_permission) > asker.user.permission:
         raise ToolError(prompts().delegation.switched_off.format(agent=name), agent=name)
     return row
 
 
 async def _begin(
-    app: App, session: AsyncSession, turn: RunningTurn, asked: dict[str, Any], task: str
-) -> tuple[TurnKey, tuple[Step, ...], Announcer]:
-    begun = (await session.execute(BEGIN, asked)).scalar_one_or_none()
-    if begun is None:
+    database: Database, session: AsyncSession, asker: CallingTurn, asked: dict[str, Any], task: str
+) -> _Begun:
+    child_id = (await session.execute(BEGIN, asked)).scalar_one_or_none()
+    if child_id is None:
         raise Superseded
-    key = TurnKey(begun, attempt=1)
-    announcer = Announcer(app.database, key, (), last_seq=-1, watched=False)
-    said_first = Step(0, "user", task, count_tokens(task), speaker=turn.user.name)
+    key = TurnKey(child_id, attempt=1)
+    announcer = Announcer(database, key, (), last_seq=-1, watched=False)
+    first = Step(0, "user", content=task, token_count=count_tokens(task), speaker=asker.user.name)
     events = [
-        announcer.event("user_message", content=task, speaker=turn.user.name),
+        announcer.event("user_message", content=task, speaker=asker.user.name),
         announcer.event(
             "turn_started",
-            conversation_id=turn.conversation.id,
-            user_id=turn.user.id,
+            conversation_id=asker.conversation.id,
+            user_id=asker.user.id,
             agent=asked["agent"],
-            parent_turn_id=turn.key.id,
+            parent_turn_id=asker.key.id,
             parent_call_id=asked["call_id"],
         ),
     ]
-    await record(session, key, Entry([said_first], events))
-    return key, (said_first,), announcer
+    await record(session, key, Entry([first], events))
+    return _Begun(key, TurnLog(key.id, [first]), announcer)
 
 
-async def _take_over(
-    app: App, session: AsyncSession, child_id: int, attempt: int
-) -> tuple[TurnKey, tuple[Step, ...], Announcer]:
+async def _take_over(database: Database, session: AsyncSession, child_id: int, attempt: int) -> _Begun:
     taken = (await session.execute(TAKE_OVER, {"id": child_id, "attempt": attempt})).scalar_one_or_none()
     if taken is None:
         raise Superseded
     key = TurnKey(child_id, taken)
     await release(session, child_id)
     last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == child_id))).scalar()
-    announcer = Announcer(app.database, key, (), last_seq=-1 if last is None else last, watched=False)
-    return key, tuple(await list_steps(session, child_id)), announcer
+    announcer = Announcer(database, key, (), last_seq=-1 if last is None else last, watched=False)
+    return _Begun(key, TurnLog(key.id, await list_steps(session, child_id)), announcer)
 
 
-def _to_child(
-    app: App, turn: RunningTurn, key: TurnKey, steps: tuple[Step, ...], announcer: Announcer, name: str
+async def _to_child(
+    services: TurnServices, session: AsyncSession, asker: CallingTurn, begun: _Begun, row: Agent
 ) -> RunningTurn:
-    now = app.clock.monotonic()
-    left = max(0.0, turn.deadline - now)
-    return replace(
-        turn,
-        key=key,
-        inbox_ids=(),
-        message=replace(turn.message, content=steps[0].content, attachments=(), wants_stream=False),
-        conversation=replace(turn.conversation, summary=None, window_turn_id=0),
-        scope=replace(turn.scope, hops=(*turn.scope.hops, name)),
+    now = services.clock.monotonic()
+    left = max(0.0, asker.deadline - now)
+    deadline = asker.deadline - min(KEPT_SECONDS, left * KEPT_SHARE)
+    scope = replace(asker.scope, hops=(*asker.scope.hops, row.name))
+    conversation = replace(asker.conversation, summary=None, window_turn_id=0)
+    message = replace(asker.message, content=begun.log.message.content, attachments=(), wants_stream=False)
+    loop_mode: LoopMode = "native"
+    # An agent of another house spends nothing here.
+    spend = Spend(Admission(AdmissionStatus.NOT_REQUESTED, services.clock.now()), 0, PURPOSE)
+    if row.persona_id is not None:
+        persona = await get_persona(session, row.persona_id, asker.user.permission, settings=services.settings)
+        instructions = f"{persona.system_prompt}\n\n{prompts().delegation.instructions}"
+        scope = replace(scope, persona=replace(persona, system_prompt=instructions))
+        loop_mode = persona.loop_mode if persona.loop_mode and persona.loop_mode in services.modes else "native"
+    child = RunningTurn(
+        key=begun.key,
+        request=Request(message),
+        participants=Participants(
+            asker.user, scope.persona, conversation=conversation, turn_id=begun.key.id, agents=scope.agents
+        ),
+        scope=scope,
+        offer=services.toolbox.offered_to(scope),
+        start=Start(now, deadline),
+        loop_mode=loop_mode,
+        announcer=begun.announcer,
+        log=begun.log,
+        spend=spend,
+    )
+    if row.persona_id is not None:
+        await _reserve(services, session, child)
+    return child
+
+
+async def _reserve(services: TurnServices, session: AsyncSession, child: RunningTurn) -> None:
+    tokens = estimate(
+        child.persona,
+        child.conversation,
         history=(),
-        steps=steps,
-        files=(),
-        announcer=announcer,
-        failures=0,
-        is_stopped=False,
-        began=now,
-        deadline=turn.deadline - min(KEPT_SECONDS, left * KEPT_SHARE),
-        purpose=PURPOSE,
+        steps=child.log.steps,
+        offer=child.offer,
+        memory_limit=services.settings.memory_recall_limit if child.user.has_memories else 0,
     )
+    child.spend.grow(tokens + services.modes[child.loop_mode].prompt_tokens)
+    seconds = child.deadline - child.start.began + RESERVATION_SLACK_SECONDS
+    wanted = Reservation(child.user.id, child.key.id, child.key.attempt, tokens=child.spend.estimate, seconds=seconds)
+    child.spend.admit(await reserve(session, wanted))
 
 
-async def _with_persona(app: App, session: AsyncSession, child: RunningTurn, persona_id: int) -> RunningTurn:
-    persona = await get_persona(session, persona_id, child.user.permission, settings=app.settings)
-    persona = replace(persona, system_prompt=f"{persona.system_prompt}\n\n{prompts().delegation.instructions}")
-    scope = replace(child.scope, persona=persona)
-    offer = app.toolbox.offered_to(scope)
-    recalled = app.settings.memory_recall_limit if child.user.has_memories else 0
-    tokens = estimate(persona, child.conversation, history=(), steps=child.steps, offer=offer, memory_limit=recalled)
-    loop_mode: LoopMode = persona.loop_mode or "native"
-    tokens += count_form() if loop_mode == "planner" else 0
-    seconds = child.deadline - child.began + RESERVATION_SLACK_SECONDS
-    wanted = Reservation(child.user.id, child.key.id, child.key.attempt, tokens=tokens, seconds=seconds)
-    admission = await reserve(session, wanted)
-    child = replace(child, persona=persona, scope=scope, offer=offer, loop_mode=loop_mode)
-    return replace(child, admission=admission, estimate=tokens)
-
-
-async def close_child(app: App, child: RunningTurn, answer: TurnResult) -> DelegationResult:
+async def close_child(database: Database, child: RunningTurn, answer: TurnResult) -> DelegationResult:
     """End the agent's turn with this answer; raises `Superseded` when another attempt runs it."""
-    announcer = child.announcer
-    last = Step(
-        seq=1 + max(step.seq for step in answer.steps),
-        role="assistant",
-        content=answer.text,
-        token_count=count_tokens(answer.text),
-        model_used=answer.model,
-    )
+    announcer, spend = child.announcer, child.spend
     facts = {"finished": answer.finished, "error": answer.error}
-    usage = asdict(answer.usage)
+    told = {"iterations": count_iterations(child), "usage": asdict(spend.usage), "model": spend.model}
     events = [
         *announcer.thinking(answer.thinking),
         announcer.event("message", content=answer.text, files=[]),
-        announcer.event("turn_complete", iterations=answer.iterations, usage=usage, model=answer.model, **facts),
+        announcer.event("turn_complete", **told, **facts),
     ]
-    async with app.database.transaction() as session:
-        await end_turn(session, child.key, Entry([last], events), ending=to_ending(answer))
+    async with database.transaction() as session:
+        entry = Entry([to_last_step(child, answer)], events)
+        await end_turn(session, child.key, entry, ending=to_ending(child, answer))
         return await read_result(session, child.key.id)
 
 
-async def abandon_child(app: App, child: RunningTurn, progress: Progress) -> None:
-    """Pay for what was begun, give back the rest, and leave the turn to whoever takes over the one above it.
+async def abandon_child(database: Database, child: RunningTurn) -> None:
+    """Pay for what was begun, give back the rest, and leave the turn to whoever takes over the one that asked.
 
     When a person has stopped them, it ends here.
     """
-    async with app.database.transaction() as session:
-        await settle(session, child.key, progress.unpaid)
+    async with database.transaction() as session:
+        await settle(session, child.key, child.spend.unpaid)
         given = {"turn_id": child.key.id, "attempt": child.key.attempt, "error": Stopped.code}
         await session.execute(END_STOPPED, given)
 

@@ -119,7 +119,7 @@ class Attempts:
     async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:
         state = self._routes[name]
         state.tries += 1
-        protocol = self.known.protocols.of(name, plans=request.answer_schema is not None)
+        protocol = self.known.protocols.of(name, writer=request.writer)
         scanner = protocol.listen(self._stream, self._take_back) if self.observer.on_text else None
         attempt = AttemptState(limit, scanner.feed if scanner else None, state.tries)
         try:

@@ -34,7 +34,7 @@ class ModelRequest:
     `models` are tried before those of the settings; `position` counts the model calls that this conversation's journal
     already holds. `tokens` is an upper estimate of prompt and answer, where there is one already. `images` are `data:`
     addresses by the id of the file, for the places that messages keep for them. With an `answer_schema`
-    the model answers in text alone, JSON of that schema; `note` is then the last thing it is told.
+    the model answers in text alone, JSON of that schema; a `writer` then puts the request into words for every route.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -45,8 +45,16 @@ class ModelRequest:
     temperature: float | None = None
     tokens: int | None = None
     answer_schema: Mapping[str, Any] | None = None
-    note: str = ""
+    writer: "RequestWriter | None" = None
     images: Mapping[int, str] = field(default_factory=dict)
+
+
+class RequestWriter(Protocol):
+    """Puts a request into words."""
+
+    def write(self, request: ModelRequest) -> ModelRequest:
+        """Return the request in words."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Listed:
 def to_listed(name: str, description: str, input_schema: Mapping[str, Any]) -> Listed:
     """Return a tool with the hash that pins it."""
     told = json.dumps([name, description, input_schema], sort_keys=True)
-    return Listed(name, hashlib.sha256(told.encode()).hexdigest(), description, input_schema)
+    return Listed(name, hashlib.sha256(told.encode()).hexdigest(), description=description, input_schema=input_schema)
 
 
 OnListed = Callable[[Server, Sequence[Listed]], Awaitable[None]]
@@ -130,7 +130,7 @@ class Connection:
             if error.code == CONNECTION_CLOSED:
                 self._lose()
                 raise self._unavailable() from None
-            return _answered(self.server, error.code, error.message, error.data)
+            return _answered(self.server, error.code, message=error.message, kept=error.data)
         except ValidationError:
             raise ToolError(f"The MCP server {self.server.name} answered with something that is no result.") from None
 
@@ -238,7 +238,7 @@ class Connection:
         server = self.server
         if server.transport == "http":
             return http_to(server.url or "", filled_in(server.headers, MCP_PREFIX))
-        return pipes_to(server.command or "", server.args, filled_in(server.env, MCP_PREFIX), self._end)
+        return pipes_to(server.command or "", server.args, env=filled_in(server.env, MCP_PREFIX), on_end=self._end)
 
     def _end(self, reason: str) -> None:
         self._reason = reason

@@ -1,13 +1,13 @@
 """Tools on MCP servers: which servers there are, which of their tools are approved, and how a call reaches them.
 
 Workers keep every enabled server of `mcp_servers` connected in the background. What a server lists is pinned in
-`mcp_tools`; the toolbox is given the approved ones. A change in either table is announced by the database, and each
+`mcp_tools`; the approved tools are offered. A change in either table is announced by the database, and each
 call asks the tables once more, so that what was switched off a moment ago is not run.
 """
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ import asyncpg
 from sqlalchemy import select, text
 
 from agent.mcp.connections import Connection, Listed, Server
-from agent.tools.toolbox import Toolbox
+from agent.tools.providers import ToolProvider
 from shared.db.database import Database, DatabaseLost
 from shared.errors import ToolError
 from shared.log import get_logger
@@ -71,16 +71,34 @@ class _Kept:
     noted_at: float | None = None
 
 
-class RemoteTools:
-    """Gives the toolbox the approved tools of all servers. `run` once; cancel that task to close every connection."""
+class RemoteTools(ToolProvider):
+    """Offers the approved tools of all servers. `run` once; cancel that task to close every connection.
 
-    def __init__(self, database: Database, toolbox: Toolbox) -> None:
+    No server may have one of the `taken` names: they are those of other modules.
+    """
+
+    def __init__(self, database: Database, taken: Collection[str] = ()) -> None:
         self._database = database
-        self._toolbox = toolbox
+        self._taken = frozenset(taken)
         self._kept: dict[int, _Kept] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._published: list[Tool] = []
+        self._offered: dict[str, Tool] = {}
         self._running = asyncio.Lock()
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Return the approved tools."""
+        return tuple(self._offered.values())
+
+    def find(self, name: str) -> Tool | None:
+        """Return the approved tool that is called `server.tool` now."""
+        return self._offered.get(name)
+
+    def offer(self, tools: Iterable[Tool]) -> None:
+        """Replace the tools: the next turn is offered them, and calls of running turns see what is gone."""
+        self._offered = {each.name: each for each in tools}
+        self.version += 1
 
     async def run(self) -> None:
         """Follow the tables and keep the servers connected, until cancelled."""
@@ -118,7 +136,7 @@ class RemoteTools:
             rows = (await session.scalars(select(McpServer).where(McpServer.enabled).order_by(McpServer.name))).all()
             pins = select(McpTool.server_id, McpTool.name, McpTool.hash).where(McpTool.approved)
             approved = {tuple(pin) for pin in await session.execute(pins)}
-        fit = {row.id: row for row in rows if row.name not in self._toolbox.modules}
+        fit = {row.id: row for row in rows if row.name not in self._taken}
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
@@ -156,7 +174,7 @@ class RemoteTools:
         # A tool is built anew when anything about it changes.
         if [id(each) for each in offered] != [id(each) for each in self._published]:
             self._published = offered
-            self._toolbox.set_remote(offered)
+            self.offer(offered)
             log.info("mcp_tools_changed", count=len(offered))
 
     async def _hear_list(self, server: Server, listed: Sequence[Listed]) -> None:

@@ -6,7 +6,7 @@ is asked, as those of text protocols are, so that what does not fit can be left 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -36,8 +36,14 @@ def count_form() -> int:
     return count_tokens(_write_instructions(()))
 
 
+@dataclass(frozen=True, slots=True)
 class PlanWriter:
-    """Writes requests for a model that answers with plans: no tools and no tool roles, same in gives same out."""
+    """Writes requests for a model that answers with plans: no tools and no tool roles, same in gives same out.
+
+    `note` is the last thing that the model is told.
+    """
+
+    note: str = ""
 
     def write(self, request: ModelRequest) -> ModelRequest:
         """Return the request in words."""
@@ -46,8 +52,8 @@ class PlanWriter:
         messages = [*request.messages[:1], instructions] if is_led else [instructions]
         for _, group in groupby(request.messages[1:] if is_led else request.messages, key=_role):
             messages += _written(list(group), messages)
-        if request.note:
-            messages.append({"role": "user", "content": request.note})
+        if self.note:
+            messages.append({"role": "user", "content": self.note})
         plain = [{"role": each["role"], "content": each["content"]} for each in messages]
         return replace(request, messages=merge_roles(plain), tools=())
 

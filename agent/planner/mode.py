@@ -4,11 +4,15 @@ A plan becomes intents, waves and results as native calls do. An answer that is 
 once; a second one in a row ends the turn, unless it is plain prose, which is then taken as the answer.
 """
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
 from agent.context.builder import Context
+from agent.journal.steps import Step
 from agent.llm.completions import Completion, ModelRequest
 from agent.llm.tokens import count_tokens
-from agent.planner.execution import find_results, ready_calls
-from agent.planner.messages import to_planned
+from agent.planner.execution import find_response, find_results, following_calls, ready_calls
+from agent.planner.messages import PlanWriter, count_form, to_planned
 from agent.planner.plan import (
     MAX_REASONING,
     SCHEMA,
@@ -22,11 +26,12 @@ from agent.planner.plan import (
     read_plan,
     to_broken,
 )
+from agent.planner.policy import PlanObstacle
+from agent.policies.base import Policy
+from agent.policies.surplus import MAX_CALLS
 from agent.prompts import prompts
-from agent.turn.log import Progress
 from agent.turn.modes import Listener, ModelTurn, steps_note, waves_left
-from agent.turn.open import RunningTurn
-from agent.turn.tool_batch import MAX_CALLS
+from agent.turn.running import RunningTurn
 from shared.errors import PlanUnreadable
 from shared.text import cut
 
@@ -38,47 +43,64 @@ LOOK_PART = 50
 class PlannerMode:
     """Asks for plans, in words that every model understands, held to their schema where the model can be."""
 
-    def request(self, turn: RunningTurn, context: Context, progress: Progress) -> ModelRequest:
+    @cached_property
+    def prompt_tokens(self) -> int:
+        """Return an upper estimate of what the form of a plan costs in a prompt."""
+        return count_form()
+
+    def request(self, turn: RunningTurn, context: Context) -> ModelRequest:
         """Return the next question; the list of tools stays in it when none may run any more, so that caches hit."""
-        note = steps_note(turn, progress) if waves_left(turn, progress) > 0 else prompts().planner.last_answer
+        note = steps_note(turn) if waves_left(turn) > 0 else prompts().planner.last_answer
         return ModelRequest(
-            messages=(*context.messages, *to_planned(progress.sorted_steps())),
+            messages=(*context.messages, *to_planned(turn.log.in_order)),
             tools=turn.offer.schemas,
             max_tokens=turn.persona.max_output_tokens,
             models=(turn.persona.model,) if turn.persona.model else (),
-            position=progress.next_position(),
+            position=turn.spend.next_number(),
             temperature=0.0,
-            tokens=progress.estimate,
+            tokens=turn.spend.estimate,
             images=context.images,
             answer_schema=SCHEMA,
-            note=note if progress.waves else "",
+            writer=PlanWriter(note if turn.log.waves else ""),
         )
 
     def listen(self) -> Listener | None:
         """Return what finds the response in a plan that is still being written."""
         return ResponseListener()
 
-    def read(self, turn: RunningTurn, progress: Progress, completion: Completion) -> ModelTurn:
+    def policies(self, turn: RunningTurn) -> Sequence[Policy]:
+        """Return what stops the calls of a plan that can't be run."""
+        return (PlanObstacle(turn.log),)
+
+    def ready_calls(self, turn: RunningTurn, results: Sequence[Step]) -> Sequence[Step]:
+        """Return the calls of the last plan that waited for these results and may run now."""
+        return following_calls(turn, results)
+
+    def find_response(self, turn: RunningTurn) -> str:
+        """Return the response of a plan that is done, once all its tools have succeeded."""
+        return find_response(turn.log)
+
+    def read(self, turn: RunningTurn, completion: Completion) -> ModelTurn:
         """Return what the plan says; one that is broken is to be recorded with what is wrong, for the model to repair.
 
         Raises `PlanUnreadable` when that was done just before, and it is broken again.
         """
         try:
-            return self._followed(turn, progress, completion)
+            return self._followed(turn, completion)
         except PlanBroken as error:
-            return self._repaired(progress, completion, error)
+            return self._repaired(turn, completion, error)
 
-    def _followed(self, turn: RunningTurn, progress: Progress, completion: Completion) -> ModelTurn:
+    def _followed(self, turn: RunningTurn, completion: Completion) -> ModelTurn:
         if completion.stop == "max_tokens":
             return _cut(completion)
         result = _to_result(completion)
-        left = waves_left(turn, progress)
+        left = waves_left(turn)
         if left <= 0:
             result = result.model_copy(update={"tools": []})
             if not (result.response or "").strip():
                 raise PlanBroken(prompts().planner.no_answer_left)
-        seq = progress.next_seq()
-        finished = find_results(turn, progress.steps, seq)
+        seq = turn.log.next_seq
+        finished = find_results(turn.log.turn_id, turn.log.steps, seq)
         plan = arrange(result, finished, most_calls=MAX_CALLS + 1, waves_left=left)
         thinking = cut(f"{completion.thinking}\n\n{plan.reasoning}".strip(), MAX_REASONING)
         if not plan.calls:
@@ -90,14 +112,14 @@ class PlannerMode:
             stop=completion.stop,
             model=completion.model,
             is_answer=False,
-            calls=ready_calls(turn, plan, seq, (), _earlier(plan, finished)),
+            calls=ready_calls(turn, plan, seq=seq, recorded=(), results=_earlier(plan, finished)),
             results=len(plan.calls),
             plan=plan.to_journal(),
             token_count=_count(plan),
         )
 
-    def _repaired(self, progress: Progress, completion: Completion, error: PlanBroken) -> ModelTurn:
-        last = progress.last_answer
+    def _repaired(self, turn: RunningTurn, completion: Completion, error: PlanBroken) -> ModelTurn:
+        last = turn.log.last_answer
         was_broken = last is not None and last.plan is not None and "broken" in last.plan
         text = completion.text.strip()
         if was_broken and text and "{" not in text:
@@ -155,7 +177,7 @@ def _answer(completion: Completion, text: str, thinking: str) -> ModelTurn:
     return ModelTurn(text=text, thinking=thinking, stop=completion.stop, model=completion.model, is_answer=True)
 
 
-def _earlier(plan: Plan, finished: dict[str, object]) -> dict[str, object]:
+def _earlier(plan: Plan, finished: Mapping[str, Step]) -> dict[str, Step]:
     own = {call.id for call in plan.calls}
     return {key: value for key, value in finished.items() if key not in own}
 

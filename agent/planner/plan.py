@@ -183,7 +183,8 @@ def arrange(result: PlanningResult, finished: Collection[str], *, most_calls: in
     calls = _with_needs(result.tools, finished)
     levels = _levels(calls)
     kept = [
-        PlannedCall(call.id, call.tool, call.args, tuple(call.needs), levels[call.id]) for call in calls[:most_calls]
+        PlannedCall(call.id, call.tool, args=call.args, needs=tuple(call.needs), level=levels[call.id])
+        for call in calls[:most_calls]
     ]
     deepest = max((call.level + 1 for call in kept), default=0)
     return Plan(

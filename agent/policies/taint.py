@@ -4,24 +4,31 @@ A turn that shows the model both untrusted text (what somebody else wrote) and p
 something, only with the person's yes. Untrusted are the results of tools that are marked so, in a shared channel what
 others have said, and whatever an agent of another house writes; private are the results of tools that are marked so,
 and in a direct message the recalled memories. All that is shown counts, earlier turns too; what the person has typed is
-neither. An agent is told by one who has seen all this, and tells it what it has seen itself.
+neither. An agent is shown a task that was written with all this in view, and its answer tells what it has read itself.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from agent.app import App
-from agent.confirmations.decisions import AGENT_ADAPTERS
-from agent.delegation import agents
+from agent.context.history import PastStep
+from agent.journal.log import TurnLog
 from agent.journal.steps import Step
+from agent.people.participants import Participants
 from agent.prompts import prompts
-from agent.turn.log import Progress
-from agent.turn.open import RunningTurn
+from agent.tools.approvals import request_for_taint
+from agent.tools.arguments import parse_arguments
+from agent.tools.calls import PendingCall, Taint
+from agent.tools.outcomes import Failed, NeedsApproval
+from agent.tools.toolbox import Toolbox
+from shared.db.database import Database
+from shared.errors import ToolError
+from shared.messages import IncomingMessage
 from shared.tools import Tool
 
 LAST_ID = 2**63 - 1
+# Behind these adapters a program speaks for a person: nothing that it writes is the person's own word.
+AGENT_ADAPTERS = frozenset({"a2a"})
 
 # What a summary was made of: the turns before the window.
 SUMMARISED = text("""
@@ -31,7 +38,7 @@ FROM messages
 WHERE conversation_id = :conversation_id AND turn_id < :window AND (NOT :is_direct OR user_id = :user_id)
 """)
 # What the agents have read that were asked in these turns; one without a persona is in another house.
-BELOW = text("""
+CHILD_TURNS = text("""
 SELECT array_agg(DISTINCT messages.tool_name) FILTER (WHERE messages.role = 'tool_result') AS tools,
        coalesce(bool_or(turns.persona_id IS NULL), false) AS has_strangers
 FROM turns JOIN messages ON messages.turn_id = turns.id
@@ -40,96 +47,121 @@ WHERE turns.conversation_id = :conversation_id AND turns.parent_turn_id >= :firs
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """What a prompt holds: text that somebody else wrote, and data that not everybody may know."""
+class TaintGuard:
+    """Holds back calls that act once the model has been shown both untrusted text and private data.
 
-    untrusted: bool = False
-    private: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether both came together."""
-        return self.untrusted and self.private
-
-    def __or__(self, other: "Taint") -> "Taint":
-        return Taint(self.untrusted or other.untrusted, self.private or other.private)
-
-
-async def is_tainted(app: App, turn: RunningTurn, progress: Progress, calls: Sequence[Step]) -> bool:
-    """Return whether those of these calls that act need the person's yes: by what they were written after.
-
-    Nothing is looked at when none of them acts.
+    What counts is what was recorded before the calls were started: they may have been written with all of it in view.
     """
-    tools = [app.toolbox.find(str(call.tool_name)) for call in calls]
-    acting = any(tool.is_acting for tool in tools if tool is not None) or any(map(agents.is_delegation, calls))
-    return acting and (await find_taint(app, turn, progress)).is_whole
+
+    def __init__(self, taint: "TurnTaint", toolbox: Toolbox, log: TurnLog) -> None:
+        self._taint, self._toolbox, self._log = taint, toolbox, log
+        self._known: tuple[int, Taint] | None = None
+
+    async def check(self, call: PendingCall) -> PendingCall | NeedsApproval | Failed:
+        """Stop a call that needs the person's yes; what is wrong with its arguments is said by the toolbox first."""
+        tool = self._toolbox.resolve(call)
+        if tool is None or not tool.acts_on(call.arguments) or call.agreed_to is not None:
+            return call
+        if not (await self._find_taint()).is_whole:
+            return call
+        try:
+            parse_arguments(tool, call.arguments)
+        except ToolError:
+            return call
+        return request_for_taint(call)
+
+    async def _find_taint(self) -> Taint:
+        # Once for the calls that are started together.
+        if self._known is None or self._known[0] != len(self._log.steps):
+            self._known = (len(self._log.steps), await self._taint.find(self._log))
+        return self._known[1]
 
 
-async def find_taint(app: App, turn: RunningTurn, progress: Progress) -> Taint:
-    """Return what the model is shown now; the database is asked about summaries and agents alone."""
-    history, own = [each.step for each in turn.history], progress.steps
-    taint = of_results(app, (step.tool_name for step in (*history, *own) if step.role == "tool_result"))
-    taint |= Taint(untrusted=_shows_others(turn) or progress.shows_untrusted, private=progress.shows_private)
-    asked = [each.turn_id for each in turn.history if agents.is_delegation(each.step)]
-    asked += [turn.key.id for step in own if agents.is_delegation(step)]
-    if not taint.is_whole and asked:
-        taint |= await _below(app, turn, min(asked), LAST_ID)
-    if not taint.is_whole and turn.conversation.summary:
-        taint |= await _summarised(app, turn)
-    return taint
+class TurnTaint:
+    """What a turn's model is shown: `shown` beside the results of tools, and the results themselves."""
 
+    def __init__(
+        self,
+        database: Database,
+        toolbox: Toolbox,
+        participants: Participants,
+        message: IncomingMessage,
+        history: Sequence[PastStep],
+        shown: Taint,
+    ) -> None:
+        self._database, self._toolbox = database, toolbox
+        self._user, self._conversation = participants.user, participants.conversation
+        self._message, self._history, self._shown = message, history, shown
 
-def of_results(app: App, names: Iterable[str | None]) -> Taint:
-    """Return what the results of these tools may hold; a tool that is gone may have been anybody's."""
-    taint = Taint()
-    for name in set(names) - {agents.TOOL}:
-        taint |= _of_tool(app.toolbox.find(str(name)))
-    return taint
+    async def find(self, log: TurnLog) -> Taint:
+        """Return what the model is shown now; the database is asked about summaries and other agents' turns alone."""
+        past = [each.step for each in self._history]
+        taint = self._of_results(step.tool_name for step in (*past, *log.steps) if step.role == "tool_result")
+        taint |= self._shown | Taint(untrusted=self._shows_others())
+        asked = [each.turn_id for each in self._history if self._is_turn(each.step)]
+        asked += [log.turn_id for step in log.steps if self._is_turn(step)]
+        if not taint.is_whole and asked:
+            taint |= await self._of_child_turns(min(asked), LAST_ID)
+        if not taint.is_whole and self._conversation.summary:
+            taint |= await self._of_summary()
+        return taint
+
+    def _is_turn(self, step: Step) -> bool:
+        if step.role not in ("tool_call", "tool_result"):
+            return False
+        tool = self._toolbox.find(str(step.tool_name))
+        return tool is not None and tool.resumable
+
+    def _of_results(self, names: Iterable[str | None]) -> Taint:
+        # A tool that is gone may have been anybody's; what one with a journal of its own has read stands there.
+        taint = Taint()
+        for name in set(names):
+            tool = self._toolbox.find(str(name))
+            taint |= Taint() if tool is not None and tool.resumable else _of_tool(tool)
+        return taint
+
+    def _shows_others(self) -> bool:
+        # What comes by such an adapter was written by another house's model, for whomever it names.
+        if self._message.adapter in AGENT_ADAPTERS:
+            return True
+        # What others said before a message stands in it, behind a heading.
+        platform_context, heading = self._message.platform_context, prompts().turn.earlier_heading
+        messages = [each for each in self._history if each.step.role == "user"]
+        has_others = any(each.user_id != self._user.id or heading in each.step.content for each in messages)
+        return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
+
+    async def _of_child_turns(self, first: int, before: int) -> Taint:
+        is_direct = self._conversation.place.is_direct
+        given = {
+            "user_id": self._user.id,
+            "conversation_id": self._conversation.id,
+            "first": first,
+            "before": before,
+            "is_direct": is_direct,
+        }
+        async with self._database.statement() as session:
+            row = (await session.execute(CHILD_TURNS, given)).one()
+        # What an agent was shown of the person's memories stands in no journal.
+        remembered = Taint(private=is_direct and self._user.has_memories)
+        return self._of_results(row.tools or ()) | Taint(untrusted=row.has_strangers) | remembered
+
+    async def _of_summary(self) -> Taint:
+        conversation = self._conversation
+        given = {
+            "user_id": self._user.id,
+            "conversation_id": conversation.id,
+            "window": conversation.window_turn_id,
+            "is_direct": conversation.place.is_direct,
+        }
+        async with self._database.statement() as session:
+            row = (await session.execute(SUMMARISED, given)).one()
+        names = row.tools or ()
+        taint = self._of_results(names) | Taint(untrusted=row.has_others)
+        tools = [self._toolbox.find(str(name)) for name in names]
+        if any(tool is not None and tool.resumable for tool in tools):
+            taint |= await self._of_child_turns(0, conversation.window_turn_id)
+        return taint
 
 
 def _of_tool(tool: Tool | None) -> Taint:
     return Taint(untrusted=True) if tool is None else Taint(tool.reads_untrusted, tool.reads_private)
-
-
-def _shows_others(turn: RunningTurn) -> bool:
-    # What comes by such a door was written by another house's model, for whomever it names.
-    if turn.message.adapter in AGENT_ADAPTERS:
-        return True
-    # What others said before a message stands in it, below a heading.
-    platform_context, heading = turn.message.platform_context, prompts().turn.earlier_heading
-    said = [each for each in turn.history if each.step.role == "user"]
-    has_others = any(each.user_id != turn.user.id or heading in each.step.content for each in said)
-    return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
-
-
-async def _below(app: App, turn: RunningTurn, first: int, before: int) -> Taint:
-    is_direct = turn.conversation.place.is_direct
-    given = {
-        "user_id": turn.user.id,
-        "conversation_id": turn.conversation.id,
-        "first": first,
-        "before": before,
-        "is_direct": is_direct,
-    }
-    async with app.database.statement() as session:
-        row = (await session.execute(BELOW, given)).one()
-    # What an agent was shown of the person's memories stands in no journal.
-    remembered = Taint(private=is_direct and turn.user.has_memories)
-    return of_results(app, row.tools or ()) | Taint(untrusted=row.has_strangers) | remembered
-
-
-async def _summarised(app: App, turn: RunningTurn) -> Taint:
-    conversation = turn.conversation
-    given = {
-        "user_id": turn.user.id,
-        "conversation_id": conversation.id,
-        "window": conversation.window_turn_id,
-        "is_direct": conversation.place.is_direct,
-    }
-    async with app.database.statement() as session:
-        row = (await session.execute(SUMMARISED, given)).one()
-    taint = of_results(app, row.tools or ()) | Taint(untrusted=row.has_others)
-    return (
-        taint | await _below(app, turn, 0, conversation.window_turn_id) if agents.TOOL in (row.tools or ()) else taint
-    )

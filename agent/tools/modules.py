@@ -8,7 +8,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from agent.tools.toolbox import Toolbox
+from agent.tools.providers import NO_TEXTS, ToolProvider
 from shared.log import get_logger
 from shared.settings import MODULES_FOLDER, MODULES_GROUP
 from shared.tools import Tool
@@ -63,12 +63,42 @@ class _Candidate:
     load: Callable[[], ModuleType]
 
 
-def discover(result_limit: int, modules_path: Path | None = None) -> Toolbox:
-    """Return a toolbox with the tools of every module, and their `INSTRUCTIONS` for the system prompt."""
+class ModuleTools(ToolProvider):
+    """The tools of our own modules. One that fails to load is off: `failures` says why, by module."""
+
+    def __init__(
+        self, tools: Sequence[Tool], failures: Mapping[str, str] = NO_TEXTS, instructions: Mapping[str, str] = NO_TEXTS
+    ) -> None:
+        self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
+        self._instructions = dict(instructions)
+        self.failures = dict(failures)
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Return the tools by name."""
+        return tuple(self._tools.values())
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """Return the names of the modules, those that failed to load included."""
+        return super().modules | self._instructions.keys() | self.failures.keys()
+
+    @property
+    def instructions(self) -> Mapping[str, str]:
+        """Return what each module adds to the system prompt."""
+        return self._instructions
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool that is called `module.tool`."""
+        return self._tools.get(name)
+
+
+def discover(modules_path: Path | None = None) -> ModuleTools:
+    """Return the tools of every module, and their `INSTRUCTIONS` for the system prompt."""
     found = find_modules(modules_path)
     tools = [tool for module in found.loaded for tool in module.tools]
     failures = {each.name: each.reason for each in found.failed}
-    return Toolbox(tools, failures, result_limit, {each.name: each.instructions for each in found.loaded})
+    return ModuleTools(tools, failures, {each.name: each.instructions for each in found.loaded})
 
 
 def find_modules(modules_path: Path | None = None) -> FoundModules:

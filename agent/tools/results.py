@@ -10,8 +10,11 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from agent.confirmations.decisions import ASKED
 from shared.text import clean
+
+# The key of a result that stands for a question to the person. Control flow reads the journal's `outcome`; the release
+# before reads this key, so no tool may write it.
+ASKED = "confirmation_asked"
 
 # So many characters of a result are turned into JSON, of which the limit is shown.
 MOST_CHARS = 200_000
@@ -25,7 +28,7 @@ def to_json(result: Any, limit: int) -> str:
     taker = _Taker(max(MOST_CHARS, 4 * limit))
     plain = taker.take(result)
     if isinstance(plain, dict):
-        # Only the house may say that it has a question: a yes to a tool's made-up one would be a yes to its call.
+        # A yes to a question that a tool made up would be a yes to its call.
         plain.pop(ASKED, None)
     text = json.dumps(plain, ensure_ascii=False)
     if len(text) <= limit and not taker.is_cut:

@@ -1,33 +1,27 @@
-"""Finds the modules, offers their tools by permission, and calls them.
+"""Offers the tools of all providers, in one order and by one rule, and calls them.
 
 `authorize` decides what a person may use: the offer filters with it, and every call asks it again.
 """
 
 import asyncio
 import json
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Awaitable, Hashable, Sequence
 from typing import Any
 
-from agent.confirmations.decisions import request_approval
-from agent.delegation import agents
-from agent.llm.protocols.patterns import DELEGATE
-from agent.llm.tokens import count_prompt
-from agent.people.agents import ListedAgent
-from agent.people.personas import ResolvedPersona
 from agent.prompts import prompts
-from agent.tools.arguments import parse_arguments, read_arguments
+from agent.tools.approvals import request_for_agent, request_for_tool
+from agent.tools.arguments import parse_arguments
+from agent.tools.calls import CallingTurn, PendingCall
+from agent.tools.offer import Offer, Scope
+from agent.tools.outcomes import NO_WORK, Failed, ModelWork, Outcome, Result, unknown_outcome
+from agent.tools.providers import Returned, ToolEvent, ToolProvider
 from agent.tools.results import to_json
 from shared.db.database import DatabaseLost
 from shared.errors import ConfirmationNeeded, ToolError, Unavailable
 from shared.log import get_logger
-from shared.messages import Place
-from shared.permissions import Permission
 from shared.tasks import run_with_timeout
-from shared.text import clean, cut
-from shared.tools import Caller, Tool, ToolContext
+from shared.text import cut
+from shared.tools import Tool, ToolContext
 
 MAX_NAMED_TOOLS = 40
 MAX_KEPT_OFFERS = 200
@@ -35,239 +29,154 @@ MAX_KEPT_OFFERS = 200
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Who asks, under which persona, where: what `authorize` looks at.
-
-    `agents` are those of the house, `hops` the names of those who handed the task on to this turn.
-    """
-
-    user: Caller
-    persona: ResolvedPersona
-    place: Place
-    agents: tuple[ListedAgent, ...] = ()
-    hops: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a call came to: JSON text for the model and the journal; `needed`: the person's yes, nothing was done."""
-
-    content: str
-    is_error: bool
-    needed: ConfirmationNeeded | None = None
-
-
-@dataclass(frozen=True)
-class Offer:
-    """The tools of one turn, in an order that does not change from call to call.
-
-    `instructions` is what their modules add to the system prompt.
-    """
-
-    tools: tuple[Tool, ...]
-    instructions: str = ""
-
-    @cached_property
-    def schemas(self) -> tuple[dict[str, Any], ...]:
-        """Return the tools in the OpenAI function format."""
-        return tuple(each.schema for each in self.tools)
-
-    def full_name(self, name: str) -> str:
-        """Return `module.tool` for what a model wrote; an unknown name stays as it is, cut to a bearable length."""
-        tool = self.find(name)
-        return tool.name if tool else clean(name)[:64]
-
-    @cached_property
-    def tokens(self) -> int:
-        """Return an upper estimate of what the tool list costs in a prompt."""
-        return count_prompt(self.schemas)
-
-    def find(self, name: str) -> Tool | None:
-        """Return the tool with this name: `module__tool`, `module.tool`, or a bare name that only one tool has."""
-        for each in self.tools:
-            if name in (each.wire_name, each.name):
-                return each
-        bare = [each for each in self.tools if each.run.__name__ == name]
-        # The block of that name is meant for our own tool, whatever servers call theirs.
-        bare = [each for each in bare if each.name == agents.TOOL] or bare
-        return bare[0] if len(bare) == 1 else None
-
-
 def authorize(scope: Scope, tool: Tool) -> bool:
     """Return whether this person may use this tool here: permission first, then the persona's modules."""
-    if tool.module == agents.MODULE:
-        return bool(agents.list_askable(scope))
     allowed = scope.persona.allowed_modules
     return tool.requires <= scope.user.permission and (allowed is None or tool.module in allowed)
 
 
 class Toolbox:
-    """All tools of the house. A module that fails to load is off and says so; the rest serves."""
+    """The tools of all providers; a result is shown to the model up to `result_limit` characters."""
 
-    def __init__(
-        self,
-        tools: Iterable[Tool],
-        failures: Mapping[str, str],
-        result_limit: int,
-        instructions: Mapping[str, str] | None = None,
-    ) -> None:
-        self._own = tuple(tools)
-        self.tools: tuple[Tool, ...] = ()
-        self.failures = dict(failures)
-        self._instructions = dict(instructions or {})
+    def __init__(self, providers: Sequence[ToolProvider], result_limit: int) -> None:
+        self._providers = tuple(providers)
         self._result_limit = result_limit
-        self._offers: dict[tuple[Permission, frozenset[str] | None, tuple[ListedAgent, ...]], Offer] = {}
-        self.set_remote(())
+        self._offers: dict[Hashable, Offer] = {}
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Return the tools that are the same for everybody, in the order in which they are offered."""
+        shared = [tool for provider in self._providers if not provider.is_personal for tool in provider.tools]
+        return tuple(sorted(shared, key=lambda tool: tool.name))
 
     @property
     def modules(self) -> frozenset[str]:
-        """Return the names of the modules in the house, those that failed to load too."""
-        return frozenset({agents.MODULE, *self._instructions, *self.failures, *(each.module for each in self._own)})
-
-    def set_remote(self, tools: Iterable[Tool]) -> None:
-        """Replace the tools of MCP servers: the next offer has them, and calls of running turns see what is gone."""
-        self.tools = tuple(sorted((*self._own, *tools), key=lambda each: each.name))
-        self._current = {each.name: each for each in self.tools}
-        self._offers = {}
+        """Return the names of all modules, those that are off included."""
+        return frozenset().union(*(provider.modules for provider in self._providers))
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a person in a place: one object for the same rights, so that it is rendered once."""
-        askable = agents.list_askable(scope)
-        key = (scope.user.permission, scope.persona.allowed_modules, askable)
+        persona, versions = scope.persona, tuple([provider.version for provider in self._providers])
+        key = (scope.user.permission, persona.id, persona.allowed_modules, scope.agents, scope.hops, versions)
         if key not in self._offers:
             while len(self._offers) >= MAX_KEPT_OFFERS:
                 self._offers.pop(next(iter(self._offers)))
-            tools = tuple(each for each in self.tools if authorize(scope, each))
-            # Last: when an agent comes or goes, what a provider has cached of the list before it stays good.
-            tools += (agents.build_tool(askable),) if askable else ()
-            texts = [self._instructions.get(module, "") for module in dict.fromkeys(each.module for each in tools)]
-            self._offers[key] = Offer(tools, "\n\n".join(text for text in texts if text))
+            self._offers[key] = self._build_offer(scope)
         return self._offers[key]
 
+    def _build_offer(self, scope: Scope) -> Offer:
+        permitted = [(each, tool) for each in self._providers for tool in _permitted(each, scope)]
+        permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))
+        tools = tuple(tool for _, tool in permitted)
+        known = {module: text for each in self._providers for module, text in each.instructions.items()}
+        texts = [known.get(module, "") for module in dict.fromkeys(tool.module for tool in tools)]
+        return Offer(tools, "\n\n".join(text for text in texts if text))
+
     def find(self, name: str) -> Tool | None:
-        """Return the tool that has this name now, `module.tool`."""
-        return self._current.get(name)
+        """Return the tool that is called `module.tool` now, whoever may use it."""
+        return next((tool for each in self._providers if (tool := each.find(name)) is not None), None)
 
-    async def call(
-        self,
-        offer: Offer,
-        scope: Scope,
-        name: str,
-        arguments: str | dict[str, Any],
-        context: ToolContext,
-        *,
-        is_tainted: bool = False,
-        can_ask: bool = True,
-    ) -> Outcome:
-        """Run one call; every failure comes back as an error result that says what would be valid.
+    async def find_scope(self, scope: Scope, agent: str) -> Scope:
+        """Return what an agent may use for a call that it has asked for; raises `ToolError` when there is none."""
+        for provider in self._providers:
+            if (found := await provider.find_scope(scope, agent)) is not None:
+                return found
+        raise ToolError(prompts().delegation.switched_off.format(agent=agent))
 
-        The arguments are as a model wrote them, or as `read_arguments` gave them. With `is_tainted` a tool that acts is
-        run only with the person's yes. Where one is needed, the result is a question; where nobody `can_ask`, an error.
-        """
-        offered = offer.find(name)
-        tool = self._still_there(offered)
-        if tool is None or not authorize(scope, tool):
-            return self._error(_missing(scope, name), available_tools=_names(offer))
-        plain = read_arguments(arguments) if isinstance(arguments, str) else arguments
+    def resolve(self, call: PendingCall) -> Tool | None:
+        """Return the tool of a call as it is now; None when it may not be made any more."""
+        found = self._find_permitted(call)
+        return None if found is None else found[1]
+
+    def refuse(self, call: PendingCall) -> Failed | None:
+        """Return what a call comes to whose tool is not there or may not be used; None when it may be made."""
+        if self._find_permitted(call) is not None:
+            return None
+        reasons = (each.explain_missing(call.scope, call.name) for each in self._providers)
+        reason = next((each for each in reasons if each is not None), f"There is no tool {call.name!r} here.")
+        return self._fail(reason, available_tools=[each.wire_name for each in call.offer.tools[:MAX_NAMED_TOOLS]])
+
+    async def call(self, call: PendingCall, context: ToolContext, turn: CallingTurn | None = None) -> Outcome:
+        """Run one call; every failure comes back as an outcome that says what would be valid."""
+        found = self._find_permitted(call)
+        if found is None:
+            return self.refuse(call) or unknown_outcome()
+        provider, tool = found
         try:
-            given = parse_arguments(tool, plain)
+            arguments = parse_arguments(tool, call.arguments)
         except ToolError as error:
-            return self._error(str(error), **error.fields)
-        if is_tainted and tool.is_acting and context.agreed_to is None:
-            return self._hold_back(ConfirmationNeeded(), plain, can_ask=can_ask)
-        outcome = await self._run(tool, given, context)
-        return self._hold_back(outcome.needed, plain, can_ask=can_ask) if outcome.needed else outcome
+            return self._fail(str(error), **error.fields)
+        reason = ""
+        for _ in range(2 if tool.repeatable else 1):
+            outcome = await self._try(
+                call, tool, context=context, running=provider.call(tool, arguments, context=context, turn=turn)
+            )
+            if not isinstance(outcome, str):
+                return outcome
+            reason = outcome
+        return self._fail(reason)
 
-    def _hold_back(self, needed: ConfirmationNeeded, plain: dict[str, Any], *, can_ask: bool) -> Outcome:
+    async def _try(
+        self, call: PendingCall, tool: Tool, context: ToolContext, running: Awaitable[Returned]
+    ) -> Outcome | str:
+        # A text says what went wrong, when another try may help.
         try:
-            return Outcome(request_approval(needed, plain, can_ask=can_ask), is_error=False)
+            return self._to_outcome(call, await run_with_timeout(tool.timeout_seconds, running))
+        except ConfirmationNeeded as needed:
+            return request_for_tool(call, needed)
         except ToolError as error:
-            return self._error(str(error))
+            return self._fail(str(error), **error.fields)
+        except DatabaseLost:
+            if tool.resumable:
+                # It goes on with the next attempt at this turn.
+                raise
+            return f"{tool.name} lost its database for a moment." if tool.read_only else unknown_outcome()
+        except (Unavailable, TimeoutError) as error:
+            log.warning("tool_unavailable", tool=tool.name, call=context.call_id, cause=type(error).__name__)
+            return str(error) or f"{tool.name} took longer than {tool.timeout_seconds:.0f} seconds."
+        except asyncio.CancelledError:
+            # Cancelled from outside, or by something within the tool that should have kept it to itself?
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            return f"{tool.name} was interrupted."
+        except Exception:
+            # A module is foreign code to the loop: its bug is told to the operator, and the turn goes on.
+            log.exception("tool_failed", tool=tool.name, call=context.call_id)
+            return f"{tool.name} failed unexpectedly."
 
-    def _still_there(self, offered: Tool | None) -> Tool | None:
-        if offered is None or offered.module == agents.MODULE:
-            return offered
-        return self._current.get(offered.name)
+    def call_events(self, call: PendingCall) -> list[ToolEvent]:
+        """Return what readers of a turn are told of a call, beside the call itself."""
+        return [event for provider in self._providers for event in provider.call_events(call)]
 
-    async def _run(self, tool: Tool, given: Mapping[str, Any], context: ToolContext) -> Outcome:
-        tries = 2 if tool.repeatable else 1
-        for left in reversed(range(tries)):
-            try:
-                result = await run_with_timeout(tool.timeout_seconds, tool.run(context, **given))
-                return Outcome(to_json(result, self._result_limit), is_error=False)
-            except (ToolError, ConfirmationNeeded) as error:
-                return self._refused(error)
-            except DatabaseLost as lost:
-                if not tool.read_only:
-                    return _after_loss(tool, lost)
-                message = f"{tool.name} lost its database for a moment."
-            except (Unavailable, TimeoutError) as error:
-                log.warning("tool_unavailable", tool=tool.name, call=context.call_id, cause=type(error).__name__)
-                message = str(error) or f"{tool.name} took longer than {tool.timeout_seconds:.0f} seconds."
-            except asyncio.CancelledError:
-                # Cancelled from outside, or by something within the tool that should have kept it to itself?
-                if (task := asyncio.current_task()) is not None and task.cancelling():
-                    raise
-                message = f"{tool.name} was interrupted."
-            except Exception:
-                # A module is foreign code to the loop: its bug is told to the operator, and the turn goes on.
-                log.exception("tool_failed", tool=tool.name, call=context.call_id)
-                message = f"{tool.name} failed unexpectedly."
-            if not left:
-                return self._error(message)
-        raise AssertionError("a tool is tried at least once")
+    def result_events(self, call: PendingCall, outcome: Outcome) -> list[ToolEvent]:
+        """Return what readers of a turn are told of an outcome, before the result itself."""
+        return [event for provider in self._providers for event in provider.result_events(call, outcome)]
 
-    def _refused(self, error: ToolError | ConfirmationNeeded) -> Outcome:
-        if isinstance(error, ConfirmationNeeded):
-            return Outcome("", is_error=True, needed=error)
-        return self._error(str(error), **error.fields)
+    def _find_permitted(self, call: PendingCall) -> tuple[ToolProvider, Tool] | None:
+        # As it is now: what was offered may be gone, or not be this person's any more.
+        if (offered := call.tool) is None:
+            return None
+        for provider in self._providers:
+            now = provider.list(call.scope) if provider.is_personal else (provider.find(offered.name),)
+            for tool in now:
+                if tool is not None and tool.name == offered.name:
+                    return (provider, tool) if provider.is_personal or authorize(call.scope, tool) else None
+        return None
 
-    def _error(self, message: str, **valid: Any) -> Outcome:
+    def _to_outcome(self, call: PendingCall, returned: Returned) -> Outcome:
+        if returned.asked is not None:
+            return request_for_agent(call, returned.asked, returned.work)
+        if returned.error is not None:
+            return self._fail(str(returned.error), returned.work, **returned.error.fields)
+        return Result(to_json(returned.value, self._result_limit), returned.work)
+
+    def _fail(self, message: str, work: ModelWork = NO_WORK, /, **valid: Any) -> Failed:
         told = {"error": True, "message": cut(message, self._result_limit // 2)}
         content = to_json({**told, **valid}, self._result_limit)
         # A cut result would not say any more that it is an error: rather that than what would be valid.
         fits = len(content) < self._result_limit and '"cut": true' not in content[:16]
-        return Outcome(content if fits else json.dumps(told, ensure_ascii=False), is_error=True)
+        return Failed(content if fits else json.dumps(told, ensure_ascii=False), work)
 
 
-def to_wire_name(name: str) -> str:
-    """Return a tool's name in the characters that all providers take, also for one that a model made up."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name.replace(".", "__"))[:64] or "_"
-
-
-def _missing(scope: Scope, name: str) -> str:
-    wants_agent = name in (DELEGATE, agents.TOOL, to_wire_name(agents.TOOL))
-    return (agents.why_not(scope) if wants_agent else None) or f"There is no tool {name!r} here."
-
-
-def _names(offer: Offer) -> list[str]:
-    return [each.wire_name for each in offer.tools[:MAX_NAMED_TOOLS]]
-
-
-def _after_loss(tool: Tool, lost: DatabaseLost) -> Outcome:
-    # An agent goes on with the next attempt at the turn that asks it.
-    if tool.module == agents.MODULE:
-        raise lost
-    return unknown_outcome()
-
-
-def unknown_outcome() -> Outcome:
-    """Return the result of a call with effects that was interrupted: told, and not repeated."""
-    return Outcome(json.dumps({"error": True, "message": prompts().turn.unknown_outcome}), is_error=True)
-
-
-def not_run(reason: str) -> Outcome:
-    """Return the result of a call that was left out through no fault of its tool or its arguments."""
-    return Outcome(json.dumps({"error": True, "not_run": True, "message": reason}, ensure_ascii=False), is_error=True)
-
-
-def repeated_failure(content: str) -> Outcome:
-    """Return the error of an earlier call with the same arguments: it is told again, and not run again."""
-    told = {**json.loads(content), "hint": prompts().turn.repeated_call}
-    return Outcome(json.dumps(told, ensure_ascii=False), is_error=True)
-
-
-def too_many_calls(most: int) -> Outcome:
-    """Return the result of the first call beyond what one answer may hold; the ones after it are not even recorded."""
-    return Outcome(json.dumps({"error": True, "message": prompts().turn.too_many_calls.format(most=most)}), True)
+def _permitted(provider: ToolProvider, scope: Scope) -> list[Tool]:
+    return [tool for tool in provider.list(scope) if provider.is_personal or authorize(scope, tool)]

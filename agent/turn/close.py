@@ -1,24 +1,24 @@
 """How a turn ends: the last step, the payment, the reply and the end of its messages, in one statement."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import text
 
-from agent.app import App
-from agent.billing.ledger import PaidCall
-from agent.confirmations.decisions import Question, begin_asking
+from agent.confirmations.rows import begin_asking
 from agent.journal.records import Entry
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Event, Step
 from agent.journal.turns import Ending, NewQuestion, NewReply, Status, end_turn
 from agent.llm.tokens import count_tokens
 from agent.queue.outbox import Reply, claimed_seconds
-from agent.turn.open import RunningTurn
+from agent.tools.outcomes import ApprovalRequest
+from agent.turn.running import RunningTurn
+from shared.db.database import Database
 from shared.db.driver import Session
-from shared.files.storage import VISIBLE_FILES
-from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, Usage
+from shared.files.storage import VISIBLE_FILES, Storage
+from shared.messages import AgentResponse, AskedConfirmation, ReplyFile
 
 STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records
@@ -28,15 +28,9 @@ WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_F
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What a turn comes to. `calls` are the model calls that are not paid yet; `usage` is that of the whole turn."""
+    """What a turn comes to for the person; what it has cost and done stands in its spend and its log."""
 
     text: str
-    steps: tuple[Step, ...]
-    calls: tuple[PaidCall, ...] = ()
-    usage: Usage = field(default_factory=Usage)
-    iterations: int = 0
-    waves: int = 0
-    model: str | None = None
     thinking: str = ""
     status: Status = "answered"
     finished: bool = True
@@ -44,10 +38,10 @@ class TurnResult:
     cause: str | None = None
     file_ids: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
-    question: Question | None = None
+    question: ApprovalRequest | None = None
 
 
-async def close(app: App, turn: RunningTurn, answer: TurnResult) -> Reply:
+async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> Reply:
     """End the turn with this answer: journal, ledger, outbox and inbox in one statement.
 
     Raises `Superseded` when another attempt runs the turn: then nothing is written and nothing may be sent.
@@ -55,19 +49,12 @@ async def close(app: App, turn: RunningTurn, answer: TurnResult) -> Reply:
     await turn.announcer.flush()
     message = turn.message
     question: NewQuestion | None = None
-    async with app.database.transaction() if answer.question else app.database.statement() as session:
+    async with database.transaction() if answer.question else database.statement() as session:
         if answer.question is not None:
             question = await begin_asking(session, answer.question, turn.user.id, turn.conversation.id)
-        files = await _find_files(app, session, turn, answer.file_ids)
-        last = Step(
-            seq=1 + max(step.seq for step in answer.steps),
-            role="assistant",
-            content=answer.text,
-            token_count=count_tokens(answer.text),
-            model_used=answer.model,
-        )
+        files = await _find_files(session, storage, turn=turn, file_ids=answer.file_ids)
         confirmation_id = question.id if question else None
-        events = _last_events(turn, answer, files, confirmation_id)
+        events = _last_events(turn, answer, files=files, confirmation_id=confirmation_id)
         reply = NewReply(
             adapter=message.adapter,
             place=message.place,
@@ -80,8 +67,8 @@ async def close(app: App, turn: RunningTurn, answer: TurnResult) -> Reply:
         ended = await end_turn(
             session,
             turn.key,
-            Entry([last], events, turn.announcer.note(is_end=True)),
-            ending=to_ending(answer),
+            Entry([to_last_step(turn, answer)], events, turn.announcer.note(is_end=True)),
+            ending=to_ending(turn, answer),
             reply=reply,
             question=question,
         )
@@ -99,16 +86,32 @@ async def close(app: App, turn: RunningTurn, answer: TurnResult) -> Reply:
     )
 
 
-def to_ending(answer: TurnResult) -> Ending:
-    """Return what the database is told of the end."""
+def to_ending(turn: RunningTurn, answer: TurnResult) -> Ending:
+    """Return how the turn ends, for the database."""
     return Ending(
         status=answer.status,
         finished=answer.finished,
-        waves=answer.waves,
+        waves=turn.log.waves,
         error=answer.error,
         cause=answer.cause,
-        calls=answer.calls,
+        calls=turn.spend.unpaid,
     )
+
+
+def to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:
+    """Return the answer as the last step of the turn's journal."""
+    return Step(
+        seq=1 + max(step.seq for step in turn.log.steps),
+        role="assistant",
+        content=answer.text,
+        token_count=count_tokens(answer.text),
+        model_used=turn.spend.model,
+    )
+
+
+def count_iterations(turn: RunningTurn) -> int:
+    """Return how many model calls the turn has made at its end: one that is not paid yet stands in no step."""
+    return turn.log.model_calls + (1 if turn.spend.unpaid else 0)
 
 
 def to_response(turn: RunningTurn, answer: TurnResult, reply: Reply) -> AgentResponse:
@@ -117,29 +120,30 @@ def to_response(turn: RunningTurn, answer: TurnResult, reply: Reply) -> AgentRes
         turn_id=turn.key.id,
         content=reply.content,
         files=reply.files,
-        tool_calls_made=to_calls_made(sorted(answer.steps, key=lambda step: step.seq)),
+        tool_calls_made=to_calls_made(turn.log.in_order),
         finished=answer.finished,
-        iterations=answer.iterations,
-        model=answer.model,
-        usage=answer.usage,
+        iterations=count_iterations(turn),
+        model=turn.spend.model,
+        usage=turn.spend.usage,
         error=answer.error,
         confirmation=None if reply.confirmation_id is None else AskedConfirmation(reply.confirmation_id),
     )
 
 
-async def _find_files(app: App, session: Session, turn: RunningTurn, file_ids: Sequence[int]) -> list[ReplyFile]:
+async def _find_files(
+    session: Session, storage: Storage, turn: RunningTurn, file_ids: Sequence[int]
+) -> list[ReplyFile]:
     if not file_ids:
         return []
     given = {"ids": list(file_ids), "user_id": turn.user.id, "conversation_id": turn.conversation.id}
     records = {row.id: row for row in (await session.execute(STORED_FILES, given)).all()}
-    described = [app.storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
+    described = [storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
     return [ReplyFile(each.file_id, each.filename, each.mime_type, each.size_bytes, each.url) for each in described]
 
 
 def _last_events(
     turn: RunningTurn, answer: TurnResult, files: Sequence[ReplyFile], confirmation_id: int | None
 ) -> list[Event]:
-    usage = answer.usage
     choices: dict[str, Any] = {"choices": list(answer.choices)} if answer.choices else {}
     if confirmation_id is not None:
         choices["confirmation"] = {"id": confirmation_id}
@@ -148,10 +152,10 @@ def _last_events(
         turn.announcer.event("message", content=answer.text, files=[asdict(each) for each in files], **choices),
         turn.announcer.event(
             "turn_complete",
-            iterations=answer.iterations,
-            usage=asdict(usage),
+            iterations=count_iterations(turn),
+            usage=asdict(turn.spend.usage),
             finished=answer.finished,
             error=answer.error,
-            model=answer.model,
+            model=turn.spend.model,
         ),
     ]

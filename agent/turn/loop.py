@@ -1,128 +1,140 @@
 """The loop: model, wave of tools, model, until an answer.
 
 Each answer is recorded with its calls as intents, paid, and the next call reserved, before a tool runs. What is
-recorded is never done again.
+recorded is never done again. The loop alone records.
 """
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from functools import partial
 
-from agent.app import App
-from agent.billing.budget import AdmissionStatus, Reservation, reserve
-from agent.billing.ledger import PaidCall, Payment, add_usage
-from agent.confirmations.decisions import Question, tell_outcome
+from agent.billing.budget import AdmissionStatus, Reservation, release, reserve
+from agent.billing.ledger import Payment
+from agent.confirmations.questions import CHOICES, describe_decision, find_question
 from agent.context.builder import Context
+from agent.events.tool_events import ToolEvents
 from agent.journal.records import Entry, Recorded, pay, record
 from agent.journal.steps import Step
 from agent.llm.completions import CallObserver, RejectedCall
-from agent.people.loop_modes import LoopMode
-from agent.planner.execution import find_response
-from agent.planner.mode import PlannerMode
+from agent.llm.tokens import count_tokens
+from agent.policies import circuit_breaker
+from agent.policies.approval import Approval
+from agent.policies.base import Policy
+from agent.policies.interruption import Interruption
+from agent.policies.permission import Permitted
+from agent.policies.repetition import Repetition
+from agent.policies.surplus import Surplus
+from agent.policies.taint import TaintGuard, TurnTaint
 from agent.prompts import prompts
-from agent.turn import circuit_breaker
+from agent.tools.calls import CallingTurn, PendingCall, Taint, to_pending
+from agent.tools.made_files import list_file_ids
+from agent.tools.outcomes import ApprovalRequest, NeedsApproval, Outcome, kind_of
 from agent.turn.close import TurnResult
-from agent.turn.log import Progress
-from agent.turn.modes import Mode, ModelTurn, NativeMode, waves_left
-from agent.turn.open import RESERVATION_SLACK_SECONDS, RunningTurn
-from agent.turn.tool_batch import TurnEnd, find_end, list_file_ids, run_tools
-from agent.turn.tool_calls import tell_intents
+from agent.turn.modes import Mode, ModelTurn, waves_left
+from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
+from agent.turn.services import TurnServices
+from agent.turn.tool_batch import ToolBatch
 from shared.db.retries import retry_on_lost_db
 from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Refusal, Stopped
 from shared.tasks import shield_until_done
+from shared.tools import ToolContext
 
 BUDGET_WAIT_SECONDS = 0.1
-MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
 
 
-async def respond(app: App, turn: RunningTurn, context: Context, progress: Progress) -> TurnResult:
-    """Ask the model and play its tool calls until it answers.
+async def respond(services: TurnServices, turn: RunningTurn, context: Context) -> TurnResult:
+    """Ask the model and run its tool calls until it answers.
 
-    Raises `Refusal` (budget, stop) and `Unavailable` (no model, deadline); `progress` holds what was done.
+    Raises `Refusal` (budget, stop) and `Unavailable` (no model, deadline); the turn's log and spend hold what was done.
     """
-    # Calls that are open before the first answer come from the journal of an attempt that was cut off.
-    is_repeated = True
-    progress.shows_untrusted |= context.shows_untrusted
-    progress.shows_private |= context.shows_private
-    while True:
-        await run_tools(app, turn, progress, progress.open_calls(), is_repeated=is_repeated)
-        if is_repeated:
-            # Should no model come to say it, the person still hears what became of their yes.
-            progress.text = tell_outcome(progress.steps)
-        is_repeated = False
-        circuit_breaker.check(progress.steps)
-        if (ending := find_end(turn, progress)) is not None:
-            return _ended(progress, ending)
-        if response := find_response(progress):
-            return _ended(progress, TurnEnd(response))
-        await _admit(app, turn, progress)
-        said = await _ask(app, turn, context, progress)
-        if said.is_answer:
-            return _answer(turn, progress, said)
-        await _record_wave(app, turn, progress, said)
+    log, mode = turn.log, services.modes[turn.loop_mode]
+    shown = Taint(context.shows_untrusted, context.shows_private)
+    if log.answers:
+        # The turn goes on where an earlier attempt was cut off, or carries out a call that the person has decided on.
+        interrupted = [str(call.tool_call_id) for call in log.open_calls]
+        await _run_wave(services, turn, shown, interrupted=interrupted)
+        # Should no model come to say it, the person still hears what became of their yes.
+        log.keep_partial(describe_decision(log.steps))
+    while (end := _find_end(turn, mode)) is None:
+        await _admit(services, turn)
+        answer = await _ask(services, turn, context)
+        if answer.is_answer:
+            return _to_result(turn, answer)
+        await _record_answer(services, turn, answer)
+        await _run_wave(services, turn, shown)
+    return end
 
 
-async def _admit(app: App, turn: RunningTurn, progress: Progress) -> None:
+async def _admit(services: TurnServices, turn: RunningTurn) -> None:
     # Refused only because others of the same person are running: wait for them, within the deadline.
-    while not progress.admission.is_admitted:
-        if progress.admission.status is AdmissionStatus.EXHAUSTED:
-            raise progress.admission.refusal()
-        if app.clock.monotonic() > turn.deadline - 1:
+    spend = turn.spend
+    while not spend.admission.is_admitted:
+        if spend.admission.status is AdmissionStatus.EXHAUSTED:
+            raise spend.admission.refusal()
+        if services.clock.monotonic() > turn.deadline - 1:
             raise BudgetBusy
-        if progress.admission.status is AdmissionStatus.BUSY:
+        if spend.admission.status is AdmissionStatus.BUSY:
             await asyncio.sleep(BUDGET_WAIT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
-        seconds = turn.deadline - app.clock.monotonic() + RESERVATION_SLACK_SECONDS
-        async with app.database.statement() as session:
-            wanted = Reservation(turn.user.id, turn.key.id, turn.key.attempt, tokens=progress.estimate, seconds=seconds)
-            progress.admission = await reserve(session, wanted)
+        async with services.database.statement() as session:
+            wanted = Reservation(
+                turn.user.id,
+                turn.key.id,
+                turn.key.attempt,
+                tokens=spend.estimate,
+                seconds=_reservation_seconds(services, turn),
+            )
+            spend.admit(await reserve(session, wanted))
 
 
-async def _ask(app: App, turn: RunningTurn, context: Context, progress: Progress) -> ModelTurn:
-    mode = MODES[turn.loop_mode]
+def _reservation_seconds(services: TurnServices, turn: RunningTurn) -> float:
+    return turn.deadline - services.clock.monotonic() + RESERVATION_SLACK_SECONDS
+
+
+async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> ModelTurn:
+    mode = services.modes[turn.loop_mode]
     stream = _Stream(turn, mode) if turn.announcer.wants_text else None
     spent: list[RejectedCall] = []
     try:
-        completion = await app.router.complete(
-            mode.request(turn, context, progress),
+        completion = await services.router.complete(
+            mode.request(turn, context),
             deadline=turn.deadline,
             observer=CallObserver(
                 on_text=stream.add if stream else None,
                 on_reset=stream.reset if stream else None,
                 spent=spent,
-                pay=partial(_pay_and_admit, app, turn, progress, spent),
+                pay=partial(_pay_and_admit, services, turn, spent),
             ),
         )
     except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong, Refusal):
-        _note_spent(turn, progress, spent)
-        progress.text = (stream.told if stream else "") or progress.text
+        turn.spend.add(spent)
+        turn.log.keep_partial((stream.told if stream else "") or turn.log.partial)
         raise
-    _note_spent(turn, progress, (*spent, RejectedCall(completion.model, completion.usage)))
-    progress.text = ""
-    said = mode.read(turn, progress, completion)
-    progress.text = said.text
+    turn.spend.add((*spent, RejectedCall(completion.model, completion.usage)))
+    turn.log.keep_partial("")
+    answer = mode.read(turn, completion)
+    turn.log.keep_partial(answer.text)
     if stream is not None:
-        stream.finish(said)
-    return said
+        stream.finish(answer)
+    return answer
 
 
-async def _pay_and_admit(app: App, turn: RunningTurn, progress: Progress, spent: list[RejectedCall]) -> None:
+async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[RejectedCall]) -> None:
     # An attempt that was paid for is a call: the one after it has to be admitted like any other.
     async def settle_them() -> None:
-        seconds = turn.deadline - app.clock.monotonic() + RESERVATION_SLACK_SECONDS
-        async with app.database.statement() as session:
-            payment = Payment(_to_paid(turn, spent), reserve=progress.estimate, seconds=seconds)
-            progress.admission = await pay(session, turn.key, payment)
-        _add_spent(progress, _to_paid(turn, spent))
+        calls = turn.spend.to_paid(spent)
+        seconds = _reservation_seconds(services, turn)
+        async with services.database.statement() as session:
+            turn.spend.admit(await pay(session, turn.key, Payment(calls, turn.spend.estimate, seconds)))
+        turn.spend.add_usage(calls)
         spent.clear()
 
     await shield_until_done(settle_them())
-    await _admit(app, turn, progress)
+    await _admit(services, turn)
 
 
 class _Stream:
-    # What of a model answer was told on as it came.
+    # What of a model answer was told to readers as it came.
     def __init__(self, turn: RunningTurn, mode: Mode) -> None:
         self._told: list[str] = []
         self._announcer = turn.announcer
@@ -141,14 +153,14 @@ class _Stream:
         self._listener = self._mode.listen()
         self._announcer.reset_text()
 
-    def finish(self, said: ModelTurn) -> None:
+    def finish(self, answer: ModelTurn) -> None:
         # A listener holds back what it can't be sure of; natively all has been told.
         if self._listener is None:
             return
-        if not said.text.startswith(self.told):
+        if not answer.text.startswith(self.told):
             self.reset()
-        if said.is_answer:
-            self._tell(said.text[len(self.told) :])
+        if answer.is_answer:
+            self._tell(answer.text[len(self.told) :])
 
     def _tell(self, text: str) -> None:
         if text:
@@ -156,84 +168,203 @@ class _Stream:
             self._announcer.add_text(text)
 
 
-def _note_spent(turn: RunningTurn, progress: Progress, calls: Sequence[RejectedCall]) -> None:
-    # An answer that was refused on the way to a fallback, or cut off, was paid for like any other.
-    progress.unpaid = _to_paid(turn, calls)
-    _add_spent(progress, progress.unpaid)
-
-
-def _to_paid(turn: RunningTurn, calls: Sequence[RejectedCall]) -> list[PaidCall]:
-    return [PaidCall(each.model, each.usage, turn.purpose) for each in calls]
-
-
-def _add_spent(progress: Progress, calls: Sequence[PaidCall]) -> None:
-    for call in calls:
-        progress.model = call.model
-        progress.usage = add_usage(progress.usage, call.usage)
-
-
-async def _record_wave(app: App, turn: RunningTurn, progress: Progress, said: ModelTurn) -> None:
+async def _record_answer(services: TurnServices, turn: RunningTurn, answer: ModelTurn) -> None:
     await turn.announcer.flush()
-    answer = Step(progress.next_seq(), "assistant", said.text, said.token_count, said.model, plan=said.plan)
-    steps = [answer, *said.calls]
-    events = turn.announcer.thinking(said.thinking) + tell_intents(turn, said.calls)
-    progress.estimate += sum(step.token_count for step in steps)
+    log, spend = turn.log, turn.spend
+    step = Step(
+        log.next_seq,
+        "assistant",
+        content=answer.text,
+        token_count=answer.token_count,
+        model_used=answer.model,
+        plan=answer.plan,
+    )
+    steps = [step, *answer.calls]
+    events = turn.announcer.thinking(answer.thinking) + _events(services, turn).of_calls(answer.calls)
+    spend.grow(sum(step.token_count for step in steps))
     # Results are not known yet; a character is a token at the most.
-    room = said.results * app.settings.tool_result_max_chars
-    seconds = turn.deadline - app.clock.monotonic()
-    payment = Payment(progress.unpaid, reserve=progress.estimate + room, seconds=seconds + RESERVATION_SLACK_SECONDS)
+    room = answer.results * services.settings.tool_result_max_chars
+    seconds = turn.deadline - services.clock.monotonic()
+    payment = Payment(spend.unpaid, spend.estimate + room, seconds + RESERVATION_SLACK_SECONDS)
 
     async def write() -> Recorded:
-        async with app.database.statement() as session:
-            return await record(session, turn.key, Entry(steps, events, turn.announcer.note()), payment=payment)
+        entry = Entry(steps, events, turn.announcer.note())
+        async with services.database.statement() as session:
+            return await record(session, turn.key, entry, payment=payment)
 
     async def record_it() -> Recorded:
         recorded = await retry_on_lost_db(write, seconds)
-        progress.steps += steps
-        progress.unpaid = []
-        progress.admission = recorded.admission or progress.admission
+        log.append(steps)
+        spend.settle(recorded.admission)
         return recorded
 
     if (await shield_until_done(record_it())).stop_requested:
         raise Stopped
 
 
-def _ended(progress: Progress, ending: TurnEnd) -> TurnResult:
-    return TurnResult(
-        text=ending.text,
-        choices=ending.choices,
-        question=ending.question,
-        steps=tuple(progress.steps),
-        waves=progress.waves,
-        usage=progress.usage,
-        iterations=progress.model_calls,
-        model=progress.model,
-        file_ids=list_file_ids(progress.steps),
+async def _run_wave(services: TurnServices, turn: RunningTurn, shown: Taint, interrupted: Collection[str] = ()) -> None:
+    # Runs the open calls, and those that wait for one of them as soon as they may.
+    mode = services.modes[turn.loop_mode]
+    taint = TurnTaint(
+        services.database,
+        services.toolbox,
+        participants=turn.participants,
+        message=turn.message,
+        history=turn.request.history,
+        shown=shown | turn.request.taint,
+    )
+    policies = _policies(services, turn, taint=taint, interrupted=interrupted)
+    async with ToolBatch(policies, partial(_run_tool, services, turn, taint), services.settings.wave_width) as batch:
+        calls: Sequence[Step] = turn.log.open_calls
+        await _start(services, turn, batch=batch, steps=calls)
+        while finished := await batch.finished():
+            results = [(_to_step(turn, call, outcome), call, outcome) for call, outcome in finished]
+            results.sort(key=lambda result: result[0].seq)
+            calls = mode.ready_calls(turn, [step for step, *_ in results])
+            await _record_results(services, turn, results=results, following=calls)
+            await _start(services, turn, batch=batch, steps=calls)
+
+
+def _policies(
+    services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Collection[str]
+) -> tuple[Policy, ...]:
+    # What stands before every call of a wave, in this order.
+    return (
+        Surplus(turn.log),
+        *services.modes[turn.loop_mode].policies(turn),
+        Repetition(turn.log.steps),
+        Interruption(interrupted),
+        Approval(services.database, services.toolbox, turn.key),
+        Permitted(services.toolbox),
+        TaintGuard(taint, services.toolbox, turn.log),
     )
 
 
-def ask_again(progress: Progress, question: Question) -> TurnResult:
-    """Put a question once more, when a yes may have been meant for something else; no model is asked."""
-    asking = TurnEnd.asking(question)
-    return _ended(progress, replace(asking, text=f"{prompts().confirmation.again}\n\n{asking.text}"))
+async def _start(services: TurnServices, turn: RunningTurn, batch: ToolBatch, steps: Sequence[Step]) -> None:
+    calls = [to_pending(step, turn.scope, turn.offer) for step in steps]
+    if any(call.tool is not None and call.tool.spends_budget for call in calls):
+        # What is held for the answer after them could leave them nothing to work with, and both would wait for ever.
+        async with services.database.statement() as session:
+            await release(session, turn.key.id)
+        turn.spend.release()
+    await batch.start(calls)
 
 
-def _answer(turn: RunningTurn, progress: Progress, said: ModelTurn) -> TurnResult:
-    is_last, is_cut = waves_left(turn, progress) <= 0, said.stop == "max_tokens"
-    text = said.text.strip()
+async def _run_tool(services: TurnServices, turn: RunningTurn, taint: TurnTaint, call: PendingCall) -> Outcome:
+    calling = CallingTurn(
+        key=turn.key,
+        message=turn.message,
+        user=turn.user,
+        conversation=turn.conversation,
+        scope=call.scope,
+        deadline=turn.deadline,
+        numbers=turn.spend.numbers,
+        find_taint=partial(taint.find, turn.log),
+    )
+    outcome = await services.toolbox.call(call, _build_tool_context(services, turn, call), calling)
+    turn.spend.add_work(outcome.work)
+    return outcome
+
+
+def _build_tool_context(services: TurnServices, turn: RunningTurn, call: PendingCall) -> ToolContext:
+    # Who, where and in which conversation come from the turn, never from the model.
+    place, user, conversation = turn.conversation.place, turn.user, turn.conversation
+    return ToolContext(
+        user=turn.scope.user,
+        place=place,
+        conversation_id=conversation.id,
+        turn_id=turn.key.id,
+        call_id=call.id,
+        module=call.tool.module if call.tool is not None else "",
+        clock=services.clock,
+        http=services.files.http,
+        storage=services.files.storage.of_user(services.database, user.id, conversation.id, turn.key.id),
+        memory=services.memory.of_user(user.id, place, conversation.id),
+        database=services.database,
+        house_settings=services.settings,
+        agreed_to=call.agreed_to,
+    )
+
+
+def _to_step(turn: RunningTurn, call: PendingCall, outcome: Outcome) -> Step:
+    return Step(
+        seq=turn.log.result_seq(turn.log.find_call(call.id)),
+        role="tool_result",
+        content=outcome.content,
+        token_count=count_tokens(outcome.content),
+        tool_call_id=call.id,
+        tool_name=call.name,
+        outcome=kind_of(outcome),
+        confirmation=outcome.request.to_journal() if isinstance(outcome, NeedsApproval) else None,
+    )
+
+
+async def _record_results(
+    services: TurnServices,
+    turn: RunningTurn,
+    results: Sequence[tuple[Step, PendingCall, Outcome]],
+    following: Sequence[Step],
+) -> None:
+    told = _events(services, turn)
+    events = [event for result in results for event in told.of_result(*result)] + told.of_calls(following)
+    steps = [*(step for step, *_ in results), *following]
+
+    async def write() -> Recorded:
+        async with services.database.statement() as session:
+            return await record(session, turn.key, Entry(steps, events, turn.announcer.note()))
+
+    async def record_it() -> Recorded:
+        recorded = await retry_on_lost_db(write, turn.deadline - services.clock.monotonic())
+        turn.log.append(steps)
+        turn.spend.grow(sum(step.token_count for step in steps))
+        return recorded
+
+    if (await shield_until_done(record_it())).stop_requested:
+        raise Stopped
+
+
+def _events(services: TurnServices, turn: RunningTurn) -> ToolEvents:
+    return ToolEvents(turn.announcer, services.toolbox, scope=turn.scope, offer=turn.offer)
+
+
+def _find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
+    # A question ends the turn, and so does a tool of the last answer that says so, or a plan that was carried out.
+    log = turn.log
+    if not log.answers:
+        return None
+    circuit_breaker.check(log.steps)
+    questions = [find_question(log.find_call(str(step.tool_call_id)), step) for step in log.last_results]
+    if question := next(filter(None, questions), None):
+        return to_question(turn, question)
+    for step in log.last_results:
+        tool = turn.offer.find(str(step.tool_name))
+        plain = step.value if tool is not None and tool.ends_turn and step.outcome == "result" else None
+        if not isinstance(plain, dict) or not isinstance(plain.get("message"), str):
+            continue
+        if plain["message"].strip():
+            options = plain.get("options")
+            choices = tuple(map(str, options)) if isinstance(options, list) else ()
+            return TurnResult(plain["message"], choices=choices, file_ids=list_file_ids(log.steps))
+    response = mode.find_response(turn)
+    return TurnResult(response, file_ids=list_file_ids(log.steps)) if response else None
+
+
+def to_question(turn: RunningTurn, question: ApprovalRequest, *, again: bool = False) -> TurnResult:
+    """Return the end of a turn with a question; `again`: a yes may have been meant for something else."""
+    text = f"{prompts().confirmation.again}\n\n{question.shown}" if again else question.shown
+    return TurnResult(text, choices=CHOICES, question=question, file_ids=list_file_ids(turn.log.steps))
+
+
+def _to_result(turn: RunningTurn, answer: ModelTurn) -> TurnResult:
+    is_last, is_cut = waves_left(turn) <= 0, answer.stop == "max_tokens"
+    text = answer.text.strip()
     if is_cut:
         text = f"{text}\n\n{prompts().turn.cut_note}".strip()
     if is_last:
         text = f"{prompts().turn.limit_reached.format(steps=turn.persona.max_iterations)}\n\n{text}".strip()
     return TurnResult(
-        text=text or prompts().turn.empty,
-        steps=tuple(progress.steps),
-        waves=progress.waves,
-        calls=tuple(progress.unpaid),
-        usage=progress.usage,
-        iterations=progress.model_calls + 1,
-        model=said.model,
-        thinking=said.thinking,
+        text or prompts().turn.empty,
+        thinking=answer.thinking,
         finished=not is_last and not is_cut,
-        file_ids=list_file_ids(progress.steps),
+        file_ids=list_file_ids(turn.log.steps) if turn.log.answers else (),
     )

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from adapters.cli.compose import open_app
 from agent.app import App
 from agent.queue import inbox
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools
 from shared.log import configure_logging
 from shared.messages import IncomingMessage, Place, Sender
 from shared.permissions import Permission
@@ -54,9 +54,9 @@ async def waves(home: Path, base_url: str, turns: int) -> dict[int, tuple[float,
         default_guest_modules=("bench",),
         default_guest_token_budget=10**9,
     )
-    toolbox = Toolbox([Tool(nap, Permission.GUEST, module="bench")], {}, settings.tool_result_max_chars)
+    modules = ModuleTools([Tool(nap, Permission.GUEST, module="bench")])
     taken: dict[int, list[float]] = {1: [], 8: []}
-    async with open_app(settings, address, toolbox=toolbox) as opened, working(opened) as app:
+    async with open_app(settings, address, modules=modules) as opened, working(opened) as app:
         await _wave(app, 1)
         # Alternating, so that a busy machine slows both.
         for _ in range(turns):

@@ -30,7 +30,7 @@ from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
 from agent.queue.outbox import Reply
 from agent.queue.worker import GRACE_SECONDS
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools
 from shared.clock import Clock
 from shared.db import driver
 from shared.db.database import Address, Database
@@ -217,8 +217,8 @@ class TablePlatform:
         return reply.nonce
 
 
-def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
-    """Return a toolbox with a read-only tool, one with an effect, and one whose effect needs a yes."""
+def build_tools(points: Points, counts: Counts, last_tool: str) -> ModuleTools:
+    """Return a read-only tool, one with an effect, and one whose effect needs a yes."""
 
     async def run(kind: str, context: ToolContext) -> str:
         await points.reach(f"{kind} before")
@@ -246,7 +246,7 @@ def build_tools(points: Points, counts: Counts, last_tool: str) -> Toolbox:
         Tool(effect, Permission.GUEST, module="stage"),
         Tool(careful, Permission.GUEST, module="stage"),
     ]
-    return Toolbox(tools, {}, 8000)
+    return ModuleTools(tools)
 
 
 @asynccontextmanager
@@ -267,7 +267,7 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
                 app,
                 database=database,
                 router=MarkedRouter(settings, app.clock, orders.name, points, counts),
-                toolbox=build_tools(points, counts, orders.last_tool),
+                modules=build_tools(points, counts, orders.last_tool),
             )
         finally:
             await database.close()

@@ -214,7 +214,7 @@ async def test_a_hint_that_is_not_understood_is_refused_with_examples(context: T
 
 def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
     modules = Settings().default_guest_modules
-    tools = [each for each in discover(8000).tools if each.module in modules and each.requires == Permission.GUEST]
+    tools = [each for each in discover().tools if each.module in modules and each.requires == Permission.GUEST]
 
     assert len(tools) == 12
     assert count_prompt(each.schema for each in tools) <= 800

@@ -18,7 +18,7 @@ from agent.queue import inbox
 from agent.queue.inbox import Accepted
 from agent.queue.outbox import Reply as Posted
 from agent.queue.outbox import Senders
-from agent.tools.toolbox import Toolbox
+from agent.tools.providers import ToolProvider
 from shared.db.database import Address
 from shared.messages import AgentResponse, Attachment, IncomingMessage, Place, PlatformContext
 from shared.messages import Sender as Writer
@@ -149,12 +149,12 @@ async def open_house(
     model: OpenAIStub,
     *,
     senders: Senders | None = None,
-    toolbox: Toolbox | None = None,
+    modules: ToolProvider | None = None,
     works: bool = True,
 ) -> AsyncIterator[House]:
     """Open a `House`; with `works` it has a running worker."""
     platform = FakePlatform()
-    async with open_app(settings, address, senders or {"fake": platform}, toolbox) as app:
+    async with open_app(settings, address, senders or {"fake": platform}, modules) as app:
         house = House(app, model, platform)
         if works:
             house.worker = asyncio.create_task(build_worker(app).run(), name="worker of the house")

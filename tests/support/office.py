@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.tools.modules import discover
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.permissions import Permission
 from shared.settings import Settings
@@ -66,9 +65,9 @@ class Office:
             Tool(forge, Permission.GUEST, module="office"),
         ]
 
-    def toolbox(self) -> Toolbox:
-        """Return a toolbox with these tools and the modules'."""
-        return Toolbox([*discover(8000).tools, *self.tools()], {}, 8000)
+    def modules(self) -> ModuleTools:
+        """Return these tools and the modules'."""
+        return ModuleTools([*discover().tools, *self.tools()])
 
 
 @asynccontextmanager
@@ -82,7 +81,7 @@ async def open_office(
 ) -> AsyncIterator[House]:
     """Open a `House` whose guests may use these tools."""
     allowed = {"default_guest_modules": modules, "default_guest_token_budget": 1_000_000}
-    given = {"toolbox": office.toolbox(), **given}
+    given = {"modules": office.modules(), **given}
     async with open_house(settings.model_copy(update=allowed), address, model, **given) as house:
         yield house
 

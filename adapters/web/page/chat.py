@@ -100,7 +100,7 @@ async def post_chat_stop(request: Request) -> Response:
     """Stop what is being worked on in a chat."""
     app, who = app_of(request), session_of(request)
     stop = await read_json(request, Stop, MAX_JSON_BYTES)
-    return JSONResponse({"stopped": await request_stop(app, place_of(who, stop.chat), None)})
+    return JSONResponse({"stopped": await request_stop(app.database, place_of(who, stop.chat), None)})
 
 
 @with_session

@@ -6,16 +6,14 @@ answer comes back with its calls and its thinking apart from the text. So any ro
 
 import json
 import re
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.llm.completions import Cause, Completion, ModelRequest, OnText, RouteFailed
+from agent.llm.completions import Cause, Completion, ModelRequest, OnText, RequestWriter, RouteFailed
 from agent.llm.protocols.patterns import DELEGATE, TAG
 from agent.llm.protocols.scanner import Block, Scanner, from_json
 from agent.llm.providers.streaming import to_tool_calls
-from agent.planner.messages import PlanWriter
 from shared.text import clean, cut
 
 SERVER_KEYS = ("server_name", "server", "module")
@@ -29,15 +27,6 @@ MAX_NAME = 64
 MAX_THINKING = 20_000
 
 Call = tuple[None, str, str]
-PLANS = PlanWriter()
-
-
-class Writer(typing.Protocol):
-    """Puts a request into words."""
-
-    def write(self, request: ModelRequest) -> ModelRequest:
-        """Return the request in words."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +37,7 @@ class Protocol:
     """
 
     blocks: frozenset[str]
-    writer: Writer | None = None
+    writer: RequestWriter | None = None
 
     def encode(self, request: ModelRequest) -> ModelRequest:
         """Return the request as the route is to be asked."""
@@ -90,12 +79,12 @@ class Protocols:
     def __init__(self, chosen: Mapping[str, Protocol]) -> None:
         self._of = {_bare(name): protocol for name, protocol in chosen.items()}
 
-    def of(self, name: str, *, plans: bool = False) -> Protocol:
-        """Return the protocol of the route with this litellm name; plans are asked for in the same words everywhere."""
+    def of(self, name: str, *, writer: RequestWriter | None = None) -> Protocol:
+        """Return the protocol of the route with this litellm name; the request's own `writer` comes first."""
         found = self._of.get(_bare(name), NATIVE)
-        if not plans:
+        if writer is None:
             return found
-        return replace(NATIVE if found.writer else found, writer=PLANS)
+        return replace(NATIVE if found.writer else found, writer=writer)
 
 
 def _bare(name: str) -> str:

@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
-from agent.confirmations.decisions import ASKED, read_word, show_arguments
+from agent.confirmations.decisions import read_word
 from agent.people.personas import ResolvedPersona
-from agent.tools.toolbox import Outcome, Scope, Toolbox
+from agent.tools.approvals import request_for_taint, show_arguments
+from agent.tools.calls import PendingCall
+from agent.tools.modules import ModuleTools
+from agent.tools.offer import Scope
+from agent.tools.outcomes import Failed, NeedsApproval, Outcome
+from agent.tools.results import ASKED
+from agent.tools.toolbox import Toolbox
 from shared.errors import ConfirmationNeeded
 from shared.messages import Place
 from shared.permissions import Permission
@@ -24,7 +30,7 @@ async def leave(context: ToolContext, question: str) -> str:
     return "left"
 
 
-TOOL = Tool(leave, Permission.GUEST, module="door")
+BOX = Toolbox((ModuleTools([Tool(leave, Permission.GUEST, module="door")]),), 2000)
 
 
 def context(agreed_to: str | None = None) -> ToolContext:
@@ -34,14 +40,16 @@ def context(agreed_to: str | None = None) -> ToolContext:
     return ToolContext(caller, PLACE, 1, 1, "call-1", "door", *around, agreed_to)
 
 
-async def call(question: str, given: ToolContext, *, is_tainted: bool = False, can_ask: bool = True) -> Outcome:
+def pending(question: str, *, can_ask: bool = True) -> PendingCall:
+    """Return a call of the tool."""
+    caller = Caller(1, Permission.GUEST, "Ann")
+    scope = Scope(caller, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), PLACE, can_ask=can_ask)
+    return PendingCall("call-1", "door.leave", {"question": question}, scope, BOX.offered_to(scope))
+
+
+async def call(question: str, given: ToolContext, *, can_ask: bool = True) -> Outcome:
     """Let the toolbox run the tool."""
-    box = Toolbox([TOOL], {}, 2000)
-    scope = Scope(given.user, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), PLACE)
-    arguments = json.dumps({"question": question})
-    return await box.call(
-        box.offered_to(scope), scope, "door.leave", arguments, given, is_tainted=is_tainted, can_ask=can_ask
-    )
+    return await BOX.call(pending(question, can_ask=can_ask), given)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +111,16 @@ async def test_a_question_is_neither_empty_nor_endless(question: str) -> None:
 
 @pytest.mark.parametrize("is_tainted", [False, True])
 async def test_where_nobody_can_be_asked_the_caller_is_told_so(is_tainted: bool) -> None:
-    outcome = await call("Leave?", context(), is_tainted=is_tainted, can_ask=False)
+    held = request_for_taint(pending("Leave?", can_ask=False))
+    outcome = held if is_tainted else await call("Leave?", context(), can_ask=False)
 
-    assert outcome.is_error
+    assert isinstance(outcome, Failed)
     assert "nobody here who could be asked" in json.loads(outcome.content)["message"]
 
 
-async def test_in_a_tainted_turn_the_house_asks_before_the_tool_is_begun() -> None:
-    asked = json.loads((await call("Leave?", context(), is_tainted=True)).content)
+def test_in_a_tainted_turn_the_house_asks_with_every_argument() -> None:
+    held = request_for_taint(pending("Leave?"))
 
-    assert asked[ASKED] == {"reason": "taint"}
+    assert isinstance(held, NeedsApproval)
+    assert json.loads(held.content)[ASKED] == {"reason": "taint"}
+    assert '"question": "Leave?"' in held.request.text

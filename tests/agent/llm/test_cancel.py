@@ -119,7 +119,7 @@ async def test_a_stopped_answer_is_on_the_ledger_under_its_model(house: House) -
     accepted = await house.accepts("talk", wants_stream=True)
     async for event in house.app.events.follow(accepted.inbox_id):
         if event.name == "text_delta":
-            await request_stop(house.app, message("").place, None)
+            await request_stop(house.app.database, message("").place, None)
     reply = await house.app.events.response(accepted.inbox_id)
 
     [row] = await house.sql(LEDGER)
@@ -145,7 +145,7 @@ async def test_a_stop_before_a_provider_takes_the_request_costs_nothing(
     async with open_house_with(settings, address, model, router=router) as house:
         accepted = await house.accepts("talk")
         await resting.wait()
-        await request_stop(house.app, message("").place, None)
+        await request_stop(house.app.database, message("").place, None)
         reply = await house.app.events.response(accepted.inbox_id)
         await router.aclose()
 

@@ -11,7 +11,7 @@ from agent.llm.completions import Cause, ModelRequest
 from agent.llm.providers.errors import is_too_long, to_failure
 from agent.llm.pruning import prune
 from agent.llm.tokens import count_prompt
-from agent.tools.toolbox import Toolbox
+from agent.tools.modules import ModuleTools
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.errors import PromptTooLong
@@ -152,7 +152,7 @@ def with_books(settings: Settings, *models: str) -> Settings:
     return settings.model_copy(update={**changed, **({"llm_models": models} if models else {})})
 
 
-BOOKS = Toolbox([Tool(read, Permission.GUEST, module="books")], {}, 8000)
+BOOKS = ModuleTools([Tool(read, Permission.GUEST, module="books")])
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -161,7 +161,7 @@ async def test_a_turn_that_outgrows_an_unknown_model_is_refused_once_and_goes_on
 ) -> None:
     model.windows["stub"] = 12_000
     model.play(reads(9))
-    async with open_house(with_books(settings), address, model, toolbox=BOOKS) as house:
+    async with open_house(with_books(settings), address, model, modules=BOOKS) as house:
         reply = await house.hears("what do they say?", wants_stream=is_streamed)
 
     assert (reply.error, reply.iterations) == (None, 10)
@@ -181,7 +181,7 @@ async def test_a_model_that_is_known_to_be_small_is_never_asked_too_much(
 ) -> None:
     model.windows["gpt-4"] = 8192
     model.play(reads(9))
-    async with open_house(with_books(settings, "gpt-4"), address, model, toolbox=BOOKS) as house:
+    async with open_house(with_books(settings, "gpt-4"), address, model, modules=BOOKS) as house:
         await house.app.router.warm()
         reply = await house.hears("what do they say?")
 
@@ -354,7 +354,7 @@ async def test_a_turn_that_outgrows_its_model_in_the_middle_keeps_what_was_done(
 
     model.windows["stub"] = 9000
     model.play(play)
-    async with open_house(with_books(settings), address, model, toolbox=BOOKS) as house:
+    async with open_house(with_books(settings), address, model, modules=BOOKS) as house:
         reply = await house.hears("read it all")
 
     assert (reply.error, reply.finished) == ("too_long", False)

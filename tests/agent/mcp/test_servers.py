@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from agent.tools.toolbox import to_wire_name
+from agent.tools.offer import to_wire_name
 from shared.settings import Settings
 from tests.support.house import House
 from tests.support.mcp_servers import add_server, eventually, names, play, result, told_error, until
@@ -151,13 +151,13 @@ async def test_a_tool_that_vanishes_is_off(house: House) -> None:
 async def test_a_tool_that_is_switched_off_is_not_run_even_where_it_is_still_offered(house: House) -> None:
     await add_server(house)
     await until(house, lambda found: "far.add" in found)
-    box = house.app.toolbox
-    tools = [each for each in box.tools if each.module == "far"]
+    mcp = house.app.mcp
+    tools = [each for each in mcp.tools if each.module == "far"]
 
     await house.sql("UPDATE mcp_tools SET approved = false WHERE name = 'add'")
     await until(house, lambda found: "far.add" not in found)
     # As in the moment before the announcement has come through.
-    box.set_remote(tools)
+    mcp.offer(tools)
 
     assert "has been switched off" in (await result(house, "far__add", a=1))["message"]
 

@@ -11,9 +11,10 @@ import tiktoken
 
 from agent.delegation import agents
 from agent.tools.modules import FoundModules, discover, find_modules
+from agent.tools.toolbox import Toolbox
 from shared.permissions import Permission
 from shared.settings import Settings
-from tests.agent.tools.test_toolbox import LIMIT, WIRE_NAME, call, scope
+from tests.agent.tools.test_toolbox import WIRE_NAME, call, scope
 
 
 def write(folder: Path, name: str, *lines: str) -> None:
@@ -108,15 +109,15 @@ async def test_a_module_that_fails_to_load_is_off_and_the_rest_serves(
     write(tmp_path, "broken", *lines)
     write(tmp_path, "speech", *GOOD)
 
-    box = discover(LIMIT, tmp_path)
+    box = discover(tmp_path)
 
     assert problem in box.failures["broken"]
     assert {each.module for each in box.tools} >= {"calculator", "speech"}
-    assert (await call("speech__say", {"word": "hello"}, box=box)).content == '"hello"'
+    assert (await call("speech__say", {"word": "hello"}, box=Toolbox((box,), 8000))).content == '"hello"'
 
 
 def test_every_tool_of_the_house_has_a_name_that_providers_take() -> None:
-    box = discover(8000)
+    box = discover()
 
     assert box.failures == {}
     assert len(box.tools) >= 9
@@ -135,10 +136,10 @@ def encoding() -> Iterator[tiktoken.Encoding]:
 
 
 def test_the_tool_list_of_a_guest_is_small(encoding: tiktoken.Encoding) -> None:
-    box = discover(8000)
+    box = discover()
     modules = frozenset(Settings().default_guest_modules)
 
-    offer = box.offered_to(scope(Permission.GUEST, modules))
+    offer = Toolbox((box,), 8000).offered_to(scope(Permission.GUEST, modules))
 
     # As it goes over the wire; providers make it shorter still.
     tokens = len(encoding.encode(json.dumps(offer.schemas, separators=(",", ":"))))

@@ -11,7 +11,12 @@ import pytest
 from pydantic import Field
 
 from agent.people.personas import ResolvedPersona
-from agent.tools.toolbox import Outcome, Scope, Toolbox, authorize, to_wire_name
+from agent.tools.arguments import read_arguments
+from agent.tools.calls import PendingCall
+from agent.tools.modules import ModuleTools
+from agent.tools.offer import Scope, to_wire_name
+from agent.tools.outcomes import Outcome, is_error
+from agent.tools.toolbox import Toolbox, authorize
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.messages import Place
 from shared.permissions import Permission
@@ -100,7 +105,7 @@ async def wait_for_ever(context: ToolContext) -> str:
 
 
 TOOLS = (add, restart, flood, refuse, wait, odd, wait_for_ever)
-BOX = Toolbox(TOOLS, {}, LIMIT)
+BOX = Toolbox((ModuleTools(TOOLS),), LIMIT)
 
 
 def scope(permission: Permission = Permission.GUEST, modules: frozenset[str] | None = None) -> Scope:
@@ -128,13 +133,14 @@ def context_of(asked: Scope) -> ToolContext:
 async def call(name: str, arguments: Any = "{}", *, box: Toolbox = BOX, asked: Scope | None = None) -> Outcome:
     given = arguments if isinstance(arguments, str) else json.dumps(arguments)
     who = asked or scope()
-    return await box.call(box.offered_to(who), who, name, given, context_of(who))
+    pending = PendingCall("call-1", name, read_arguments(given), who, box.offered_to(who))
+    return await box.call(pending, context_of(who))
 
 
 async def error_of(name: str, arguments: Any = "{}", *, box: Toolbox = BOX) -> dict[str, Any]:
     outcome = await call(name, arguments, box=box)
     told: dict[str, Any] = json.loads(outcome.content)
-    assert outcome.is_error
+    assert is_error(outcome)
     assert told["error"] is True
     return told
 
@@ -176,16 +182,16 @@ def test_a_tool_is_an_async_function() -> None:
 async def test_a_tool_is_found_by_either_full_name_and_by_a_bare_one_that_is_unique(name: str) -> None:
     outcome = await call(name, {"a": 2, "unit": "km"})
 
-    assert not outcome.is_error
+    assert not is_error(outcome)
     assert json.loads(outcome.content) == {"sum": 3, "unit": "km", "who": "Ann"}
 
 
 async def test_a_bare_name_that_two_modules_have_is_unknown() -> None:
     twin = Tool(add.run, Permission.GUEST, module="twin")
-    box = Toolbox((add, twin), {}, LIMIT)
+    box = Toolbox((ModuleTools((add, twin)),), LIMIT)
 
     assert (await error_of("add", {"a": 1}, box=box))["available_tools"] == ["test_toolbox__add", "twin__add"]
-    assert not (await call("twin.add", {"a": 1}, box=box)).is_error
+    assert not is_error(await call("twin.add", {"a": 1}, box=box))
 
 
 async def test_an_unknown_tool_names_those_that_there_are_for_this_person() -> None:
@@ -236,7 +242,7 @@ async def test_garbled_deep_and_huge_arguments_come_back_as_an_error(arguments: 
 
 
 async def test_no_arguments_at_all_are_an_empty_object() -> None:
-    assert not (await call("test_toolbox__odd", "")).is_error
+    assert not is_error(await call("test_toolbox__odd", ""))
 
 
 async def test_permission_and_modules_decide_the_offer_and_again_each_call() -> None:
@@ -252,8 +258,9 @@ async def test_permission_and_modules_decide_the_offer_and_again_each_call() -> 
 
     # The offer was made when the person was an admin still.
     for asked in (guest, elsewhere):
-        outcome = await BOX.call(BOX.offered_to(admin), asked, "test_toolbox__restart", "{}", context_of(asked))
-        assert outcome.is_error
+        offered = PendingCall("call-1", "test_toolbox__restart", {}, asked, BOX.offered_to(admin))
+        outcome = await BOX.call(offered, context_of(asked))
+        assert is_error(outcome)
         assert "There is no tool" in outcome.content
     assert (await call("restart", asked=admin)).content == '"restarted"'
 
@@ -268,7 +275,7 @@ def test_the_offer_is_the_same_object_for_the_same_rights_in_the_order_of_names(
 async def test_a_long_result_is_cut_and_stays_valid_json_within_the_limit(mark: str) -> None:
     outcome = await call("test_toolbox__flood", {"size": 1000, "mark": mark})
 
-    assert not outcome.is_error
+    assert not is_error(outcome)
     assert len(outcome.content) <= LIMIT
     told = json.loads(outcome.content)
     assert told["cut"] is True
@@ -291,7 +298,7 @@ async def test_what_a_tool_refuses_is_told_word_for_word() -> None:
 
 async def test_a_bug_in_a_tool_is_one_fixed_sentence() -> None:
     runs = Runs()
-    box = Toolbox([failing(runs, RuntimeError("secret"), repeatable=False)], {}, LIMIT)
+    box = Toolbox((ModuleTools([failing(runs, RuntimeError("secret"), repeatable=False)]),), LIMIT)
 
     assert await error_of("fail", box=box) == {"error": True, "message": "test_toolbox.fail failed unexpectedly."}
     assert runs.count == 1
@@ -299,7 +306,7 @@ async def test_a_bug_in_a_tool_is_one_fixed_sentence() -> None:
 
 async def test_a_tool_that_is_safe_to_repeat_is_tried_a_second_time() -> None:
     runs = Runs()
-    box = Toolbox([failing(runs, RuntimeError("secret"), repeatable=True, heals=True)], {}, LIMIT)
+    box = Toolbox((ModuleTools([failing(runs, RuntimeError("secret"), repeatable=True, heals=True)]),), LIMIT)
 
     assert (await call("fail", box=box)).content == '"well again"'
     assert runs.count == 2
@@ -315,7 +322,7 @@ async def test_a_tool_that_is_safe_to_repeat_is_tried_a_second_time() -> None:
 )
 async def test_a_tool_is_tried_twice_at_most_and_a_refusal_is_final(error: Exception, tries: int, said: str) -> None:
     runs = Runs()
-    box = Toolbox([failing(runs, error, repeatable=True)], {}, LIMIT)
+    box = Toolbox((ModuleTools([failing(runs, error, repeatable=True)]),), LIMIT)
 
     assert (await error_of("fail", box=box))["message"] == said
     assert runs.count == tries
@@ -327,7 +334,7 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
 
 async def test_a_cancellation_that_comes_out_of_a_tool_itself_is_an_error_like_others() -> None:
     runs = Runs()
-    box = Toolbox([failing(runs, asyncio.CancelledError(), repeatable=False)], {}, LIMIT)
+    box = Toolbox((ModuleTools([failing(runs, asyncio.CancelledError(), repeatable=False)]),), LIMIT)
 
     assert (await error_of("fail", box=box))["message"] == "test_toolbox.fail was interrupted."
 

@@ -1,0 +1,61 @@
+"""The questions that a turn has come to, read from its journal, and what is said of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.journal.steps import Step
+from agent.prompts import prompts
+from agent.tools.approvals import to_taint_question
+from agent.tools.outcomes import ApprovalRequest
+from agent.tools.results import ASKED
+
+# What a person may answer.
+CHOICES = ("yes", "no")
+
+
+def find_question(call: Step, result: Step) -> ApprovalRequest | None:
+    """Return the question that a call's result waits for; None when it waits for none."""
+    if result.outcome != "needs_approval":
+        return None
+    if result.confirmation is not None:
+        return ApprovalRequest(**result.confirmation)
+    return _of_older_release(call, result.value[ASKED])
+
+
+def _of_older_release(call: Step, asked: dict[str, Any]) -> ApprovalRequest:
+    # It kept the question in the result's JSON alone, that of an agent with all that belongs to it.
+    approver = asked.get("approver")
+    if "agent" in asked:
+        its_call = (asked["call_id"], asked["tool"], asked["arguments"])
+        return ApprovalRequest(*its_call, asked["question"], asked["reason"], asked["agent"], approver)
+    tool = str(call.tool_name)
+    question = asked["question"] if asked["reason"] == "tool" else to_taint_question(tool, call.value)
+    return ApprovalRequest(
+        str(call.tool_call_id), tool, arguments=call.content, text=question, reason=asked["reason"], approver=approver
+    )
+
+
+def find_last_question(steps: Sequence[Step]) -> ApprovalRequest | None:
+    """Return the question that a turn has ended with, from its whole journal."""
+    calls = {step.tool_call_id: step for step in steps if step.role == "tool_call"}
+    results = [step for step in steps if step.role == "tool_result"]
+    questions = [find_question(calls[step.tool_call_id], step) for step in results]
+    last = next((step.content for step in reversed(steps) if step.role == "assistant"), None)
+    return next((each for each in questions if each is not None and each.shown == last), None)
+
+
+def describe_decision(steps: Sequence[Step]) -> str:
+    """Return in a sentence what became of the call that was agreed to or denied; empty when there is none."""
+    call = next((step for step in steps if step.role == "tool_call" and step.confirmation is not None), None)
+    if call is None or call.confirmation is None:
+        return ""
+    results = (step for step in steps if step.role == "tool_result" and step.tool_call_id == call.tool_call_id)
+    result = next(results, None)
+    if result is None:
+        return ""
+    texts = prompts().confirmation
+    if not call.confirmation["approved"]:
+        return texts.not_done.format(tool=call.tool_name)
+    if result.outcome in ("failed", "not_run"):
+        return texts.failed.format(tool=call.tool_name, message=result.value.get("message", ""))
+    return texts.done.format(tool=call.tool_name)

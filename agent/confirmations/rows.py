@@ -1,0 +1,89 @@
+"""The rows of questions: asked once, answered once, and the yes to one spent once."""
+
+import hashlib
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from agent.journal.steps import TurnKey
+from agent.journal.turns import NewQuestion
+from agent.tools.outcomes import ApprovalRequest
+from shared.db.database import Database
+from shared.db.driver import Session
+
+FIND = text("""
+SELECT asked.id, asked.call_id, asked.tool, asked.arguments, asked.question, asked.reason, asked.agent, asked.status,
+    asked.approver_level, asked.expires_at > now() AS is_fresh, message.created_at > asked.created_at AS is_after,
+    asked.turn_id = (
+        SELECT max(turns.id) FROM turns
+        WHERE turns.conversation_id = :conversation_id AND turns.user_id = :user_id AND turns.id < :turn_id
+          AND turns.parent_turn_id IS NULL
+    ) AS is_last
+FROM confirmations AS asked JOIN inbox AS message ON message.id = :inbox_id
+WHERE asked.conversation_id = :conversation_id AND asked.user_id = :user_id
+  AND asked.id = coalesce(CAST(:id AS bigint), asked.id)
+ORDER BY asked.id DESC LIMIT 1 FOR UPDATE OF asked
+""")
+CLOSE = text("""
+UPDATE confirmations SET status = 'expired' WHERE conversation_id = :conversation_id AND status = 'pending'
+""")
+ANSWER = text("""
+UPDATE confirmations SET status = :status, answered_at = now(), answered_turn_id = :turn_id, approved_by = :approved_by
+WHERE id = :id
+""")
+EXPIRE = text("UPDATE confirmations SET status = 'expired' WHERE id = :id")
+# Only one question is open for a person in a place: a newer one takes the place of the older.
+BEGIN_ASKING = text("""
+WITH replaced AS (
+    UPDATE confirmations SET status = 'expired'
+    WHERE conversation_id = :conversation_id AND user_id = :user_id AND status = 'pending'
+)
+SELECT nextval(pg_get_serial_sequence('confirmations', 'id'))
+""")
+USE = text("""
+UPDATE confirmations SET status = 'used', used_at = now() FROM turns
+WHERE confirmations.id = :id AND confirmations.status = 'approved' AND turns.id = confirmations.answered_turn_id
+  AND turns.id = :turn_id AND turns.attempt = :attempt AND turns.status = 'running'
+  AND turns.user_id = confirmations.user_id
+RETURNING confirmations.question, confirmations.agent
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What the person has said yes to, and the agent whose call it is."""
+
+    question: str
+    agent: str | None
+
+
+async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
+    """Spend a yes on its call, which may begin then.
+
+    None when it is spent, or another attempt runs the turn: whether the call was run before is not known then.
+    """
+    given = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
+    async with database.statement() as session:
+        row = (await session.execute(USE, given)).one_or_none()
+    return None if row is None else Agreed(row.question, row.agent)
+
+
+async def close_questions(session: Session, conversation_id: int) -> None:
+    """Close what is open in a place: a later yes there is a message like any other."""
+    await session.execute(CLOSE, {"conversation_id": conversation_id})
+
+
+async def begin_asking(session: Session, request: ApprovalRequest, user_id: int, conversation_id: int) -> NewQuestion:
+    """Close the person's older question in this place; return the row of the new one, made when the turn ends."""
+    place = {"user_id": user_id, "conversation_id": conversation_id}
+    return NewQuestion(
+        id=(await session.execute(BEGIN_ASKING, place)).scalar_one(),
+        call_id=request.call_id,
+        tool=request.tool,
+        arguments=request.arguments,
+        arguments_hash=hashlib.sha256(request.arguments.encode()).hexdigest(),
+        question=request.text,
+        reason=request.reason,
+        agent=request.agent,
+        approver_level=request.approver,
+    )

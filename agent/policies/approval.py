@@ -1,0 +1,39 @@
+"""Approval: a call that answers a question is made with the person's yes, once, and never after their no."""
+
+import json
+from dataclasses import replace
+
+from agent.confirmations.rows import consume
+from agent.journal.steps import TurnKey
+from agent.prompts import prompts
+from agent.tools.calls import PendingCall
+from agent.tools.outcomes import Failed, NotRun, not_run, unknown_outcome
+from agent.tools.toolbox import Toolbox
+from shared.db.database import Database
+from shared.errors import ToolError
+
+
+class Approval:
+    """Spends the yes of an answered question on its call, in the scope of the agent that had asked."""
+
+    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey) -> None:
+        self._database, self._toolbox, self._key = database, toolbox, key
+
+    async def check(self, call: PendingCall) -> PendingCall | Failed | NotRun:
+        """Stop a call that was denied, or whose yes is spent; give the others what was agreed to."""
+        if call.confirmation is None:
+            return call
+        if not call.confirmation["approved"]:
+            return Failed(json.dumps({"error": True, "message": prompts().confirmation.denied}))
+        agreed = await consume(self._database, self._key, call.confirmation["id"])
+        if agreed is None:
+            # The yes is spent: an attempt before this one has begun the call.
+            return unknown_outcome()
+        if agreed.agent is None:
+            return replace(call, agreed_to=agreed.question)
+        try:
+            scope = await self._toolbox.find_scope(call.scope, agreed.agent)
+        except ToolError as error:
+            return not_run(str(error))
+        offer = self._toolbox.offered_to(scope)
+        return replace(call, agreed_to=agreed.question, scope=scope, offer=offer)

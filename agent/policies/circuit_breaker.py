@@ -1,0 +1,50 @@
+"""The circuit breaker: a tool that keeps failing in the same way ends the turn.
+
+It is read from the journal, so that a turn taken over by another worker counts on.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from agent.journal.steps import Step
+from shared.errors import ToolKeepsFailing
+
+LIMIT = 3
+SHOWN_CHARS = 300
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+NUMBER = re.compile(r"\d+")
+
+
+def check(steps: Sequence[Step]) -> None:
+    """Raise `ToolKeepsFailing` when a tool has failed three waves in a row with the same error.
+
+    Equal errors within one wave count once; a success of the tool resets its count.
+    """
+    counts: dict[str, tuple[str, int]] = {}
+    for wave in _waves(step for step in steps if step.outcome != "not_run"):
+        for tool in {str(step.tool_name) for step in wave}:
+            results = [step for step in wave if step.tool_name == tool]
+            if any(step.outcome != "failed" for step in results):
+                counts.pop(tool, None)
+                continue
+            reason = str(results[-1].value.get("message", ""))
+            last, count = counts.get(tool, ("", 0))
+            counts[tool] = (_normalised(reason), count + 1 if _normalised(reason) == last else 1)
+            if counts[tool][1] >= LIMIT:
+                raise ToolKeepsFailing(tool=tool, reason=reason[:SHOWN_CHARS].rstrip("."))
+
+
+def _waves(steps: Iterable[Step]) -> list[list[Step]]:
+    # Calls that were left out, because one that they needed failed, say nothing about their tool.
+    waves: list[list[Step]] = []
+    for step in sorted(steps, key=lambda each: each.seq):
+        if step.role == "assistant":
+            waves.append([])
+        elif step.role == "tool_result" and waves:
+            waves[-1].append(step)
+    return waves
+
+
+def _normalised(message: str) -> str:
+    # The same fault with another number or name in it is the same fault.
+    return " ".join(NUMBER.sub("#", QUOTED.sub("…", message.lower())).split())

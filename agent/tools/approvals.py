@@ -1,0 +1,79 @@
+"""Calls that need a person's yes: the question to the person, and what the model is told meanwhile."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.prompts import prompts
+from agent.tools.calls import PendingCall
+from agent.tools.outcomes import ApprovalRequest, Failed, ModelWork, NeedsApproval, failed
+from agent.tools.results import ASKED
+from shared.errors import ConfirmationNeeded
+from shared.permissions import Permission
+
+MAX_SHOWN_CHARS = 6000
+# What is written as an escape when arguments are shown: what ends a block of code, and what a reader does not see.
+UNSEEN = re.compile(
+    "[`\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]"
+)
+
+
+def request_for_tool(call: PendingCall, needed: ConfirmationNeeded) -> NeedsApproval | Failed:
+    """Return the outcome of a call whose tool has a question to the person."""
+    level: Permission | None = needed.fields.get("approver")
+    question, approver = str(needed.fields["question"]), level.label if level is not None else None
+    told = {"reason": "tool", "question": question, **({"approver": approver} if approver else {})}
+    return _hold(
+        call,
+        told,
+        request=_to_request(call, question, reason="tool", approver=approver),
+        message=prompts().confirmation.asked,
+    )
+
+
+def request_for_agent(call: PendingCall, asked: ApprovalRequest, work: ModelWork) -> NeedsApproval | Failed:
+    """Return the outcome of a call to an agent that itself waits for a yes to one of its own calls."""
+    told = {"question": asked.text, "agent": asked.agent, "call_id": asked.call_id, "tool": asked.tool}
+    told |= {"reason": asked.reason, "arguments": asked.arguments, "approver": asked.approver}
+    return _hold(call, told, request=asked, message=prompts().confirmation.asked_below, work=work)
+
+
+def request_for_taint(call: PendingCall) -> NeedsApproval | Failed:
+    """Return the outcome of a call that acts after the model has read both untrusted and private text.
+
+    A call whose arguments are more than a person can be shown fails.
+    """
+    if not call.scope.can_ask:
+        return failed(prompts().confirmation.nobody_to_ask)
+    if (size := len(show_arguments(call.arguments))) > MAX_SHOWN_CHARS:
+        return failed(prompts().confirmation.too_long.format(size=size, most=MAX_SHOWN_CHARS))
+    request = _to_request(call, to_taint_question(call.name, call.arguments), reason="taint", approver=None)
+    return _hold(call, {"reason": "taint"}, request=request, message=prompts().confirmation.asked)
+
+
+def _to_request(call: PendingCall, text: str, reason: Any, approver: str | None) -> ApprovalRequest:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return ApprovalRequest(call.id, call.name, arguments=arguments, text=text, reason=reason, approver=approver)
+
+
+def _hold(
+    call: PendingCall, told: dict[str, Any], request: ApprovalRequest, message: str, work: ModelWork | None = None
+) -> NeedsApproval | Failed:
+    work = work or ModelWork()
+    if not call.scope.can_ask:
+        return Failed(failed(prompts().confirmation.nobody_to_ask).content, work)
+    return NeedsApproval(json.dumps({ASKED: told, "message": message}, ensure_ascii=False), request, work)
+
+
+def to_taint_question(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return the house's own question: the tool and every argument, so that nothing in them can speak for the house."""
+    question = prompts().confirmation.taint.format(tool=tool)
+    return f"{question}\n\n```json\n{show_arguments(arguments)}\n```"
+
+
+def show_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return JSON for a person's eyes: one line for each value, backquotes and invisible characters as escapes."""
+    plain = json.dumps(arguments, ensure_ascii=False, indent=2)
+    return UNSEEN.sub(lambda found: "\\u0060" if found[0] == "`" else json.dumps(found[0])[1:-1], plain)

@@ -1,0 +1,43 @@
+"""The collaborators of a turn, made once by the composition root and passed in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.events.listener import Listener
+from agent.llm.router import Router
+from agent.people.loop_modes import LoopMode
+from agent.queue.outbox import Senders
+from agent.tools.toolbox import Toolbox
+from agent.turn.modes import Mode
+from shared.clock import Clock
+from shared.db.database import Database
+from shared.files.images import Images
+from shared.files.storage import Storage
+from shared.http.client import GuardedClient
+from shared.memory.memories import Memories
+from shared.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where files come from and go to."""
+
+    storage: Storage
+    images: Images
+    http: GuardedClient
+
+
+@dataclass(frozen=True, slots=True)
+class TurnServices:
+    """What a turn works with. `modes` are the ways in which one may go; "native" is always among them."""
+
+    settings: Settings
+    clock: Clock
+    database: Database
+    router: Router
+    toolbox: Toolbox
+    modes: Mapping[LoopMode, Mode]
+    memory: Memories
+    files: Files
+    events: Listener
+    senders: Senders

@@ -1,0 +1,54 @@
+"""Providers of tools: any of them is offered and called alike, in one order."""
+
+from collections.abc import Sequence
+
+from agent.tools.calls import PendingCall
+from agent.tools.modules import ModuleTools
+from agent.tools.offer import Scope
+from agent.tools.providers import ToolProvider
+from agent.tools.toolbox import Toolbox
+from shared.permissions import Permission
+from shared.tools import Tool, ToolContext
+from tests.agent.tools.test_toolbox import context_of, scope
+
+
+async def greet(context: ToolContext) -> str:
+    """Greet."""
+    return f"Hello {context.user.name}"
+
+
+class Guests(ToolProvider):
+    """A provider whose tools only guests are offered, by its own rule."""
+
+    is_personal = True
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return ()
+
+    def list(self, scope: Scope) -> Sequence[Tool]:
+        return (GREETING,) if scope.user.permission == Permission.GUEST else ()
+
+    def explain_missing(self, scope: Scope, name: str) -> str | None:
+        return "Only guests are greeted." if name == GREETING.name else None
+
+
+GREETING = Tool(greet, Permission.OWNER, module="arrivals")
+WAVING = Tool(greet, Permission.GUEST, module="waving")
+BOX = Toolbox((Guests(), ModuleTools([WAVING])), 2000)
+
+
+def test_personal_tools_stand_last_and_follow_their_own_rule() -> None:
+    assert [tool.module for tool in BOX.offered_to(scope()).tools] == ["waving", "arrivals"]
+    assert [tool.module for tool in BOX.offered_to(scope(Permission.ADMIN)).tools] == ["waving"]
+
+
+async def test_a_call_asks_the_rule_again_and_says_why_it_may_not_be_made() -> None:
+    guest, admin = scope(), scope(Permission.ADMIN)
+    offer = BOX.offered_to(guest)
+
+    greeted = await BOX.call(PendingCall("1", "arrivals__greet", {}, guest, offer), context_of(guest))
+    refused = await BOX.call(PendingCall("2", "arrivals.greet", {}, admin, offer), context_of(admin))
+
+    assert greeted.content == '"Hello Ann"'
+    assert "Only guests are greeted." in refused.content
