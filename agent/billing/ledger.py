@@ -59,11 +59,11 @@ def add_usage(one: Usage, other: Usage) -> Usage:
         one.input_tokens + other.input_tokens,
         one.cached_tokens + other.cached_tokens,
         one.output_tokens + other.output_tokens,
-        cost,
+        cost=cost,
     )
 
 
 def to_usage(sums: list[Any]) -> Usage:
     """Return the usage from the sums of its columns: input, cached and output tokens, cost."""
     given, cached, made, cost = sums
-    return Usage(given or 0, cached or 0, made or 0, None if cost is None else float(cost))
+    return Usage(given or 0, cached or 0, made or 0, cost=None if cost is None else float(cost))

@@ -41,7 +41,7 @@ async def get_server_spend(session: Session, place: Place) -> ServerSpend:
     given = {"platform": place.platform, "server": place.server, "days": SPENT_DAYS}
     budget = await find_server_budget_status(session, place)
     row = (await session.execute(SPENT, given)).one()
-    return ServerSpend(budget, row.tokens, float(row.cost), row.people)
+    return ServerSpend(budget, row.tokens, float(row.cost), people=row.people)
 
 
 async def set_server_budget(session: Session, place: Place, budget: int | None, *, by: int) -> None:

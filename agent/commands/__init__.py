@@ -34,7 +34,7 @@ async def answer(
         user = await with_roles(
             session, user, sender=sender, place=place, platform_context=platform_context or PlatformContext()
         )
-    request = Request(app, sender, place, user, (match[2] or "").strip())
+    request = Request(app, sender, place, user=user, argument=(match[2] or "").strip())
     return await _run(found, request)
 
 

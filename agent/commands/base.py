@@ -78,6 +78,6 @@ def command(
 
     def mark(run: Run) -> Command:
         summary = (getdoc(run) or "").partition("\n")[0]
-        return Command(run, usage, summary, requires, is_private, quits, only_on)
+        return Command(run, usage, summary, requires=requires, is_private=is_private, quits=quits, only_on=only_on)
 
     return mark

@@ -46,6 +46,6 @@ def panel(name: str, title: str, *, verb: str, empty: str, remove: Remove) -> Ca
     """Mark an async function in a file of this folder as the list of a panel."""
 
     def mark(list_entries: List) -> Panel:
-        return Panel(name, title, verb, empty, list_entries, remove)
+        return Panel(name, title, verb, empty=empty, list_entries=list_entries, remove=remove)
 
     return mark

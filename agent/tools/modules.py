@@ -161,7 +161,9 @@ def _load(candidate: _Candidate) -> Module:
     tools = tuple(replace(each, module=candidate.name) for each in own)
     for tool in tools:
         refuse_unfit(tool)
-    return Module(candidate.name, candidate.source, tools, str(getattr(module, "INSTRUCTIONS", "")).strip())
+    return Module(
+        candidate.name, candidate.source, tools, instructions=str(getattr(module, "INSTRUCTIONS", "")).strip()
+    )
 
 
 def _import_folder(init: Path) -> ModuleType:
