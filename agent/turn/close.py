@@ -120,7 +120,7 @@ def to_response(turn: RunningTurn, answer: TurnResult, reply: Reply) -> AgentRes
         turn_id=turn.key.id,
         content=reply.content,
         files=reply.files,
-        tool_calls_made=to_calls_made(turn.log.in_order),
+        tool_calls_made=to_calls_made(turn.log.in_order) if turn.log.answers else (),
         finished=answer.finished,
         iterations=count_iterations(turn),
         model=turn.spend.model,

@@ -104,18 +104,11 @@ async def _begin(
     tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
     # The first model call is shown what the call returns; a character is a token at the most.
     room = services.settings.tool_result_max_chars if len(steps) > 1 else 0
-    new = NewTurn(
-        turn_id=opening.turn_id,
-        job_id=opening.job.id,
-        inbox_ids=opening.inbox_ids,
-        conversation_id=participants.conversation.id,
-        user_id=participants.user.id,
-        persona_id=participants.persona.id,
-        loop_mode=loop_mode,
-        tokens=tokens + room,
-        seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
+    admission = await begin_turn(
+        session,
+        _to_new(services, opening, loop_mode=loop_mode, tokens=tokens + room),
+        Entry(steps, events, announcer.note()),
     )
-    admission = await begin_turn(session, new, Entry(steps, events, announcer.note()))
     if admission is None:
         return None
     return RunningTurn(
@@ -129,6 +122,21 @@ async def _begin(
         announcer=announcer,
         log=TurnLog(key.id, steps),
         spend=Spend(admission, tokens),
+    )
+
+
+def _to_new(services: TurnServices, opening: Opening, loop_mode: LoopMode, tokens: int) -> NewTurn:
+    participants = opening.participants
+    return NewTurn(
+        turn_id=opening.turn_id,
+        job_id=opening.job.id,
+        inbox_ids=opening.inbox_ids,
+        conversation_id=participants.conversation.id,
+        user_id=participants.user.id,
+        persona_id=participants.persona.id,
+        loop_mode=loop_mode,
+        tokens=tokens,
+        seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
     )
 
 
