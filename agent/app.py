@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.mcp.servers import RemoteTools
-from agent.people.loop_modes import LoopMode
+from agent.people.personas import LoopMode
 from agent.queue.outbox import Senders
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox

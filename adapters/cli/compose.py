@@ -12,7 +12,7 @@ from agent.delegation.provider import AgentTools
 from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.mcp.servers import RemoteTools
-from agent.people.loop_modes import LoopMode
+from agent.people.personas import LoopMode
 from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders
 from agent.tools.modules import discover

@@ -33,7 +33,7 @@ from adapters.web.app import Server as WebServer
 from adapters.web.app import listen, to_config
 from adapters.web.wire import BoundedProtocol
 from agent.app import App
-from agent.people.conversations import resolve_conversation
+from agent.people.participants import resolve_conversation
 from agent.people.personas import resolve_persona
 from agent.people.users import ResolvedUser, resolve_user
 from agent.tools.arguments import read_arguments

@@ -5,8 +5,7 @@ import re
 from agent.app import App
 from agent.commands.base import Command, CommandReply, Request, command
 from agent.commands.registry import find_command, list_commands, unknown_command
-from agent.people.roles import with_roles
-from agent.people.users import resolve_user
+from agent.people.users import resolve_user, with_roles
 from shared.errors import ParleyError
 from shared.messages import Place, PlatformContext, Sender
 from shared.text import clean, cut

@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.confirmations.decisions import lacks_level
-from agent.people.roles import with_roles
-from agent.people.users import ResolvedUser, resolve_user
+from agent.people.users import ResolvedUser, resolve_user, with_roles
 from agent.queue.inbox import to_platform_context
 from shared.db.database import Database
 from shared.errors import ApprovalNeeded, ConfirmationClosed

@@ -10,12 +10,17 @@ from itertools import groupby
 
 from agent.context.history import PastStep
 from agent.context.images import PromptImages, find_named, with_images
-from agent.context.messages import ModelMessage, to_past_turn
-from agent.context.platform_context import MEMORY_CHARS, to_context_block
-from agent.context.quoting import with_speaker, without_context_tags
+from agent.context.messages import (
+    MEMORY_CHARS,
+    ModelMessage,
+    to_context_block,
+    to_past_turn,
+    with_speaker,
+    without_context_tags,
+)
 from agent.journal.steps import Step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
-from agent.people.conversations import ResolvedConversation
+from agent.people.participants import ResolvedConversation
 from agent.people.personas import ResolvedPersona
 from agent.people.users import ResolvedUser
 from agent.prompts import prompts

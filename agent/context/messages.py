@@ -1,15 +1,106 @@
-"""Steps of the journal as messages in the OpenAI shape."""
+"""Messages in the OpenAI shape, made of the journal's steps; text of other people is quoted, so that it stays data."""
 
+import json
+import re
+import unicodedata
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agent.context.history import PastStep
 from agent.context.images import PromptImages, with_images
-from agent.context.quoting import with_speaker, without_context_tags
 from agent.journal.steps import Step
+from agent.people.users import ResolvedUser
 from agent.prompts import prompts
 from agent.tools.arguments import to_shown_arguments
 from agent.tools.offer import to_wire_name
+from shared.memory.memories import RecalledMemory
+from shared.messages import PlatformContext, QuotedMessage
+from shared.text import cut
+
+MEMORY_CHARS = 300
+
+
+def to_context_block(
+    user: ResolvedUser, memories: Sequence[RecalledMemory], platform_context: PlatformContext, now: datetime
+) -> str:
+    """Return the block that follows the message: the time, the place and the memories of its author."""
+    try:
+        zone = ZoneInfo(user.time_zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = ZoneInfo("UTC")
+    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
+    if memories:
+        lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
+        lines += [f"- {quote(cut(each.content, MEMORY_CHARS))}" for each in memories]
+    return "<context>\n" + "\n".join(lines) + "\n</context>"
+
+
+def _to_lines(platform_context: PlatformContext) -> list[str]:
+    # People choose the names of their channels and roles, so they are quoted like messages.
+    facts = {
+        "Server": platform_context.server_name,
+        "Channel": platform_context.channel_name,
+        "Channel topic": platform_context.topic,
+        "Thread": platform_context.thread_title,
+        "Roles of who writes": ", ".join(platform_context.roles),
+    }
+    return [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]
+
+
+def with_earlier(text: str, earlier: Sequence[QuotedMessage]) -> str:
+    """Return a message followed by what others wrote before it and the agent has not received."""
+    heading = prompts().turn.earlier_heading
+    # Only we may write the heading.
+    text = text.replace(heading, f"({heading[1:-1]})")
+    if not earlier:
+        return text
+    lines = [with_speaker(each.speaker, each.text.replace(heading, f"({heading[1:-1]})")) for each in earlier]
+    return "\n".join([text, "", heading, *lines]).strip()
+
+
+MAX_NAME_CHARS = 64
+
+
+# Invisible characters, and those that look like the colon after a name.
+INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
+
+
+COLONS = re.compile("[:\u02d0\u02f8\u0589\u05c3\u2236\ua789\ufe13\ufe55\uff1a]")
+
+
+# Only we may write a context block, however the tag is disguised; bounded, because anybody may write such text.
+CONTEXT_TAGS = re.compile(r"<[^\w<]{0,8}context[^\w<>.]{0,8}>", re.IGNORECASE)
+
+
+# Everything that a model may take for the end of a line.
+LINE_ENDS = re.compile(r"\r\n?|[\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+def without_context_tags(text: str) -> str:
+    """Return the text with every tag of a context block defused."""
+    return CONTEXT_TAGS.sub("[context]", text)
+
+
+def to_speaker(name: str | None) -> str:
+    """Return a name that stays within its line and looks like nothing else."""
+    visible = "".join(
+        each for each in name or "somebody" if each.isspace() or unicodedata.category(each) not in INVISIBLE
+    )
+    return without_context_tags(" ".join(COLONS.sub(" ", visible).split())[:MAX_NAME_CHARS]) or "somebody"
+
+
+def with_speaker(name: str | None, text: str) -> str:
+    """Return a message behind the name of its author."""
+    # Further lines are indented: only a line that begins at the margin names a speaker.
+    return f"{to_speaker(name)}: " + LINE_ENDS.sub("\n  ", text)
+
+
+def quote(text: str) -> str:
+    """Return the text as a JSON string, which stays on its line."""
+    return without_context_tags(json.dumps(LINE_ENDS.sub("\n", text), ensure_ascii=False))
+
 
 ModelMessage = dict[str, Any]
 

@@ -20,9 +20,8 @@ from agent.journal.records import Entry, record, settle
 from agent.journal.steps import Step, TurnKey, list_steps
 from agent.journal.turns import end_turn
 from agent.llm.tokens import count_tokens
-from agent.people.loop_modes import LoopMode
 from agent.people.participants import Participants
-from agent.people.personas import get_persona
+from agent.people.personas import LoopMode, get_persona
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.made_files import list_files

@@ -113,7 +113,7 @@ class Attempts:
         if self._routes[name].images_refused:
             request = without_images(self.request)
         else:
-            request = self.known.vision.fit(name, self.request)
+            request = self.known.vision.fit(name, self.request) if self.request.images else self.request
         return self.known.windows.fit(name, request)
 
     async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:

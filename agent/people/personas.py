@@ -1,17 +1,31 @@
 """Who answers: the closest persona of a place, or the built-in one."""
 
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from typing import Any, Literal
 
 from sqlalchemy import and_, bindparam, case, or_, select
 
-from agent.people.loop_modes import LoopMode
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.messages import Place
 from shared.models import Persona
 from shared.permissions import Permission
 from shared.settings import Settings
+
+LoopMode = Literal["native", "planner"]
+
+
+def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
+    """Return the persona's choice; without one the same mode for all turns of a conversation, by percentage.
+
+    A conversation that plans at 10 percent also plans at 20.
+    """
+    if chosen is not None:
+        return chosen
+    digest = sha256(f"planner {conversation_id}".encode()).digest()
+    return "planner" if int.from_bytes(digest[:8]) % 100 < planner_percent else "native"
+
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.context.attachments import PendingFile, with_file_lines
-from agent.context.platform_context import with_earlier
+from agent.context.messages import with_earlier
 from agent.queue.inbox import to_platform_context
 from shared.db.database import Database
 from shared.db.driver import Session

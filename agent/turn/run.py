@@ -81,8 +81,9 @@ async def run_turn(services: TurnServices, job: Job, stops: Stops) -> None:
             await asyncio.shield(hand_over(database, turn.key, turn.spend.unpaid))
         raise
     await deliver(database, services.senders, reply)
-    with suppress(DatabaseLost):
-        await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
+    if turn.request.files:
+        with suppress(DatabaseLost):
+            await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
     log.info(
         "turn_finished",
         turn=turn.key.id,
@@ -131,9 +132,10 @@ async def _work(services: TurnServices, turn: RunningTurn) -> TurnResult:
         return to_question(turn, decision.again, again=True)
     if turn.spend.admission.status is AdmissionStatus.EXHAUSTED and not turn.log.answers:
         raise turn.spend.admission.refusal()
-    files = services.files
-    attachments = AttachmentStore(services.database, files.storage, http=files.http, senders=services.senders)
-    await attachments.store(turn.user.id, turn.request.files)
+    if turn.request.files:
+        files = services.files
+        attachments = AttachmentStore(services.database, files.storage, http=files.http, senders=services.senders)
+        await attachments.store(turn.user.id, turn.request.files)
     context = await _build_context(services, turn)
     if services.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:

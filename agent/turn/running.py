@@ -8,10 +8,8 @@ from agent.context.history import PastStep
 from agent.events.announcer import Announcer
 from agent.journal.log import TurnLog
 from agent.journal.steps import TurnKey
-from agent.people.conversations import ResolvedConversation
-from agent.people.loop_modes import LoopMode
-from agent.people.participants import Participants
-from agent.people.personas import ResolvedPersona
+from agent.people.participants import Participants, ResolvedConversation
+from agent.people.personas import LoopMode, ResolvedPersona
 from agent.people.users import ResolvedUser
 from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope

@@ -44,7 +44,7 @@ async def post_message(request: Request) -> Response:
     said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, sent.content)
     if said is not None:
         return sse.follow(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
-    files = await store_sent(app, sent.attachments)
+    files = await store_sent(app, sent.attachments) if sent.attachments else ()
     message = sent.to_incoming(app.clock, files, wants_stream=watched)
     accepted = await accept_once(app, message)
     if watched:

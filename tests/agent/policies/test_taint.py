@@ -3,8 +3,7 @@
 from typing import Any
 
 from agent.journal.log import TurnLog
-from agent.people.conversations import ResolvedConversation
-from agent.people.participants import Participants
+from agent.people.participants import Participants, ResolvedConversation
 from agent.people.users import ResolvedUser
 from agent.policies.taint import TaintGuard, TurnTaint
 from agent.tools.calls import PendingCall, Taint

@@ -1,0 +1,24 @@
+"""How many files somebody reads to follow one mention on Discord from the event to the post."""
+
+from tests.adapters.discord.conftest import Scene
+from tests.standins.openai_api import Answer
+from tests.support.entered import files_entered, in_each, listed
+
+# It may only become smaller.
+MOST_FILES = 64
+
+
+async def test_a_mention_goes_through_few_files(pond: Scene) -> None:
+    pond.model.play([Answer("Hello.")])
+    await pond.ann.says("hello", pond.ann.dm())
+    await pond.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    rounds = []
+    for number in range(2, 5):
+        with files_entered() as entered:
+            await pond.ann.says("hello again", pond.ann.dm())
+            await pond.until_value(number, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+        rounds.append(entered)
+
+    entered = in_each(rounds)
+
+    assert len(entered) <= MOST_FILES, listed(entered)
