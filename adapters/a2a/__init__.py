@@ -1,7 +1,7 @@
-"""The door for other agents: this house as an A2A server, in both generations of the protocol.
+"""A2A server: other agents send messages here, in versions 0.3 and 1.0 of the protocol.
 
-The official SDK reads and writes the protocol; what a task is stands in our tables. The SDK is imported by the first
-caller: most houses have none.
+The official SDK reads and writes the protocol; the state of a task is derived from our tables. The SDK is imported with
+the first request, because most installations are never called by another agent.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from adapters.a2a.rpc import Dispatcher
 
 PATH = "/a2a"
-# The second is where clients before the third generation look.
+# Clients of version 0.3 and older look at the second path.
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
 
 def routes() -> list[Route]:
-    """Return what the web server answers other agents at."""
+    """Return the routes that the web server adds for A2A."""
     return [
         Route(PATH, post_call, methods=["POST"]),
         *(Route(path, get_card) for path in CARD_PATHS),
@@ -32,8 +32,8 @@ def routes() -> list[Route]:
 
 
 async def get_card(request: Request) -> Response:
-    """Send the agent card to anybody: what this house is called, where it is asked, what it wants to see."""
-    # The SDK takes a third of a second to import, in which others are served.
+    """Send the agent card to anybody: the agent's name, the endpoint's address and its authentication."""
+    # Importing the SDK takes 0.3 s; in a thread, other requests are served meanwhile.
     await asyncio.to_thread(import_module, "adapters.a2a.card")
     from adapters.a2a.card import send_card
 
@@ -42,7 +42,7 @@ async def get_card(request: Request) -> Response:
 
 @with_token
 async def post_call(request: Request) -> Response:
-    """Answer one JSON-RPC call, with one object or with a stream of them."""
+    """Answer one JSON-RPC call with a JSON object or with an event stream."""
     checked = await with_checked_body(request, app_of(request))
     return await (await _dispatcher(request)).handle_requests(checked)
 

@@ -1,4 +1,4 @@
-"""The body of a call: capped, checked for shape and cleaned before the SDK reads it."""
+"""Request bodies of A2A: limited in size, checked for their nesting and cleaned before the SDK parses them."""
 
 import asyncio
 import json
@@ -12,7 +12,10 @@ from shared.text import clean_json
 
 
 async def with_checked_body(request: Request, app: App) -> Request:
-    """Return the request with its body read, bounded in size and depth, without lone surrogates."""
+    """Return the request with its body read; raises `Fault` when it is too large, too deep or of another content type.
+
+    Lone surrogates, NaN and infinities are replaced.
+    """
     require_type(request, "application/json")
     body = b"".join([chunk async for chunk in capped(request, max_body(app))])
     if len(body) > LARGE_BYTES:
@@ -30,11 +33,11 @@ async def with_checked_body(request: Request, app: App) -> Request:
 
 def _checked(body: bytes) -> bytes:
     check_shape(body)
-    # A lone surrogate, of which a text cut in the middle of an emoji is made, can only come as an escape.
+    # A lone surrogate (half an emoji) can only be written as an escape sequence.
     if b"\\u" not in body and b"NaN" not in body and b"Infinity" not in body:
         return body
     try:
         return json.dumps(clean_json(json.loads(body))).encode()
     except ValueError:
-        # No JSON: the SDK says so in the protocol's own words.
+        # Not JSON: the SDK answers with the error of the protocol.
         return body

@@ -1,4 +1,4 @@
-"""Our agent card: the name of who answers, where calls go, and that they need the token."""
+"""The agent card: the agent's name, the address of the endpoint, and that a bearer token is required."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -17,7 +17,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, Tran
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from adapters.a2a.sent import PLATFORM
+from adapters.a2a.incoming import PLATFORM
 from agent.app import App
 from agent.people.hops import to_place
 from agent.people.personas import resolve_persona
@@ -29,7 +29,7 @@ MODES = ("text/plain", "application/octet-stream")
 
 
 async def send_card(app: App, request: Request, path: str) -> Response:
-    """Return the card; without `PUBLIC_URL` calls go to where the card was asked for."""
+    """Return the card; without `PUBLIC_URL` the endpoint's address is derived from the request."""
     async with app.database.transaction() as session:
         place = to_place(PLATFORM, "card", (), is_direct=False)
         persona = await resolve_persona(session, place, Permission.GUEST, settings=app.settings)
@@ -39,7 +39,7 @@ async def send_card(app: App, request: Request, path: str) -> Response:
 
 
 def build_card(name: str, url: str) -> AgentCard:
-    """Return the card of an agent that is asked at this address in either generation."""
+    """Return the card of an agent whose endpoint at this address speaks both versions of the protocol."""
     generations = (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
     return AgentCard(
         name=name,

@@ -1,6 +1,6 @@
-"""The calls of the protocol, in both generations: read and written by the SDK, answered by the door.
+"""JSON-RPC for both versions of the protocol: parsed and written by the SDK, answered by `Endpoint`.
 
-The SDK would tell a caller whatever an exception says, and log what callers send; both are put right here.
+The SDK would send the text of any exception to the caller and log what callers send; both are prevented here.
 """
 
 import logging
@@ -22,7 +22,7 @@ from a2a.utils.version_validator import validate_version
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from adapters.a2a.door import REQUEST, Door
+from adapters.a2a.endpoint import REQUEST, Endpoint
 from adapters.web.api import sse
 from adapters.web.api.faults import UNEXPECTED
 from agent.app import App
@@ -34,15 +34,15 @@ logging.getLogger("a2a").setLevel(logging.CRITICAL)
 Id = str | int | None
 
 
-def hushed(error: Exception | JSONRPCError) -> Exception | JSONRPCError:
-    """Return what a caller may be told; a bug is logged under a number, and only the number goes out."""
+def redact_error(error: Exception | JSONRPCError) -> Exception | JSONRPCError:
+    """Return the error that a caller may see; a bug is logged under an id, and the caller is sent only the id."""
     if isinstance(sys.exception(), ClientDisconnect):
-        # Told to nobody.
+        # The caller has disconnected: nobody receives this.
         return InternalError()
     if isinstance(error, A2AError) or (isinstance(error, JSONRPCError) and not isinstance(error, InternalError)):
         return error
     number = token_hex(4)
-    # Called where the bug was caught: its traceback is at hand.
+    # This is called in the `except` block that caught the bug: its traceback is available.
     log.error("a2a_call_failed", error_id=number, exc_info=sys.exception())
     return InternalError(message=f"{UNEXPECTED} ({number})")
 
@@ -55,15 +55,15 @@ class _Contexts(DefaultServerCallContextBuilder):
 
 
 class Dispatcher(JsonRpcDispatcher):
-    """The calls of the present generation; those of the one before are handed on by their names."""
+    """The methods of version 1.0; calls of version 0.3 are recognised by the method's name."""
 
     def __init__(self, app: App) -> None:
-        door, contexts = Door(app), _Contexts()
-        super().__init__(door, contexts, enable_v0_3_compat=True)
-        self._v03_adapter = _Before(door, contexts)
+        endpoint, contexts = Endpoint(app), _Contexts()
+        super().__init__(endpoint, contexts, enable_v0_3_compat=True)
+        self._v03_adapter = _Version03Adapter(endpoint, contexts)
 
     def _generate_error_response(self, request_id: Id, error: Exception | JSONRPCError | A2AError) -> JSONResponse:
-        return super()._generate_error_response(request_id, hushed(error))
+        return super()._generate_error_response(request_id, redact_error(error))
 
     def _create_response(
         self, context: ServerCallContext, handler_result: AsyncGenerator[dict[str, Any]] | dict[str, Any]
@@ -79,10 +79,10 @@ async def _frames(answers: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[byt
             yield sse.frame("error" if "error" in answer else None, answer)
 
 
-class _Before(JSONRPC03Adapter):
-    # The generation before, whose methods have names with a slash.
+class _Version03Adapter(JSONRPC03Adapter):
+    # Version 0.3, whose methods have names with a slash.
     def _generate_error_response(self, request_id: Id, error: Exception | JSONRPCError) -> JSONResponse:
-        return super()._generate_error_response(request_id, hushed(error))
+        return super()._generate_error_response(request_id, redact_error(error))
 
     @validate_version(PROTOCOL_VERSION_0_3)
     async def _process_streaming_request(self, request_id: Id, request_obj: Any, context: ServerCallContext) -> Any:

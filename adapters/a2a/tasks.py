@@ -1,6 +1,6 @@
-"""What a peer is told of its message: a task while the turn runs, and what came of it.
+"""The state of a peer's message as an A2A task: while its turn runs, and when it has ended.
 
-A task is a row of the inbox; whoever asks in whichever process reads the same.
+A task is a row of the inbox, so every process returns the same state.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from a2a.types.a2a_pb2 import (
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from adapters.a2a.sent import DOOR
+from adapters.a2a.incoming import DOOR
 from agent.journal.responses import find_response
 from agent.journal.steps import Event
 from agent.people.hops import CHANNEL
@@ -32,15 +32,15 @@ from shared.models import InboxMessage, Turn
 ARTIFACT = "answer"
 MAX_ID = 2**63 - 1
 OPEN = {"waiting": TaskState.TASK_STATE_SUBMITTED, "claimed": TaskState.TASK_STATE_WORKING}
-# Said before any work was done: the task was not taken.
+# The errors that end a turn before any work was done: the task was rejected.
 NOT_TAKEN = frozenset({"budget_exhausted", "budget_busy", "refused"})
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """What a turn came to."""
+class TaskEnd:
+    """The result of a turn."""
 
     turn_id: int
     content: str
@@ -51,21 +51,36 @@ class End:
     usage: dict[str, Any]
 
     @classmethod
-    def of_response(cls, said: AgentResponse) -> "End":
-        """Return the end that is read back."""
-        files = [asdict(file) for file in said.files]
-        return cls(said.turn_id, said.content, files, said.iterations, said.finished, said.error, asdict(said.usage))
+    def of_response(cls, response: AgentResponse) -> "TaskEnd":
+        """Return the result of a stored response."""
+        files = [asdict(file) for file in response.files]
+        return cls(
+            turn_id=response.turn_id,
+            content=response.content,
+            files=files,
+            iterations=response.iterations,
+            finished=response.finished,
+            error=response.error,
+            usage=asdict(response.usage),
+        )
 
     @classmethod
-    def of_events(cls, said: Event, last: Event) -> "End":
-        """Return the end that the last two events tell."""
-        message, end = said.payload, last.payload
-        told = (end["iterations"], end["finished"], end["error"], end["usage"])
-        return cls(last.turn_id, message["content"], message["files"], *told)
+    def of_events(cls, reply: Event, last: Event) -> "TaskEnd":
+        """Return the result that the events `message` and `turn_complete` contain."""
+        message, end = reply.payload, last.payload
+        return cls(
+            turn_id=last.turn_id,
+            content=message["content"],
+            files=message["files"],
+            iterations=end["iterations"],
+            finished=end["finished"],
+            error=end["error"],
+            usage=end["usage"],
+        )
 
     @property
     def state(self) -> TaskState:
-        """Return the state that the task ends in."""
+        """Return the task's final state."""
         if self.error is None:
             return TaskState.TASK_STATE_COMPLETED
         if self.error == "stopped":
@@ -75,12 +90,12 @@ class End:
 
     @property
     def file_parts(self) -> list[Part]:
-        """Return the files of the reply, by their signed links."""
+        """Return the files of the reply as signed links."""
         return [Part(url=file["url"], filename=file["filename"], media_type=file["mime_type"]) for file in self.files]
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Return what the protocol has no field for."""
+    def metadata(self) -> dict[str, Any]:
+        """Return the fields for which the protocol has no place."""
         return {
             "parley/turn_id": self.turn_id,
             "parley/iterations": self.iterations,
@@ -92,7 +107,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A message of a peer as the inbox keeps it."""
+    """A peer's message in the inbox."""
 
     inbox_id: int
     message_id: str
@@ -110,35 +125,35 @@ class TaskRow:
 
     @property
     def context_id(self) -> str:
-        """Return the context's id, as the peer knows it."""
+        """Return the context's id as the peer knows it."""
         return self.place.channel.removeprefix(CHANNEL)
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it is still to be answered."""
+        """Return whether the task has not ended."""
         return self.status in OPEN
 
-    def status_update(self, status: TaskStatus, end: End | None = None) -> TaskStatusUpdateEvent:
-        """Return the news that the task is in this state now."""
-        told = None if end is None else end.told
-        return TaskStatusUpdateEvent(task_id=self.id, context_id=self.context_id, status=status, metadata=told)
+    def status_update(self, status: TaskStatus, end: TaskEnd | None = None) -> TaskStatusUpdateEvent:
+        """Return the event for a change of the task's status."""
+        metadata = None if end is None else end.metadata
+        return TaskStatusUpdateEvent(task_id=self.id, context_id=self.context_id, status=status, metadata=metadata)
 
-    def status_of(self, end: End) -> TaskStatus:
-        """Return the last state; what did not become an answer is said in its message."""
+    def status_of(self, end: TaskEnd) -> TaskStatus:
+        """Return the final status; the text of an error is its message."""
         status = TaskStatus(state=end.state)
         if end.error is not None:
             parts = [Part(text=end.content), *end.file_parts]
             status.message.CopyFrom(self._message(f"turn-{end.turn_id}", Role.ROLE_AGENT, parts))
         return status
 
-    def to_task(self, end: End | None) -> Task:
-        """Return the task as it stands; without an end it is still open."""
+    def to_task(self, end: TaskEnd | None) -> Task:
+        """Return the task; without `end` it is still open."""
         status = TaskStatus(state=OPEN[self.status]) if end is None else self.status_of(end)
         status.timestamp.FromDatetime(self.changed_at)
         task = Task(id=self.id, context_id=self.context_id, status=status)
         task.history.append(self._message(self.message_id, Role.ROLE_USER, [Part(text=self.content)]))
         if end is not None:
-            task.metadata.update(end.told)
+            task.metadata.update(end.metadata)
             if end.error is None:
                 parts = [Part(text=end.content), *end.file_parts]
                 task.artifacts.append(Artifact(artifact_id=ARTIFACT, name=ARTIFACT, parts=parts))
@@ -165,66 +180,80 @@ ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(In
 
 
 async def find_row(session: AsyncSession, task_id: str) -> TaskRow | None:
-    """Return what the inbox holds under this id, None when no peer has sent it."""
+    """Return the row with this id, or None if no peer's message has it."""
     if not (task_id.isascii() and task_id.isdigit()) or len(task_id) > 19 or int(task_id) > MAX_ID:
         return None
     row = (await session.execute(ROW.where(InboxMessage.id == int(task_id)))).one_or_none()
     if row is None:
         return None
-    place = Place(row.platform, None, row.platform_channel_id, row.platform_thread_id, row.is_direct)
-    sent = (row.id, row.platform_message_id, row.content, row.status)
-    return TaskRow(*sent, place, row.platform_user_id, row.turn_id, row.changed_at)
+    place = Place(
+        row.platform,
+        server=None,
+        channel=row.platform_channel_id,
+        thread=row.platform_thread_id,
+        is_direct=row.is_direct,
+    )
+    return TaskRow(
+        inbox_id=row.id,
+        message_id=row.platform_message_id,
+        content=row.content,
+        status=row.status,
+        place=place,
+        user_id=row.platform_user_id,
+        turn_id=row.turn_id,
+        changed_at=row.changed_at,
+    )
 
 
 async def find_task(session: AsyncSession, task_id: str) -> Task | None:
-    """Return the task with this id as it stands, None when there is none."""
+    """Return the task with this id, or None if there is none."""
     row = await find_row(session, task_id)
     if row is None:
         return None
-    said = await find_response(session, row.inbox_id)
-    return row.to_task(None if said is None else End.of_response(said))
+    response = await find_response(session, row.inbox_id)
+    return row.to_task(None if response is None else TaskEnd.of_response(response))
 
 
-class Updates:
-    """Turns the events of a turn into the news of its task."""
+class TaskUpdates:
+    """Converts the events of a turn into updates of its task."""
 
     def __init__(self, row: TaskRow) -> None:
         self._row = row
-        self._said = ""
-        # What was said before a tool call is no part of the answer: the next piece replaces it.
-        self._begins = True
+        self._sent = ""
+        # Text before a tool call is not part of the answer: the next piece of text replaces it.
+        self._replaces = True
         self._message: Event | None = None
 
-    def take(self, event: Event) -> Iterator[Update]:
-        """Yield what a peer is told when this has happened."""
+    def of_event(self, event: Event) -> Iterator[Update]:
+        """Yield the updates that follow from this event."""
         if event.name == "turn_started":
             yield self._row.status_update(TaskStatus(state=TaskState.TASK_STATE_WORKING))
         elif event.name == "tool_call":
-            self._begins = True
+            self._replaces = True
         elif event.name == "text_delta":
-            self._begins = self._begins or bool(event.payload.get("reset"))
+            self._replaces = self._replaces or bool(event.payload.get("reset"))
             if event.payload["text"]:
                 yield self._add(event.payload["text"])
         elif event.name == "message":
             self._message = event
         elif event.name == "turn_complete" and self._message is not None:
-            yield from self._end(End.of_events(self._message, event))
+            yield from self._end(TaskEnd.of_events(self._message, event))
 
-    def _end(self, end: End) -> Iterator[Update]:
+    def _end(self, end: TaskEnd) -> Iterator[Update]:
         if end.error is None:
-            self._begins = self._begins or not end.content.startswith(self._said)
-            rest = end.content if self._begins else end.content[len(self._said) :]
+            self._replaces = self._replaces or not end.content.startswith(self._sent)
+            rest = end.content if self._replaces else end.content[len(self._sent) :]
             yield self._add(rest, end.file_parts, is_last=True)
         yield self._row.status_update(self._row.status_of(end), end)
 
     def _add(self, text: str, files: list[Part] | None = None, *, is_last: bool = False) -> Update:
-        self._said = text if self._begins else self._said + text
+        self._sent = text if self._replaces else self._sent + text
         update = TaskArtifactUpdateEvent(
             task_id=self._row.id,
             context_id=self._row.context_id,
             artifact=Artifact(artifact_id=ARTIFACT, name=ARTIFACT, parts=[Part(text=text), *(files or [])]),
-            append=not self._begins,
+            append=not self._replaces,
             last_chunk=is_last,
         )
-        self._begins = False
+        self._replaces = False
         return update

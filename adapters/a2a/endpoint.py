@@ -1,11 +1,11 @@
-"""What each call does: a message goes through the inbox like any other, a task is read back from the tables."""
+"""The methods of A2A: a message goes through the inbox like any other, a task is read from the tables."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
 
 from a2a.server.context import ServerCallContext
-from a2a.server.events import Event as Told
+from a2a.server.events import Event as A2AEvent
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types.a2a_pb2 import (
     AgentCard,
@@ -36,8 +36,8 @@ from a2a.utils.errors import (
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length
 
-from adapters.a2a.sent import to_incoming
-from adapters.a2a.tasks import TaskRow, Updates, find_row, find_task
+from adapters.a2a.incoming import to_incoming
+from adapters.a2a.tasks import TaskRow, TaskUpdates, find_row, find_task
 from adapters.web.api.faults import Fault
 from adapters.web.api.messages import accept_once, answer_to
 from agent.app import App
@@ -47,7 +47,7 @@ from agent.queue.inbox import Accepted
 from shared.errors import Refusal, ToolError, Unavailable
 from shared.messages import IncomingMessage
 
-# Where a call's context keeps the request that it came by.
+# The key of the HTTP request in the state of a call's context.
 REQUEST = "request"
 CANCEL_SECONDS = 10.0
 NO_FOLLOW_UP = "A task takes one message. Go on without taskId, in the same context."
@@ -55,13 +55,13 @@ NO_LIST = "Tasks are not listed here; ask for one by its id."
 ENDED = "This task has ended; get it by its id."
 
 
-class Down(A2AError):
-    """Something that is needed can't be reached just now; the protocol knows no code for it but its general one."""
+class TemporarilyUnavailable(A2AError):
+    """Something that is needed can't be reached just now; the protocol has only its general error code for this."""
 
 
 @contextmanager
-def in_their_words() -> Iterator[None]:
-    """Say what went wrong in the block in the protocol's errors."""
+def as_protocol_errors() -> Iterator[None]:
+    """Replace our errors that the block raises by errors of the protocol."""
     try:
         yield
     except Fault as fault:
@@ -71,56 +71,56 @@ def in_their_words() -> Iterator[None]:
     except (Refusal, ToolError) as error:
         raise InvalidParamsError(str(error), {"code": error.code}) from error
     except Unavailable as error:
-        raise Down(str(error), {"code": error.code}) from error
+        raise TemporarilyUnavailable(str(error), {"code": error.code}) from error
 
 
-class Door(RequestHandler):
-    """Answers the calls of peers."""
+class Endpoint(RequestHandler):
+    """Answers the method calls of peers."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
-        """Take a message and return its task: when it has ended, or at once when the peer will ask again."""
-        with in_their_words():
+        """Accept a message and return its task: when it has ended, or at once if the peer wants to poll."""
+        with as_protocol_errors():
             accepted, message = await self._accept(params, context, wants_stream=False)
             if not params.configuration.return_immediately:
-                # Who leaves before the task's id was told can't come back for it: then the turn ends.
+                # A peer that disconnects before it knows the task's id can't ask for it later: then the turn ends.
                 await answer_to(context.state[REQUEST], accepted, message)
             return await self._task(str(accepted.inbox_id))
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
-    ) -> AsyncGenerator[Told, None]:
-        """Take a message and tell what becomes of it while it happens."""
-        with in_their_words():
+    ) -> AsyncGenerator[A2AEvent, None]:
+        """Accept a message and yield the updates of its task."""
+        with as_protocol_errors():
             accepted, _ = await self._accept(params, context, wants_stream=True)
-            async for told in self._follow(await self._row(str(accepted.inbox_id))):
-                yield told
+            async for update in self._follow(await self._row(str(accepted.inbox_id))):
+                yield update
 
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
-    ) -> AsyncGenerator[Told, None]:
-        """Tell what becomes of a task that is not at its end."""
+    ) -> AsyncGenerator[A2AEvent, None]:
+        """Yield the updates of a task that has not ended."""
         validate_proto_required_fields(params)
-        with in_their_words():
+        with as_protocol_errors():
             row = await self._row(params.id)
             if not row.is_open:
                 raise UnsupportedOperationError(ENDED)
-            async for told in self._follow(row):
-                yield told
+            async for update in self._follow(row):
+                yield update
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
-        """Return a task as it stands."""
+        """Return the current state of a task."""
         validate_proto_required_fields(params)
         validate_history_length(params)
-        with in_their_words():
+        with as_protocol_errors():
             return apply_history_length(await self._task(params.id), params)
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
-        """Stop the turn of a task and return the task; a message that waits for its turn is withdrawn."""
+        """Cancel the turn of a task and return the task; a message whose turn has not begun is withdrawn."""
         validate_proto_required_fields(params)
-        with in_their_words():
+        with as_protocol_errors():
             row = await self._row(params.id)
             if not row.is_open:
                 raise TaskNotCancelableError
@@ -140,13 +140,13 @@ class Door(RequestHandler):
         message = await to_incoming(self._app, params, headers, wants_stream=wants_stream)
         return await accept_once(self._app, message), message
 
-    async def _follow(self, row: TaskRow) -> AsyncGenerator[Told, None]:
+    async def _follow(self, row: TaskRow) -> AsyncGenerator[A2AEvent, None]:
         yield await self._task(row.id)
         if not row.is_open:
             return
-        updates = Updates(row)
+        updates = TaskUpdates(row)
         async for event in self._app.events.follow(row.inbox_id):
-            for update in updates.take(event):
+            for update in updates.of_event(event):
                 yield update
 
     async def _row(self, task_id: str) -> TaskRow:
@@ -164,35 +164,35 @@ class Door(RequestHandler):
         return task
 
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """Refuse: peers share one credential, and one peer's tasks are not for another to browse."""
+        """Refuse: all peers share one credential, and no peer may see the tasks of another."""
         raise UnsupportedOperationError(NO_LIST)
 
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> AgentCard:
-        """Refuse: there is one card for all."""
+        """Refuse: there is one card for everybody."""
         raise ExtendedAgentCardNotConfiguredError
 
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse: we call no address that a caller names."""
+        """Refuse: we send no requests to an address that a caller chooses."""
         raise PushNotificationNotSupportedError
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse, as above."""
+        """Refuse: there are no push notifications."""
         raise PushNotificationNotSupportedError
 
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Refuse, as above."""
+        """Refuse: there are no push notifications."""
         raise PushNotificationNotSupportedError
 
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Refuse, as above."""
+        """Refuse: there are no push notifications."""
         raise PushNotificationNotSupportedError

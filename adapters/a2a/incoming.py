@@ -1,4 +1,4 @@
-"""What a peer sent, in our shape: for whom it asks, in which context, by which way, and with what."""
+"""Converts a peer's message into an `IncomingMessage`: sender, place, hops, text and files."""
 
 import hashlib
 import json
@@ -22,19 +22,19 @@ from shared.text import cut
 
 PLATFORM = DOOR = "a2a"
 NOBODY, UNNAMED = "anonymous", "Peer"
-PERSON, TRAIL = "parley/person", "parley/trail"
+PERSON, HOPS = "parley/person", "parley/trail"
 NO_TYPE = "application/octet-stream"
 ADDRESS: TypeAdapter[str] = TypeAdapter(WebAddress)
 
 
-def _stops(value: list[str]) -> list[str]:
+def _are_hops(value: list[str]) -> list[str]:
     if not all(is_hop(each) for each in value):
         raise ValueError("each entry is a short name of letters, digits and . _ : / -")
     return value
 
 
 class NamedPerson(Closed):
-    """For whom a peer asks; `is_direct`: what is answered reaches this person alone."""
+    """The person for whom a peer sends a message; `is_direct`: only this person sees the answer."""
 
     platform: Name
     platform_user_id: Name
@@ -42,15 +42,17 @@ class NamedPerson(Closed):
     is_direct: Flag = False
 
 
-class Named(Closed):
-    """What we read of a message's metadata."""
+class MessageMetadata(Closed):
+    """The fields of a message's metadata that we read."""
 
     person: NamedPerson | None = Field(default=None, alias="parley/person")
-    hops: Annotated[list[str], Field(max_length=20), AfterValidator(_stops)] = Field(default=[], alias="parley/trail")
+    hops: Annotated[list[str], Field(max_length=20), AfterValidator(_are_hops)] = Field(
+        default=[], alias="parley/trail"
+    )
 
 
 class Ids(Closed):
-    """The ids that the peer chose."""
+    """The ids that the peer has chosen."""
 
     message_id: Annotated[Name, StringConstraints(max_length=150)]
     context_id: Annotated[LooseName, StringConstraints(max_length=150)]
@@ -59,16 +61,16 @@ class Ids(Closed):
 async def to_incoming(
     app: App, params: SendMessageRequest, headers: Mapping[str, str], *, wants_stream: bool
 ) -> IncomingMessage:
-    """Return the message in our shape, its files stored; raises `Fault` or `Refusal` when it can't be taken."""
+    """Return the message in our shape with its files stored; raises `Fault` or `Refusal` when it can't be accepted."""
     message = params.message
     ids: Ids = _checked(Ids, {"message_id": message.message_id, "context_id": message.context_id})
-    named = _read_named(params, headers)
-    hops = tuple(named.hops)
+    metadata = _read_metadata(params, headers)
+    hops = tuple(metadata.hops)
     check_hops(hops, house_id(app.secrets))
-    sender = _sender(named.person, hops)
-    is_direct = named.person is not None and named.person.is_direct
-    # Without a context the message begins one; its second copy has to find the same.
-    context_id = ids.context_id or _own_context(sender, ids.message_id)
+    sender = _sender(metadata.person, hops)
+    is_direct = metadata.person is not None and metadata.person.is_direct
+    # A message without a context begins a new one; if it is sent twice, both have to get the same context.
+    context_id = ids.context_id or _derive_context_id(sender, ids.message_id)
     content = _content(message.parts)
     attachments = await _store_files(app, message.parts)
     if not content.strip() and not attachments:
@@ -86,26 +88,26 @@ async def to_incoming(
     )
 
 
-def _read_named(params: SendMessageRequest, headers: Mapping[str, str]) -> Named:
+def _read_metadata(params: SendMessageRequest, headers: Mapping[str, str]) -> MessageMetadata:
     given: dict[str, Any] = {**MessageToDict(params.metadata), **MessageToDict(params.message.metadata)}
-    named = {key: given[key] for key in (PERSON, TRAIL) if key in given}
-    if PERSON not in named and "parley-user" in headers:
-        named[PERSON] = {"platform": headers.get("parley-platform"), "platform_user_id": headers["parley-user"]}
-    read: Named = _checked(Named, named)
+    metadata = {key: given[key] for key in (PERSON, HOPS) if key in given}
+    if PERSON not in metadata and "parley-user" in headers:
+        metadata[PERSON] = {"platform": headers.get("parley-platform"), "platform_user_id": headers["parley-user"]}
+    read: MessageMetadata = _checked(MessageMetadata, metadata)
     return read
 
 
 def _sender(person: NamedPerson | None, hops: Hops) -> Sender:
     if person is None:
-        # A house that names nobody asks for itself.
+        # An installation that names no person asks for itself.
         return Sender(PLATFORM, house_of(hops[-1]) if hops else NOBODY, UNNAMED)
     name = person.platform_username or (UNNAMED if person.platform == PLATFORM else None)
     return Sender(person.platform, person.platform_user_id, name)
 
 
-def _own_context(sender: Sender, message_id: str) -> str:
-    told = json.dumps([sender.platform, sender.platform_user_id, message_id])
-    return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:32]
+def _derive_context_id(sender: Sender, message_id: str) -> str:
+    identity = json.dumps([sender.platform, sender.platform_user_id, message_id])
+    return hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]
 
 
 def _content(parts: Any) -> str:
@@ -124,7 +126,7 @@ async def _store_files(app: App, parts: Any) -> tuple[Attachment, ...]:
     files = [part for part in parts if part.HasField("raw") or part.HasField("url")]
     if len(files) > MAX_ATTACHMENTS:
         raise invalid("message.parts", f"there are more than {MAX_ATTACHMENTS} files in them")
-    # Addresses are fetched later, by the turn, through the egress guard.
+    # Files with an address are fetched later, during the turn, through the egress guard.
     linked = [_linked(part) if part.HasField("url") else None for part in files]
     return tuple([
         link or await store_content(app, part.filename or "file", cut(part.media_type, 200) or NO_TYPE, part.raw)
