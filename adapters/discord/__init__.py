@@ -1,1 +1,1 @@
-"""Discord: one gateway process listens, every worker sends by REST."""
+"""The platform Discord: one process holds the gateway connection, every worker sends by REST."""

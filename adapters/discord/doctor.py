@@ -1,4 +1,4 @@
-"""What `parley doctor` looks at: token, intents, permissions on each server, commands."""
+"""The checks of `parley doctor` for Discord: token, intents, permissions on each server, commands."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -13,7 +13,7 @@ from adapters.discord.interactions.slash import to_payload
 from adapters.discord.transport.library import open_http
 from adapters.discord.transport.rest import IntentMissing, TokenRefused
 
-# "Message Content" is switched on in the portal: for small bots with the limited flag.
+# Either flag shows that "Message Content" is switched on; small bots have the limited one.
 CONTENT_FLAGS = (1 << 18) | (1 << 19)
 NEEDED = ("view_channel", "send_messages", "send_messages_in_threads", "read_message_history", "attach_files")
 USEFUL = ("create_public_threads",)
@@ -21,12 +21,12 @@ INVITE = "https://discord.com/oauth2/authorize?client_id={id}&scope=bot+applicat
 
 
 def wanted_permissions() -> discord.Permissions:
-    """Return the permissions that an invitation asks for."""
+    """Return the permissions that an invitation requests."""
     return discord.Permissions(**dict.fromkeys((*NEEDED, *USEFUL), True))
 
 
 async def examine(token: str) -> AsyncGenerator[Finding]:
-    """Look at everything that Discord knows about the bot."""
+    """Yield the findings about everything that Discord knows of the bot."""
     http = open_http(TraceConfig())
     try:
         async with aclosing(_examine(http, token)) as findings:

@@ -1,4 +1,4 @@
-"""The gateway connection: what Discord tells becomes messages in the inbox."""
+"""The gateway connection: accepts messages, edits, deletions and interactions."""
 
 import asyncio
 from dataclasses import replace
@@ -17,8 +17,8 @@ from adapters.discord.events.catch_up import list_missed
 from adapters.discord.events.checkpoint import Checkpoint
 from adapters.discord.events.incoming import (
     PLATFORM,
-    calls,
     is_written_by_a_person,
+    mentions_agent,
     to_incoming,
     to_place,
     to_platform_context,
@@ -53,33 +53,33 @@ log = get_logger()
 
 
 class Gateway(discord.AutoShardedClient):
-    """One client for some shards."""
+    """The client of some shards."""
 
-    def __init__(self, app: "App", rest: "Rest", seen: Checkpoint, **options: Any) -> None:
+    def __init__(self, app: "App", rest: "Rest", checkpoint: Checkpoint, **options: Any) -> None:
         super().__init__(**(client_options(rest.pace.trace()) | options))
-        self._app, self._rest, self._checkpoint = app, rest, seen
+        self._app, self._rest, self._checkpoint = app, rest, checkpoint
         self._listening = Listening(app.database)
         self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
         self._gap = 0
-        # The library forgets the tasks in which it calls us, and would leave them behind when it closes.
+        # The library keeps no reference to the tasks of its listeners and doesn't wait for them when it closes.
         self._running = Running()
-        # Messages of one channel are taken one after the other, whatever is fetched for them in between.
+        # Messages of one channel are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def me(self) -> int:
-        """Return the agent's own id."""
+        """Return the agent's user id, 0 before it is known."""
         return self.user.id if self.user is not None else 0
 
     async def setup_hook(self) -> None:
-        """Register the commands before anybody can use them."""
+        """Register the commands before the first event."""
         try:
             await slash.sync(self._app, self._rest)
         except ParleyError as error:
             log.error("discord_commands_not_synced", cause=str(error))
 
     async def start_up(self, token: str) -> None:
-        """Connect and stay connected; raises `Undeliverable` when Discord won't have us."""
+        """Connect and stay connected; raises `Undeliverable` when Discord refuses the token or the intents."""
         try:
             await self.start(token)
         except discord.LoginFailure as error:
@@ -93,17 +93,17 @@ class Gateway(discord.AutoShardedClient):
             raise TokenRefused from error
 
     async def close(self) -> None:
-        """Leave; what was being stored is stored first."""
+        """Disconnect; messages being stored are finished."""
         await super().close()
         await self._running.settle(CLOSE_SECONDS)
 
     async def on_connect(self) -> None:
-        """Mark a new session before its first event: what was missed lies behind what comes now."""
+        """Hold the checkpoint before the first event of a session: missed messages may be older than new ones."""
         if not self._gap:
             self._gap = self._checkpoint.hold()
 
     async def on_ready(self) -> None:
-        """Read what was written while nobody listened: after a start, and after a session that could not be resumed."""
+        """Catch up on missed messages: after a start, and after a session that could not be resumed."""
         since, self._gap = self._gap, 0
         if not since:
             self._checkpoint.begin_now(discord.utils.time_snowflake(self._app.clock.now()))
@@ -118,27 +118,27 @@ class Gateway(discord.AutoShardedClient):
             await welcome(self._app, guild)
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
-        """Introduce the agent where it was invited while it was down."""
+        """Introduce the agent on a server that has invited it while no process listened."""
         joined = guild.me.joined_at
         if joined is not None and self._app.clock.now() - joined < NEW_FOR:
             with self._running.kept():
                 await welcome(self._app, guild)
 
     async def on_message(self, message: discord.Message) -> None:
-        """Store a message that is for the agent."""
-        with self._running.kept(), self._checkpoint.taking(message.id):
+        """Accept a message if it is for the agent."""
+        with self._running.kept(), self._checkpoint.accepting(message.id):
             async with self._locked(message.channel.id):
                 self._listening.remember(message, self.me)
                 if is_written_by_a_person(message):
-                    await retry_on_lost_db(lambda: self._take(message), STORE_SECONDS)
+                    await retry_on_lost_db(lambda: self._accept(message), STORE_SECONDS)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
-        """Take a command, a menu entry or a click."""
+        """Handle a command, a menu entry, a form or a click."""
         with self._running.kept():
-            await self._interactions.take(interaction, self.me)
+            await self._interactions.on_interaction(interaction, self.me)
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
-        """Take a changed text; one that calls the agent only now is a new message."""
+        """Apply an edit; if the message mentions the agent only since the edit, accept it as a new message."""
         message = payload.message
         if not is_written_by_a_person(message) or message.edited_at is None:
             return
@@ -146,8 +146,8 @@ class Gateway(discord.AutoShardedClient):
         with self._running.kept():
             async with self._locked(message.channel.id):
                 edited = await self._edits.change(str(message.id), to_text(message, self.me))
-                if edited is None and self._calls_only_now(message, message.edited_at):
-                    await retry_on_lost_db(lambda: self._take(message, sent_at=message.edited_at), STORE_SECONDS)
+                if edited is None and self._mentions_only_now(message, message.edited_at):
+                    await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
             if edited is not None and edited.turn_id is not None:
                 await self._edits.offer_again(edited.turn_id, str(message.author.id), self._show_buttons)
 
@@ -160,35 +160,35 @@ class Gateway(discord.AutoShardedClient):
         try:
             await self._rest.call("PATCH", path, body, **ids)
         except (Refused, Unavailable) as error:
-            # The answer may be gone, or be one that only its asker sees.
+            # The answer may be deleted, or visible to its asker only.
             log.info("rerun_not_offered", cause=str(error))
 
-    def _calls_only_now(self, message: discord.Message, edited_at: datetime) -> bool:
-        # Discord tells of changes by others, a pin or a preview, in the same way: those are not what the person has
-        # written just now. And nobody gives a command by correcting a text.
+    def _mentions_only_now(self, message: discord.Message, edited_at: datetime) -> bool:
+        # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
+        # command.
         is_new = self._app.clock.now() - edited_at < EDIT_IS_NEW_FOR
-        return is_new and calls(message, self.me) and not to_text(message, self.me).startswith("/")
+        return is_new and mentions_agent(message, self.me) and not to_text(message, self.me).startswith("/")
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
-        """Forget a message."""
-        await self._forget(payload.channel_id, {payload.message_id})
+        """Delete a stored message."""
+        await self._delete(payload.channel_id, {payload.message_id})
 
     async def on_raw_bulk_message_delete(self, payload: discord.RawBulkMessageDeleteEvent) -> None:
-        """Forget many messages."""
-        await self._forget(payload.channel_id, payload.message_ids)
+        """Delete stored messages."""
+        await self._delete(payload.channel_id, payload.message_ids)
 
-    async def _forget(self, channel_id: int, message_ids: set[int]) -> None:
+    async def _delete(self, channel_id: int, message_ids: set[int]) -> None:
         self._listening.forget(channel_id, message_ids)
         with self._running.kept():
             async with self._locked(channel_id):
-                # What was being stored just now is stored, and found.
+                # Wait until a message that is being stored can be found.
                 pass
             await self._edits.delete(str(each) for each in message_ids)
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())
 
-    async def _take(self, message: discord.Message, sent_at: datetime | None = None) -> None:
+    async def _accept(self, message: discord.Message, sent_at: datetime | None = None) -> None:
         mention = await self._listening.find_mention(message, self.me)
         if mention is None or await self._is_command(message):
             return
@@ -196,16 +196,16 @@ class Gateway(discord.AutoShardedClient):
         thread_id = await self._open_thread(message) if mention.wants_thread else None
         incoming = to_incoming(message, self.me, earlier, thread_id)
         await accept(self._app.database, replace(incoming, sent_at=sent_at or incoming.sent_at))
-        self._listening.mark_told(message)
+        self._listening.mark_known(message)
 
     async def _is_command(self, message: discord.Message) -> bool:
-        """Answer a command that was typed as a message; one that is private goes to the person alone."""
-        said = to_text(message, self.me)
-        if not said.startswith("/"):
+        """Answer a typed command and return whether it was one; a private answer is sent as a direct message."""
+        text = to_text(message, self.me)
+        if not text.startswith("/"):
             return False
-        around = to_platform_context(message.author, message.channel, message.guild)
+        platform_context = to_platform_context(message.author, message.channel, message.guild)
         place = to_place(message.channel, message.guild)
-        reply = await commands.answer(self._app, to_sender(message.author), place, said, around)
+        reply = await commands.answer(self._app, to_sender(message.author), place, text, platform_context)
         if reply is None:
             return False
         try:
@@ -219,11 +219,11 @@ class Gateway(discord.AutoShardedClient):
         return True
 
     async def _open_thread(self, message: discord.Message) -> str | None:
-        """Open a thread for a question; without the right to, it is answered where it was asked."""
+        """Open a thread for a question and return its id; None without the permission to open one."""
         name = to_text(message, self.me).replace("\n", " ").strip()[:THREAD_NAME_CHARS] or "Question"
         try:
             thread = await message.create_thread(name=name, auto_archive_duration=1440)
         except discord.HTTPException as error:
-            # A message has one thread, and it has the message's id: it was made by an attempt before.
+            # A message has at most one thread, which has the message's id: an earlier attempt has opened it.
             return str(message.id) if error.code == THREAD_EXISTS else None
         return str(thread.id)

@@ -1,4 +1,4 @@
-"""Discord as a `ChatPlatform`: it listens in one process, and sends and shows in every worker."""
+"""Discord as a `ChatPlatform`: one process listens, every worker sends and shows live text."""
 
 import asyncio
 from collections import OrderedDict
@@ -35,13 +35,13 @@ REMEMBERED_EDITS = 1000
 
 
 class DiscordPlatform(ChatPlatform):
-    """Discord with one token."""
+    """Discord with one bot token."""
 
     name = PLATFORM
     settings: DiscordSettings
 
     def __init__(self, settings: DiscordSettings, **options: Any) -> None:
-        """Take the settings; `options` are the library's for its client."""
+        """Store the settings; `options` are passed to the library's client."""
         if settings.token is None:
             raise ConfigurationError("DISCORD_TOKEN is not set; docs/discord.md says where to get one.")
         super().__init__(settings)
@@ -59,7 +59,7 @@ class DiscordPlatform(ChatPlatform):
         return self._rest
 
     async def open(self, app: "App") -> None:
-        """Take the house's collaborators; nothing is sent yet."""
+        """Create the clients and limits from the app's collaborators; no request is sent yet."""
         await super().open(app)
         self._rest = Rest(self._token, RateLimiter(app.database, self._token))
 
@@ -71,8 +71,8 @@ class DiscordPlatform(ChatPlatform):
         await super().aclose()
 
     async def receive(self) -> None:
-        """Hold gateway connections for the shards that this process gets."""
-        # Imported here: a worker needs no gateway.
+        """Hold gateway connections for the shards that this process gets, until they are lost."""
+        # Imported here because a worker needs no gateway.
         from adapters.discord.gateway import Gateway
         from adapters.discord.shards import Shards
 
@@ -85,7 +85,7 @@ class DiscordPlatform(ChatPlatform):
         await Shards(app, self.settings, rest, connect).run()
 
     async def send(self, reply: "Reply") -> str | None:
-        """Post a reply by REST; the same reply is never posted twice."""
+        """Post a reply by REST; a reply that was already posted is not posted again."""
         app = self.app
         await self._space_edits(app, reply.live_message_id)
         delivery = await find_delivery_info(app.database, reply.turn_id)
@@ -104,7 +104,7 @@ class DiscordPlatform(ChatPlatform):
             raise
 
     async def show(self, turn: "LiveTurn") -> None:
-        """Show an answer while it grows."""
+        """Show an answer as live text."""
         writer = writer_for(self.rest, turn.place, turn.reply_to)
         await show_live(turn, _LiveMessage(self.app, writer, turn, self._edited))
 
@@ -116,30 +116,30 @@ class DiscordPlatform(ChatPlatform):
             yield finding
 
     async def _space_edits(self, app: "App", message_id: str | None) -> None:
-        # The final text is an edit as well: it comes a second after the one before.
+        # The final text is an edit as well: it has to come a second after the previous one.
         last = self._edited.pop(message_id or "", None)
         if last is not None:
             await asyncio.sleep(max(0.0, last + SECONDS_PER_EDIT - app.clock.monotonic()))
 
 
 class _LiveMessage:
-    """The message in which an answer grows."""
+    """The message that shows live text."""
 
     def __init__(self, app: "App", writer: MessageWriter, turn: "LiveTurn", edited: OrderedDict[str, float]) -> None:
         self._app, self._writer, self._turn, self._edited = app, writer, turn, edited
 
     async def type(self) -> None:
-        """Show that somebody is writing."""
+        """Show the typing indicator."""
         await self._writer.type()
 
     async def post(self, text: str) -> str:
-        """Make the message; the final text will have its nonce."""
+        """Post the message with the nonce that the final text will use."""
         message_id = str((await self._writer.write(self._body(text), f"{nonce_of(self._turn.turn_id)}-0"))["id"])
         self._note(message_id)
         return message_id
 
     async def edit(self, message_id: str, text: str) -> None:
-        """Change the message."""
+        """Edit the message."""
         await self._writer.change(message_id, self._body(text))
         self._note(message_id)
 

@@ -1,4 +1,4 @@
-"""The settings of Discord, read as `DISCORD_TOKEN` and so on."""
+"""The settings of Discord, read from `DISCORD_TOKEN` and so on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from adapters.base import PlatformSettings
 
 @dataclass(frozen=True)
 class DiscordSettings(PlatformSettings):
-    """One bot; the addresses are for a proxy or a test."""
+    """The settings of one bot; the addresses are for a proxy or a test."""
 
     token: SecretStr | None = None
     api_base: str | None = None
@@ -22,10 +22,10 @@ class DiscordSettings(PlatformSettings):
 
     @property
     def missing(self) -> str | None:
-        """Return the token's variable when it is not set."""
+        """Return the variable of the token if it is not set."""
         return "DISCORD_TOKEN, see docs/discord.md" if self.token is None else None
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Return where attachments come from."""
+        """Return the origins from which attachments may be fetched."""
         return {"DISCORD_CDN_BASE": self.cdn_base} if self.cdn_base else {}

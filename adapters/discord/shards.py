@@ -1,6 +1,6 @@
-"""Which part of Discord's servers this process listens to: a lease in Postgres for each shard, one holder at a time.
+"""Distributes Discord's shards over processes: a lease in Postgres for each shard, with one holder at a time.
 
-A process that dies is followed by another within LEASE_SECONDS + RENEW_SECONDS.
+The shards of a process that dies are taken over within LEASE_SECONDS + RENEW_SECONDS.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent.app import App
 
 LEASE_SECONDS, RENEW_SECONDS = 20.0, 5.0
-# Without the database nobody knows who holds what: the connection is given up before another process may take it.
+# Without the database the lease can't be renewed: the connection is closed before another process may take the shard.
 GIVE_UP_SECONDS = 12.0
 
 CLAIM = text("""
@@ -48,7 +48,7 @@ Connect = Callable[[list[int], int, Checkpoint], Awaitable[None]]
 
 
 class Shards:
-    """Claims the wanted shards as they become free, and runs one client for those that came together."""
+    """Claims free shards, and runs one client for all shards claimed at the same time."""
 
     def __init__(self, app: "App", settings: "DiscordSettings", rest: "Rest", connect: Connect) -> None:
         self._app, self._settings, self._rest, self._connect = app, settings, rest, connect
@@ -58,7 +58,7 @@ class Shards:
         self._renewed = app.clock.monotonic()
 
     async def run(self) -> None:
-        """Hold what can be had, until cancelled."""
+        """Claim and hold shards until cancelled."""
         count = await self._count()
         wanted = to_ids(self._settings.shard_ids, count)
         try:
@@ -133,7 +133,7 @@ class Shards:
 
 
 def to_ids(given: str | None, count: int) -> list[int]:
-    """Return the shards that `0-3,7` names; all when nothing is given."""
+    """Return the shard ids in a list like `0-3,7`, or all; raises `ConfigurationError`."""
     if given is None:
         return list(range(count))
     ids: set[int] = set()

@@ -1,1 +1,1 @@
-"""What Discord's gateway tells, as messages for the inbox; clicks and commands are in `interactions`."""
+"""Events of Discord's gateway, converted to messages; clicks and commands are in `interactions`."""

@@ -1,4 +1,4 @@
-"""What was written while nobody listened, read from the history of the channels."""
+"""Messages that were written while no process listened, read from the channels' history."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ log = get_logger()
 
 
 async def list_missed(app: "App", client: discord.AutoShardedClient, since: int) -> AsyncIterator[discord.Message]:
-    """Yield what was written after this message, oldest first in each channel."""
+    """Yield the messages after this id, oldest first in each channel."""
     after = discord.Object(max(since, discord.utils.time_snowflake(oldest_missed(app))))
     async for channel in _channels(app, client, after.id):
         async for message in _read(channel, after):
@@ -59,11 +59,11 @@ async def _read(channel: Any, after: discord.Object) -> AsyncIterator[discord.Me
 
 
 async def _with_member(message: discord.Message) -> None:
-    # What is fetched names the account only; the roles are the member's.
+    # A message from the history has the account only; roles belong to the member.
     if message.guild is None or message.author.bot or not isinstance(message.author, discord.User):
         return
     try:
         message.author = await message.guild.fetch_member(message.author.id)
     except discord.HTTPException:
-        # Somebody who has left has no roles any more.
+        # A person who has left the server has no roles.
         return

@@ -1,4 +1,4 @@
-"""From Discord's events to our messages: pure conversion."""
+"""Converts Discord's events to our messages, without I/O."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ PLATFORM = "discord"
 LINE_CHARS = 500
 TOPIC_CHARS = 300
 MOST_ROLES = 20
-# The library's own list: the same on every machine.
+# The library's list of types is the same on every machine.
 TYPES = MimeTypes()
 WRITTEN_BY_PEOPLE = (discord.MessageType.default, discord.MessageType.reply)
 USER, ROLE, CHANNEL, EMOJI = (
@@ -24,7 +24,7 @@ USER, ROLE, CHANNEL, EMOJI = (
 def to_incoming(
     message: discord.Message, me: int, earlier: Sequence[QuotedMessage] = (), thread_id: str | None = None
 ) -> IncomingMessage:
-    """Return the event in our shape; `thread_id` names a thread that was made for this question."""
+    """Return the event as an `IncomingMessage`; `thread_id` is a thread that was opened for this question."""
     return IncomingMessage(
         adapter=PLATFORM,
         sender=to_sender(message.author),
@@ -41,12 +41,12 @@ def to_incoming(
 
 
 def to_sender(author: discord.User | discord.Member) -> Sender:
-    """Return who wrote, with the name that the others there see."""
+    """Return the author with the display name on this server."""
     return Sender(PLATFORM, str(author.id), clean(author.display_name))
 
 
 def to_place(channel: object, guild: discord.Guild | None, thread_id: str | None = None) -> Place:
-    """Return where it was written; a thread lies in its channel."""
+    """Return the place of a message; a thread belongs to its channel."""
     channel_id = str(getattr(channel, "id", 0))
     if guild is None:
         return Place(PLATFORM, None, channel_id, is_direct=True)
@@ -56,17 +56,17 @@ def to_place(channel: object, guild: discord.Guild | None, thread_id: str | None
 
 
 def to_text(message: discord.Message, me: int) -> str:
-    """Return the text as a person reads it: names instead of ids, the call to the agent left out."""
+    """Return the plain text: names instead of ids, without the mention of the agent."""
     names = {each.id: each.display_name for each in message.mentions}
     mine = "|".join([rf"<@!?{me}>", *(f"<@&{role.id}>" for role in message.role_mentions if _is_own(role, me))])
     content = re.sub(rf"(?:{mine})[ ,:]*", "", message.content)
     stickers = " ".join(f"[sticker: {each.name}]" for each in message.stickers)
     whole = "\n".join(part for part in (content.strip(), stickers) if part)
-    return named(whole, names, message.guild)
+    return with_names(whole, names, message.guild)
 
 
-def named(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
-    """Return a text with the names of what it mentions."""
+def with_names(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
+    """Return the text with names instead of the ids that it mentions."""
 
     def channel(found: re.Match[str]) -> str:
         known = guild.get_channel_or_thread(int(found[1])) if guild else None
@@ -81,18 +81,18 @@ def named(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
 
 
 def list_attachments(message: discord.Message) -> list[discord.Attachment]:
-    """Return the files of a message, those of a forwarded one included."""
+    """Return the files of a message and of the message that it forwards."""
     return [*message.attachments, *(file for each in message.message_snapshots for file in each.attachments)]
 
 
 def to_attachment(given: discord.Attachment) -> Attachment:
-    """Return a file that came with a message; the worker fetches it."""
+    """Return a file of a message; the worker downloads it."""
     return to_file(given.filename, given.content_type, given.size, given.url)
 
 
 def to_file(filename: str, content_type: str | None, size: int, url: str) -> Attachment:
-    """Return a file with its type, which Discord leaves out where it does not know: then the name tells it."""
-    # "text/plain; charset=utf-8" is a type with more behind it.
+    """Return a file; a missing type is guessed from its name."""
+    # Parameters of the type, as in "text/plain; charset=utf-8", are cut off.
     kind = (content_type or "").partition(";")[0].strip() or TYPES.guess_type(filename, strict=False)[0]
     return Attachment(filename, kind or "application/octet-stream", size, url=url)
 
@@ -103,7 +103,7 @@ def to_platform_context(
     guild: discord.Guild | None,
     earlier: Sequence[QuotedMessage] = (),
 ) -> PlatformContext:
-    """Return what is known beside the message: roles, topic, thread title, what was said before."""
+    """Return the context of a message: roles, topic, thread title, earlier messages."""
     if guild is None:
         return PlatformContext(earlier=tuple(earlier))
     roles = [role for role in author.roles if not role.is_default()] if isinstance(author, discord.Member) else None
@@ -122,13 +122,13 @@ def to_platform_context(
 
 
 def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
-    """Return what somebody else wrote and this message passes on; nobody says who that was."""
-    texts = [named(each.content, {}, message.guild) for each in message.message_snapshots if each.content]
+    """Return the forwarded message; Discord does not name its author."""
+    texts = [with_names(each.content, {}, message.guild) for each in message.message_snapshots if each.content]
     return [QuotedMessage("forwarded message", clean(each), str(message.id)) for each in texts]
 
 
-def to_line(message: discord.Message, me: int) -> QuotedMessage:
-    """Return a message as something that was said before."""
+def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:
+    """Return an earlier message for the context."""
     names = [each.filename for each in list_attachments(message)]
     files = f" [files: {', '.join(names)}]" if names else ""
     told = "\n".join([to_text(message, me), *(each.text for each in to_forwarded(message))]).strip()
@@ -137,12 +137,12 @@ def to_line(message: discord.Message, me: int) -> QuotedMessage:
 
 
 def is_written_by_a_person(message: discord.Message) -> bool:
-    """Tell whether a person wrote this: no bot, no webhook, no notice of Discord's own."""
+    """Return whether a person wrote this, and not a bot, a webhook or Discord itself."""
     return not message.author.bot and message.webhook_id is None and message.type in WRITTEN_BY_PEOPLE
 
 
-def calls(message: discord.Message, me: int) -> bool:
-    """Tell whether a message mentions the agent, its own role included, or replies to it."""
+def mentions_agent(message: discord.Message, me: int) -> bool:
+    """Return whether a message mentions the agent or its role, or replies to the agent."""
     if any(each.id == me for each in message.mentions):
         return True
     if any(_is_own(role, me) for role in message.role_mentions):
@@ -152,5 +152,5 @@ def calls(message: discord.Message, me: int) -> bool:
 
 
 def _is_own(role: discord.Role, me: int) -> bool:
-    # The role that Discord makes for a bot; people take it for the bot when they choose whom to mention.
+    # The role that Discord creates for the bot; people choose it by mistake when they mention the bot.
     return role.tags is not None and role.tags.bot_id == me

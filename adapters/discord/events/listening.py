@@ -1,4 +1,4 @@
-"""Which messages are for the agent, and what was said just before them."""
+"""Decides which messages are for the agent, and collects the messages before them."""
 
 from collections import OrderedDict, deque
 from collections.abc import Collection
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import discord
 from sqlalchemy import text
 
-from adapters.discord.events.incoming import calls, to_line, to_place
+from adapters.discord.events.incoming import mentions_agent, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused
 from shared.db.database import Database
 from shared.errors import Unavailable
@@ -16,7 +16,7 @@ from shared.messages import Place, QuotedMessage
 MOST_EARLIER, MOST_CHAIN = 10, 4
 REMEMBERED_CHANNELS = 1000
 
-# The closest rule wins: the thread's own, its channel's, the server's.
+# The most specific rule applies: thread, channel, server.
 RULE = text("""
 WITH rule AS (
     SELECT mode, thread_per_question FROM channel_modes
@@ -34,14 +34,14 @@ SELECT (SELECT mode FROM rule), coalesce((SELECT thread_per_question FROM rule),
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A message that the agent answers. `is_first`: nothing has been said to it in this place before."""
+    """A message that the agent answers. `is_first`: it is the agent's first one in this place."""
 
     is_first: bool
     wants_thread: bool
 
 
 class Listening:
-    """The rules, and the last messages of each channel as the gateway has brought them."""
+    """Applies the channel modes, and keeps the latest messages of each channel."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -49,14 +49,14 @@ class Listening:
         self._told_up_to: OrderedDict[int, int] = OrderedDict()
 
     async def find_mention(self, message: discord.Message, me: int) -> Mention | None:
-        """Return how a message calls the agent; None when it is for others."""
+        """Return a `Mention` if the message is for the agent, else None."""
         place = to_place(message.channel, message.guild)
         mode, wants_thread, is_known = await self._rule(place)
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
         if mode == "off" and not place.is_direct:
             return None
         takes_part = thread is not None and (is_known or thread.owner_id == me)
-        if not (place.is_direct or mode == "always" or takes_part or calls(message, me)):
+        if not (place.is_direct or mode == "always" or takes_part or mentions_agent(message, me)):
             return None
         can_have_thread = isinstance(message.channel, discord.TextChannel)
         return Mention(is_first=not is_known, wants_thread=bool(wants_thread) and can_have_thread)
@@ -74,36 +74,38 @@ class Listening:
         return row[0] or "mention", row[1], row[2]
 
     def remember(self, message: discord.Message, me: int) -> None:
-        """Keep a message of a server for the next one who mentions the agent."""
+        """Keep a server message as context for the next mention."""
         if message.guild is None:
             return
         kept = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))
         self._recent.move_to_end(message.channel.id)
         if message.author.id != me and (message.content or message.attachments):
-            kept.append((message.id, to_line(message, me)))
+            kept.append((message.id, to_quoted_message(message, me)))
         if len(self._recent) > REMEMBERED_CHANNELS:
             self._recent.popitem(last=False)
 
     def correct(self, message: discord.Message, me: int) -> None:
-        """Remember a message as it stands now."""
+        """Apply an edit to the kept messages."""
         if (kept := self._recent.get(message.channel.id)) is not None:
-            corrected = ((each[0], to_line(message, me) if each[0] == message.id else each[1]) for each in kept)
+            corrected = (
+                (each[0], to_quoted_message(message, me) if each[0] == message.id else each[1]) for each in kept
+            )
             self._recent[message.channel.id] = deque(corrected, kept.maxlen)
 
     def forget(self, channel_id: int, message_ids: Collection[int]) -> None:
-        """Drop messages that were deleted."""
+        """Drop deleted messages."""
         if (kept := self._recent.get(channel_id)) is not None:
             self._recent[channel_id] = deque((each for each in kept if each[0] not in message_ids), kept.maxlen)
 
-    def mark_told(self, message: discord.Message) -> None:
-        """Note that the agent knows what was said in this channel up to here."""
+    def mark_known(self, message: discord.Message) -> None:
+        """Note that the conversation contains this channel's messages up to this one."""
         self._told_up_to[message.channel.id] = message.id
         self._told_up_to.move_to_end(message.channel.id)
         if len(self._told_up_to) > REMEMBERED_CHANNELS:
             self._told_up_to.popitem(last=False)
 
     async def list_earlier(self, message: discord.Message, me: int, *, is_first: bool) -> list[QuotedMessage]:
-        """Return what the agent has to know of what was said before: the thread of replies, and the last messages."""
+        """Return the earlier messages that the agent has not seen: the chain of replies, and the latest ones."""
         chain = await _list_chain(message, me, depth=MOST_CHAIN if is_first else 1)
         if message.guild is None:
             return chain
@@ -119,9 +121,9 @@ async def _list_history(message: discord.Message, me: int) -> list[QuotedMessage
     try:
         before = [each async for each in message.channel.history(limit=MOST_EARLIER, before=message)]
     except (discord.HTTPException, Refused, Unavailable):
-        # Without the right to read the history the question has to speak for itself.
+        # Without the permission to read the history there is no context.
         return []
-    return [to_line(each, me) for each in reversed(before) if each.content or each.attachments]
+    return [to_quoted_message(each, me) for each in reversed(before) if each.content or each.attachments]
 
 
 async def _list_chain(message: discord.Message, me: int, depth: int) -> list[QuotedMessage]:
@@ -132,9 +134,9 @@ async def _list_chain(message: discord.Message, me: int, depth: int) -> list[Quo
             found = await _fetch(message)
         if found is None:
             break
-        # The agent's own words are in the conversation already, unless this is its beginning.
+        # The agent's messages are in the conversation already, unless this message starts it.
         if found.author.id != me or depth > 1:
-            chain.append(to_line(found, me))
+            chain.append(to_quoted_message(found, me))
         elif depth == 1:
             break
         message = found

@@ -1,4 +1,4 @@
-"""The first words on a new server, and a hint to whoever has invited the agent."""
+"""The introduction on a new server, and a hint for the person who has invited the agent."""
 
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ def _find_channel(guild: discord.Guild) -> discord.TextChannel | None:
 
 
 async def _find_inviter(guild: discord.Guild) -> discord.abc.Messageable | None:
-    """Return who has added the agent, as the audit log says; the server's owner when that can't be read."""
+    """Return who has added the agent according to the audit log; the server's owner if it can't be read."""
     try:
         async for entry in guild.audit_logs(action=discord.AuditLogAction.bot_add, limit=5):
             if entry.target is not None and entry.target.id == guild.me.id and isinstance(entry.user, discord.User):

@@ -1,4 +1,4 @@
-"""A press of a button on Discord, which has to be acknowledged within three seconds."""
+"""Clicks on buttons on Discord, which have to be acknowledged within three seconds."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.chat.buttons import AGAIN, CHOICE, Button
 from adapters.chat.clicks import Click
 from adapters.discord.events.incoming import PLATFORM, to_place, to_platform_context, to_sender
-from adapters.discord.interactions.respond import Reception, store
+from adapters.discord.interactions.respond import Acknowledger, store
 from adapters.discord.sending.buttons import chosen_rows
 from adapters.discord.sending.message_writer import ASIDE, WHISPER
 from shared.messages import IncomingMessage
@@ -21,17 +21,17 @@ class DiscordClick(Click):
     """A component interaction."""
 
     def __init__(
-        self, button: Button, interaction: "discord.Interaction", reception: Reception, database: "Database"
+        self, button: Button, interaction: "discord.Interaction", acknowledger: Acknowledger, database: "Database"
     ) -> None:
         super().__init__(button, str(interaction.user.id))
-        self._interaction, self._reception, self._database = interaction, reception, database
+        self._interaction, self._acknowledger, self._database = interaction, acknowledger, database
 
     async def whisper(self, text: str) -> None:
-        """Answer the person alone."""
-        await self._reception.whisper(self._interaction, text)
+        """Answer with a message that only this person sees."""
+        await self._acknowledger.whisper(self._interaction, text)
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
-        """Return the click as a message in the channel where it was made."""
+        """Return the click as a message in the channel of the button."""
         interaction = self._interaction
         clicked = str(interaction.message.id) if interaction.message is not None else None
         reply_to = row.reply_to if self.button.action == AGAIN else clicked
@@ -47,13 +47,13 @@ class DiscordClick(Click):
         )
 
     async def store(self, message: IncomingMessage, row: Any) -> None:
-        """Store the message, and show below the answer what was chosen."""
+        """Store the message, and replace the buttons by what was chosen."""
         rows = chosen_rows(row.choices, self.button.index) if self.button.action == CHOICE else []
-        await store(self._database, message, partial(self._reception.update, self._interaction, rows))
+        await store(self._database, message, partial(self._acknowledger.update, self._interaction, rows))
 
     def _to_reply_to(self, row: Any, message_id: str | None) -> str | None:
-        # Below an answer that its asker alone can read, the next answer is for the asker alone, too.
+        # The follow-up to a private answer is private, too.
         if str(row.reply_to).partition(":")[0] in (WHISPER, ASIDE):
             return f"{ASIDE}:{self._interaction.token}"
-        # A command has no message that could be referred to.
+        # A command is not a message that a reply could refer to.
         return message_id if message_id and message_id.isdecimal() else None

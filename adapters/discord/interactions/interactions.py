@@ -1,4 +1,4 @@
-"""Commands, menus and clicks: acknowledged within three seconds, answered when the answer is there."""
+"""Commands, menus, forms and clicks: acknowledged within three seconds; the answer may on_interaction longer."""
 
 import asyncio
 from functools import partial
@@ -9,10 +9,17 @@ from discord.enums import InteractionType
 
 from adapters.chat.buttons import find_button
 from adapters.chat.clicks import take_click
-from adapters.discord.events.incoming import PLATFORM, to_file, to_line, to_place, to_platform_context, to_sender
+from adapters.discord.events.incoming import (
+    PLATFORM,
+    to_file,
+    to_place,
+    to_platform_context,
+    to_quoted_message,
+    to_sender,
+)
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.clicks import DiscordClick
-from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Reception, store, text_of
+from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, store, text_of
 from adapters.discord.sending.message_writer import INTERACTION, WHISPER, ResponseWriter
 from adapters.discord.sending.render import render
 from adapters.discord.transport.rest import Json
@@ -30,59 +37,59 @@ SORRY = "I can't take this just now; please try again in a moment."
 SUMMARISE = "Summarise what was said from there on."
 MOST_SUMMARISED = 100
 NOBODY: Json = {"allowed_mentions": {"parse": []}}
-MODAL_MARK = "parley-about"
+FORM_PREFIX = "parley-about"
 QUESTION_FIELD = "question"
 
 log = get_logger()
 
 
 class Unreadable(Refusal):
-    """I can't read what was said there; I need the permission to read the history of this channel."""
+    """I can't read what was messages there; I need the permission to read the history of this channel."""
 
     code = "unreadable"
 
 
 class Interactions:
-    """Takes what people do with the agent's commands and buttons."""
+    """Handles interactions with the agent's commands, forms and buttons."""
 
     def __init__(self, app: "App", rest: "Rest") -> None:
         self._app, self._rest = app, rest
-        self._reception = Reception(rest)
+        self._acknowledger = Acknowledger(rest)
 
-    async def take(self, interaction: discord.Interaction, me: int) -> None:
-        """Take one interaction; what is none of ours is left alone."""
+    async def on_interaction(self, interaction: discord.Interaction, me: int) -> None:
+        """Handle one interaction; those of unknown buttons and forms are ignored."""
         given: Any = interaction.data or {}
         try:
             if interaction.type is InteractionType.component:
-                await self._take_click(interaction, str(given.get("custom_id", "")))
+                await self._on_click(interaction, str(given.get("custom_id", "")))
             elif interaction.type is InteractionType.modal_submit:
-                await self._take_form(interaction, given, me)
+                await self._on_form(interaction, given, me)
             elif interaction.type is InteractionType.application_command:
-                await self._take_command(interaction, given, me)
+                await self._on_command(interaction, given, me)
         except Refusal as refusal:
             await self._apologise(interaction, str(refusal))
         except ParleyError as error:
             log.warning("interaction_failed", kind=interaction.type.name, cause=str(error))
             await self._apologise(interaction, SORRY)
 
-    async def _apologise(self, interaction: discord.Interaction, said: str) -> None:
+    async def _apologise(self, interaction: discord.Interaction, messages: str) -> None:
         try:
-            await self._reception.apologise(interaction, said)
+            await self._acknowledger.apologise(interaction, messages)
         except ParleyError as error:
             log.info("apology_not_said", cause=str(error))
 
-    async def _take_click(self, interaction: discord.Interaction, custom_id: str) -> None:
+    async def _on_click(self, interaction: discord.Interaction, custom_id: str) -> None:
         button = find_button(custom_id)
         if button is not None:
-            await take_click(self._app, DiscordClick(button, interaction, self._reception, self._app.database))
+            await take_click(self._app, DiscordClick(button, interaction, self._acknowledger, self._app.database))
 
-    async def _take_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
+    async def _on_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         name, options = str(given["name"]), list(given.get("options", ()))
         if name == slash.ASK:
             values = {each["name"]: each["value"] for each in options}
             await self._ask(interaction, str(values["question"]), files=_files(given, values.get("file")))
         elif name == slash.ABOUT_THIS:
-            await self._reception.ask_for_text(interaction, f"{MODAL_MARK}:{given['target_id']}", QUESTION_FIELD)
+            await self._acknowledger.ask_for_text(interaction, f"{FORM_PREFIX}:{given['target_id']}", QUESTION_FIELD)
         elif name == slash.FROM_HERE:
             await self._summarise(interaction, str(given["target_id"]), me)
         else:
@@ -91,21 +98,22 @@ class Interactions:
     async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
         found = next((each for each in commands.list_commands(PLATFORM) if each.name == name), None)
         sender, place = to_sender(interaction.user), to_place(interaction.channel, interaction.guild)
-        around = to_platform_context(interaction.user, interaction.channel, interaction.guild)
-        work = commands.answer(self._app, sender, place, slash.to_line(name, options), around)
+        platform_context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
+        work = commands.answer(self._app, sender, place, slash.to_line(name, options), platform_context)
         answering = asyncio.create_task(work, name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
         if is_deferred := not answering.done():
-            await self._reception.defer(interaction, is_private=found is None or found.is_private)
+            await self._acknowledger.defer(interaction, is_private=found is None or found.is_private)
         reply = await answering or CommandReply(f"There is no command /{name}.", is_private=True)
-        # What it comes to may be for the person alone, such as a refusal; what was said to come stays as it was said.
+        # A refusal is private even if the command's answer is public; but a deferred response can't be changed any
+        # more.
         is_private = found.is_private if is_deferred and found is not None else reply.is_private
         first, *others = ({"content": part, **NOBODY} for part in render(reply.text, may_attach=False).parts)
         writer = ResponseWriter(self._rest, interaction.token, is_private=is_private)
         if is_deferred:
             await writer.write(first, "command-0")
         else:
-            await self._reception.say(interaction, first["content"], is_private=is_private)
+            await self._acknowledger.respond(interaction, first["content"], is_private=is_private)
         for index, part in enumerate(others, start=1):
             await writer.write(part, f"command-{index}")
 
@@ -130,12 +138,12 @@ class Interactions:
             platform_message_id=f"{WHISPER if is_deferred_in_private else INTERACTION}:{interaction.token}",
             platform_context=to_platform_context(interaction.user, interaction.channel, guild, earlier),
         )
-        defer = partial(self._reception.defer, interaction, is_private=False)
+        defer = partial(self._acknowledger.defer, interaction, is_private=False)
         await store(self._app.database, message, None if is_deferred_in_private else defer)
 
-    async def _take_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
-        mark, _, target_id = str(given.get("custom_id", "")).partition(":")
-        if mark != MODAL_MARK:
+    async def _on_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
+        prefix, _, target_id = str(given.get("custom_id", "")).partition(":")
+        if prefix != FORM_PREFIX:
             return
         about = await self._list_messages(interaction, str(int(target_id) - 1), me, most=1)
         if not about:
@@ -143,11 +151,11 @@ class Interactions:
         await self._ask(interaction, text_of(given, QUESTION_FIELD), earlier=about)
 
     async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
-        await self._reception.defer(interaction, is_private=True)
-        said = await self._list_messages(interaction, str(int(target_id) - 1), me, most=MOST_SUMMARISED)
-        if not said:
+        await self._acknowledger.defer(interaction, is_private=True)
+        messages = await self._list_messages(interaction, str(int(target_id) - 1), me, most=MOST_SUMMARISED)
+        if not messages:
             raise Unreadable
-        await self._ask(interaction, SUMMARISE, earlier=said, is_deferred_in_private=True)
+        await self._ask(interaction, SUMMARISE, earlier=messages, is_deferred_in_private=True)
 
     async def _list_messages(
         self, interaction: discord.Interaction, after: str, me: int, *, most: int
@@ -159,7 +167,7 @@ class Interactions:
             found = [each async for each in channel.history(limit=most, after=discord.Object(int(after)))]
         except discord.HTTPException:
             return ()
-        return tuple(to_line(each, me) for each in found if each.content or each.attachments)
+        return tuple(to_quoted_message(each, me) for each in found if each.content or each.attachments)
 
 
 def _files(given: Any, file_id: Any) -> tuple[Attachment, ...]:

@@ -1,4 +1,4 @@
-"""The first answer to an interaction, which Discord waits three seconds for."""
+"""The first response to an interaction, which Discord expects within three seconds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,35 +16,35 @@ from shared.messages import IncomingMessage
 
 SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
 QUESTION_CHARS = 1500
-# Of the three seconds so many are left to the database before the acknowledgement goes out.
+# Seconds that storing a message may take before the acknowledgement is sent.
 AT_ONCE_SECONDS = 1.5
 
 
-class Reception:
+class Acknowledger:
     """Acknowledges interactions."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
 
     async def defer(self, interaction: discord.Interaction, *, is_private: bool) -> None:
-        """Say that an answer will come, to all there or to the person alone."""
+        """Acknowledge with "is thinking…", for everybody or for this person only."""
         await self._respond(interaction, DEFER, {"flags": EPHEMERAL} if is_private else {})
 
-    async def say(self, interaction: discord.Interaction, text: str, *, is_private: bool) -> None:
-        """Say something at once, to all there or to the person alone."""
+    async def respond(self, interaction: discord.Interaction, text: str, *, is_private: bool) -> None:
+        """Respond with a text, for everybody or for this person only."""
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if is_private else 0)
         await self._respond(interaction, SAY, {"content": text, "flags": flags, "allowed_mentions": {"parse": []}})
 
     async def whisper(self, interaction: discord.Interaction, text: str) -> None:
-        """Say something to the person alone."""
-        await self.say(interaction, text, is_private=True)
+        """Respond with a text that only this person sees."""
+        await self.respond(interaction, text, is_private=True)
 
     async def update(self, interaction: discord.Interaction, rows: list[Json]) -> None:
-        """Change the buttons of the message that was clicked."""
+        """Replace the buttons of the message that was clicked."""
         await self._respond(interaction, UPDATE, {"components": rows})
 
     async def ask_for_text(self, interaction: discord.Interaction, custom_id: str, field: str) -> None:
-        """Open a form with one field for a text."""
+        """Open a form with one text field."""
         text: Json = {"type": 4, "custom_id": field, "label": "Your question", "style": 2, "max_length": QUESTION_CHARS}
         form: Json = {
             "custom_id": custom_id,
@@ -54,7 +54,7 @@ class Reception:
         await self._respond(interaction, FORM, form)
 
     async def apologise(self, interaction: discord.Interaction, text: str) -> None:
-        """Say to the person alone why there is nothing else, acknowledged or not."""
+        """Tell only this person why there is no answer, whether the interaction is acknowledged or not."""
         try:
             await self.whisper(interaction, text)
         except Refused:
@@ -70,7 +70,7 @@ class Reception:
 async def store(
     database: Database, message: IncomingMessage, acknowledge: Callable[[], Awaitable[None]] | None = None
 ) -> None:
-    """Store a message and acknowledge its interaction: in this order, unless the database takes too long.
+    """Store a message, then acknowledge its interaction; after AT_ONCE_SECONDS it is acknowledged before.
 
     A worker that is faster than the acknowledgement waits for it.
     """
@@ -84,7 +84,7 @@ async def store(
 
 
 def text_of(given: Any, field: str) -> str:
-    """Return what was typed into a field of a form."""
+    """Return the text in a field of a form."""
     for row in given.get("components", ()):
         for each in row.get("components", ()) or [row.get("component", {})]:
             if each.get("custom_id") == field:

@@ -1,4 +1,4 @@
-"""Our commands as Discord registers them: generated from the commands' own usage, synced once per change."""
+"""Our commands as Discord's slash commands: derived from the usage texts, registered only when they have changed."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ log = get_logger()
 
 
 def to_payload() -> list[Json]:
-    """Return everything that is registered."""
+    """Return all commands and menu entries for registration."""
     question = {"type": STRING, "name": "question", "description": "What you want to know", "required": True}
     file = {"type": ATTACHMENT, "name": "file", "description": "A file to look at"}
     ask = {"type": CHAT, "name": ASK, "description": "Ask me something", "options": [question, file]}
@@ -39,7 +39,7 @@ def to_payload() -> list[Json]:
 
 
 def to_command(command: Command) -> Json:
-    """Return a command with options that its usage describes: `/memory list|forget ID` has two subcommands."""
+    """Return a command with the options from its usage: `/memory list|forget ID` has two subcommands."""
     _, _, rest = command.usage.partition(" ")
     described: Json = {"type": CHAT, "name": command.name, "description": _short(command.summary)}
     options = _options(rest.strip())
@@ -74,7 +74,7 @@ def _short(text_: str) -> str:
 
 
 def to_line(name: str, options: list[Json]) -> str:
-    """Return a command as it is typed elsewhere: an option that is named like a word of the usage brings that word."""
+    """Return a slash command as a typed command; an option named like a word of the usage adds that word."""
     usage = next((each.usage for each in list_commands(PLATFORM) if each.name == name), "")
     words = [f"/{name}"]
     for option in options:
@@ -88,7 +88,7 @@ def to_line(name: str, options: list[Json]) -> str:
 
 
 async def sync(app: "App", rest: Rest) -> bool:
-    """Register the commands when they are others than those that were registered last; return whether they were."""
+    """Register the commands if they differ from those registered last; return whether they did."""
     payload = to_payload()
     digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
     bot_id = await rest.pace.bot.find_id()

@@ -1,1 +1,1 @@
-"""How a reply goes out on Discord; what it says is decided before."""
+"""Sends replies to Discord; the content of a reply is decided elsewhere."""

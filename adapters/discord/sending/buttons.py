@@ -1,4 +1,4 @@
-"""Buttons below answers, as Discord's components."""
+"""Buttons below answers as Discord components."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,18 @@ COLOURS = {"choice": BLUE, "main": BLUE, "plain": GREY, "yes": GREEN, "no": RED}
 
 
 def to_rows(shown: AnswerButtons) -> list[Json]:
-    """Return the rows below an answer."""
-    return [*_rows([_drawn(each) for each in shown.choices]), *_rows([_drawn(each) for each in shown.actions])]
+    """Return the component rows of an answer."""
+    return [
+        *_rows([_component(each) for each in shown.choices]),
+        *_rows([_component(each) for each in shown.actions]),
+    ]
 
 
 def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
-    """Return the rows after a choice: all can be seen, none can be pressed."""
+    """Return the rows after a choice, all disabled."""
     buttons = [ShownButton(Button(CHOICE, 0, "", 0, number), to_label(each)) for number, each in enumerate(choices)]
     styles = [GREEN if number == index else GREY for number in range(len(choices))]
-    drawn = [_drawn(each) | {"style": style, "disabled": True} for each, style in zip(buttons, styles, strict=True)]
+    drawn = [_component(each) | {"style": style, "disabled": True} for each, style in zip(buttons, styles, strict=True)]
     return _rows(drawn)
 
 
@@ -28,7 +31,7 @@ def _rows(drawn: Sequence[Json]) -> list[Json]:
     return [{"type": 1, "components": list(drawn[:MOST_BUTTONS][start : start + IN_A_ROW])} for start in starts]
 
 
-def _drawn(shown: ShownButton) -> Json:
+def _component(shown: ShownButton) -> Json:
     label = (
         {"emoji": {"id": None, "name": shown.label}}
         if shown.is_emoji

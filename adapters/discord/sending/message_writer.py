@@ -1,4 +1,4 @@
-"""Where one answer is written: as messages of a channel, or as the response to a command."""
+"""Writes an answer as messages of a channel, or as the response to an interaction."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,36 +9,35 @@ from adapters.discord.transport.rest import CANNOT_READ_HISTORY, GONE, Json, Ref
 from shared.messages import Place
 
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
-# What an answer replies to, when that is no message: the response to an interaction, which all can read or one person
-# alone, or what follows such a response.
+# The prefix of a `reply_to` that is an interaction: a public response, a private one, or a private follow-up.
 INTERACTION, WHISPER, ASIDE = "interaction", "whisper", "aside"
-# A worker may be faster than the acknowledgement of the command that it answers.
+# Waits before retries: a worker may be faster than the acknowledgement of the command.
 UNKNOWN_WAITS = (0.2, 0.3, 0.5, 0.5)
 
 
 class MessageWriter(Protocol):
-    """Writes and changes messages; `nonce` names a message, so that it is made once."""
+    """Posts and edits messages; the nonce prevents a message from being posted twice."""
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
-        """Make a message and return it; the same nonce again gives the message that is there."""
+        """Post a message and return it; with a known nonce, return the existing message."""
         ...
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
-        """Change a message."""
+        """Edit a message."""
         ...
 
     async def type(self) -> None:
-        """Show that somebody is writing."""
+        """Show the typing indicator."""
         ...
 
 
 class ChannelWriter:
-    """Messages of a channel, a thread or a direct conversation; the first one refers to the question."""
+    """Messages of a channel, a thread or a direct conversation; the first one replies to the question."""
 
     def __init__(self, rest: Rest, place: Place, reply_to: str | None) -> None:
         self._rest = rest
         self._channel = place.thread or place.channel
-        # A thread that was made for a question does not hold it: it is named after it.
+        # A thread opened for a question does not contain the question, but has its id.
         self._reply_to = reply_to if reply_to and reply_to.isdecimal() and reply_to != place.thread else None
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
@@ -53,7 +52,7 @@ class ChannelWriter:
         except Refused as error:
             if error.number != CANNOT_READ_HISTORY:
                 raise
-            # Without the right to read the history nothing can be referred to.
+            # Without the permission to read the history a message can't be a reply.
             del body["message_reference"]
             return await self._post(body, files)
 
@@ -67,7 +66,7 @@ class ChannelWriter:
         return changed
 
     async def type(self) -> None:
-        """Show that somebody is writing."""
+        """Show the typing indicator."""
         await self._rest.type(self._channel)
 
     async def _post(self, body: Json, files: Sequence[Upload]) -> Json:
@@ -77,9 +76,9 @@ class ChannelWriter:
 
 
 class ResponseWriter:
-    """The response to a command: its first message is there already, and says that an answer is being thought about.
+    """The response to an interaction, whose first message exists already and shows "is thinking…".
 
-    With `is_private` the person alone reads it; with `follows` the response says something else, and all of it follows.
+    `is_private`: only the person sees it. `follows`: the response is used already, and everything is a follow-up.
     """
 
     def __init__(self, rest: Rest, token: str, *, is_private: bool = False, follows: bool = False) -> None:
@@ -87,19 +86,19 @@ class ResponseWriter:
         self.is_private, self._follows = is_private, follows
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
-        """Fill the response, or follow it up."""
+        """Edit the response, or post a follow-up."""
         if nonce.endswith("-0") and not self._follows:
             return await self.change("@original", body, files)
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
         return await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", body | {"flags": flags}, files)
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
-        """Change the response."""
+        """Edit the response."""
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
         return await self._call("PATCH", path, body | {"flags": SUPPRESS_EMBEDS}, files, message_id=message_id)
 
     async def type(self) -> None:
-        """The response shows it already."""
+        """Do nothing: the response shows "is thinking…"."""
 
     async def _call(self, method: str, path: str, body: Json, files: Sequence[Upload], message_id: str = "") -> Json:
         me = await self._rest.me()
@@ -115,7 +114,7 @@ class ResponseWriter:
 
 
 def writer_for(rest: Rest, place: Place, reply_to: str | None) -> MessageWriter:
-    """Return the writer for an answer to this message, or to the command that `reply_to` names."""
+    """Return the writer for a reply to this message, or to the interaction that `reply_to` names."""
     kind, _, token = (reply_to or "").partition(":")
     if kind in (INTERACTION, WHISPER, ASIDE):
         return ResponseWriter(rest, token, is_private=kind != INTERACTION, follows=kind == ASIDE)

@@ -1,4 +1,4 @@
-"""Why an answer can't be posted on Discord, in words for people."""
+"""The notice to a person whose answer can't be posted on Discord."""
 
 from adapters.discord.transport.rest import MISSING_ACCESS, MISSING_PERMISSIONS, UNKNOWN_CHANNEL, Rest
 
@@ -10,7 +10,7 @@ REASONS = {
 
 
 async def send_direct(rest: Rest, reply_id: int, account: str, text: str) -> None:
-    """Write to one person; a notice for the same reply is posted once."""
+    """Send a direct message; a second notice for the same reply is not sent."""
     channel = await rest.open_direct(account)
     body = {"content": text, "nonce": f"notice-{reply_id:x}", "enforce_nonce": True}
     await rest.call("POST", "/channels/{channel_id}/messages", body, channel_id=channel)

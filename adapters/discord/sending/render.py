@@ -1,4 +1,4 @@
-"""An answer in Discord's Markdown: no tables, nobody mentioned by accident, parts of 2,000 characters."""
+"""An answer in Discord's Markdown: no tables, no accidental mentions, parts of at most 2,000 characters."""
 
 import re
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ RULE = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What is posted: parts in order, and the whole as a file when it is too long for that."""
+    """The parts of an answer in order, and the whole as a file if it is too long."""
 
     parts: tuple[str, ...]
     file: Upload | None = None
 
 
 def render(text: str, *, may_attach: bool = True) -> Rendered:
-    """Return the parts of an answer; one of more than six goes as a file, where that may be, behind its beginning."""
+    """Return the parts of an answer; one of more than six becomes a file behind its beginning, if files are allowed."""
     shown = tables_to_blocks(text.strip()) or "\N{ZERO WIDTH SPACE}"
     parts = split_text(shown, MESSAGE_LIMIT)
     if len(parts) <= MOST_PARTS or not may_attach:
@@ -33,13 +33,13 @@ def render(text: str, *, may_attach: bool = True) -> Rendered:
 
 
 def live(text: str) -> str:
-    """Return what is shown of an answer that grows: its end, when it is long."""
+    """Return the live text: the end of the answer if it is long."""
     parts = split_text(tables_to_blocks(text), MESSAGE_LIMIT - 2)
     return parts[0] if len(parts) == 1 else f"…\n{parts[-1]}"
 
 
 def tables_to_blocks(text: str) -> str:
-    """Return the text with Markdown tables, which Discord does not draw, as aligned text in a code block."""
+    """Return the text with Markdown tables, which Discord does not render, as aligned code blocks."""
     lines, out, index, fence = text.split("\n"), [], 0, ""
     while index < len(lines):
         line = lines[index]

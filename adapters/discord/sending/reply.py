@@ -1,4 +1,4 @@
-"""A reply goes out: one post when it is short, edits of the live message, parts, files."""
+"""Sends a reply: a new message, or an edit of the live message; parts and files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def send(
     app: "App", rest: Rest, reply: "Reply", *, limits: UploadLimits, delivery: DeliveryInfo, rows: Sequence[Json]
 ) -> str:
-    """Post it once and return the id of the last message; `rows` are the buttons below it."""
+    """Post a reply once and return the id of the last message; `rows` are the buttons below it."""
     writer, ids = writer_for(rest, reply.place, reply.reply_to), list[str]()
     allowed = await limits.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
     while True:
@@ -41,7 +41,7 @@ async def send(
 
 
 async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", delivery: DeliveryInfo) -> ChannelWriter:
-    # The response to a command can be written for 15 minutes; after that it is an ordinary message.
+    # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
     if not writer.is_private or reply.place.is_direct or delivery.asker is None:
         return ChannelWriter(rest, reply.place, None)
     return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(delivery.asker)), None)
@@ -49,7 +49,7 @@ async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", de
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    # What a reply comes to. A message begins with its text; buttons and files go with the last one.
+    # The rendered reply. A message begins with its text; buttons and files belong to the last one.
     reply: "Reply"
     delivery: DeliveryInfo
     rows: Sequence[Json]
@@ -61,7 +61,7 @@ class _Draft:
         return bool(self.uploads)
 
     def bodies(self) -> list[tuple[Json, Sequence[Upload]]]:
-        # An edit that leaves the buttons out would keep the old ones.
+        # An edit without `components` would keep the old buttons.
         plain: Json = {"allowed_mentions": _to_allowed_mentions(self.delivery), "components": []}
         *before, last = self.rendered.parts
         bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part} | plain, ()) for part in before]
@@ -69,12 +69,12 @@ class _Draft:
 
 
 def _to_allowed_mentions(delivery: DeliveryInfo) -> Json:
-    # Nobody, or the people it names; never everyone, never a role.
+    # Only people whom the text names, if the persona may mention anybody; never everyone, never a role.
     return {"parse": ["users"] if delivery.allows_mentions else [], "replied_user": delivery.allows_mentions}
 
 
 async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json], allowed: int) -> _Draft:
-    """Return the reply with files of so many bytes at the most; 0 means that there can be none."""
+    """Return the reply with files of at most so many bytes; 0 means no files."""
     uploads, others = await collect(app, reply.files, allowed)
     rendered = render("\n".join([reply.content, *map(_link, others)]), may_attach=allowed > 0)
     whole = [rendered.file] if rendered.file else []
@@ -82,7 +82,7 @@ async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Seque
 
 
 async def _write(writer: MessageWriter, draft: _Draft, ids: list[str]) -> None:
-    """Write what is not written yet; `ids` are the messages that are."""
+    """Write the remaining parts; `ids` are those of the messages that exist."""
     for index, (body, files) in enumerate(draft.bodies()):
         if index < len(ids):
             continue
@@ -97,22 +97,22 @@ async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload],
         except Refused as error:
             if error.number not in GONE:
                 raise
-            # Somebody has deleted the message that showed the answer grow; its nonce still names it.
+            # The live message was deleted; Discord still knows its nonce.
             nonce += "-again"
     made = await writer.write(body, nonce, files)
     if made["content"].strip() != body["content"].strip():
-        # What is there under this nonce is the live message of an attempt that died before it could note its id.
+        # The message with this nonce is the live message of an attempt that died before it stored the message's id.
         made = await writer.change(str(made["id"]), body, files)
     return str(made["id"])
 
 
 def _nonce(reply: "Reply") -> str:
-    # A message that no turn could begin for is told by its reply alone.
+    # Without a turn, the reply's id makes the nonce unique.
     return nonce_of(reply.turn_id) if reply.turn_id else f"parley-r{reply.id:x}"
 
 
 def nonce_of(turn_id: int) -> str:
-    """Return what names the messages of a turn: up to 25 characters with what is put behind it."""
+    """Return the prefix of the nonces of a turn's messages; with a suffix, at most 25 characters."""
     return f"parley-{turn_id:x}"
 
 

@@ -1,4 +1,4 @@
-"""How large the files of one message may be: that depends on the server."""
+"""How large the files of one message may be: this depends on the server."""
 
 from typing import TYPE_CHECKING
 
@@ -9,28 +9,28 @@ if TYPE_CHECKING:
     from shared.messages import Place
 
 MEGABYTE = 1024 * 1024
-# What Discord says of itself; what it takes may be less, then it says so with the first file that is too large.
+# Discord's documented limits; the real limit may be lower, which the first refusal shows.
 DEFAULT, LESS = 25 * MEGABYTE, 10 * MEGABYTE
 BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
 MOST_REMEMBERED = 1000
 
 
 class UploadLimits:
-    """What is known of the servers; `None` stands for direct messages."""
+    """The known limits of servers; `None` stands for direct messages."""
 
     def __init__(self) -> None:
         self._known: dict[str | None, int] = {}
 
     async def find(self, rest: Rest, place: "Place", wanted: int) -> int:
-        """Return how many bytes of files a message there may have; Discord is asked when it is a matter of that."""
+        """Return the limit in bytes; Discord is asked only if the files exceed the default."""
         if place.server not in self._known and place.server is not None and wanted > DEFAULT:
             self._keep(place.server, await _ask(rest, place.server))
         return self._known.get(place.server, DEFAULT)
 
     def note_refusal(self, place: "Place", tried: int) -> int:
-        """Note that so much was too much there; return what to try next."""
+        """Note that this size was refused; return the limit to try next."""
         allowed = next((each for each in (DEFAULT, LESS) if each < tried), 0)
-        # That one message could have no file at all says nothing of the next.
+        # One message without files says nothing about the next one.
         self._keep(place.server, allowed or LESS)
         return allowed
 

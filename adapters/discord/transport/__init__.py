@@ -1,1 +1,1 @@
-"""Connections to Discord: REST, shards, limits; nothing here knows a turn."""
+"""Connections to Discord: REST, library, rate limits; no code for messages or turns."""

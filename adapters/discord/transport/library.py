@@ -1,4 +1,4 @@
-"""discord.py, pointed where the settings say."""
+"""discord.py, configured with the addresses in the settings."""
 
 import asyncio
 from typing import Any
@@ -10,30 +10,30 @@ from discord.http import HTTPClient, Route
 
 from adapters.discord.settings import DiscordSettings
 
-# Message content is a privileged intent: it is switched on in the developer portal.
+# Message content is a privileged intent, which is switched on in the developer portal.
 INTENTS = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
 
 
 def redirect(settings: DiscordSettings) -> None:
-    """Point the library to another REST API, gateway or file server, where the settings name one."""
-    # Voice is out of scope; the library would warn that its parts are missing.
+    """Point the library to another REST API, gateway or file server, if the settings name one."""
+    # Voice is not supported; the library would warn that its optional packages are missing.
     discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
     if settings.api_base:
         Route.BASE = settings.api_base.rstrip("/")
     if settings.gateway:
-        # The library's own kind of URL.
+        # The library has its own URL class.
         DiscordWebSocket.DEFAULT_GATEWAY = type(DiscordWebSocket.DEFAULT_GATEWAY)(settings.gateway)
     if settings.cdn_base:
         discord.Asset.BASE = settings.cdn_base.rstrip("/")
 
 
 def open_http(trace: TraceConfig) -> HTTPClient:
-    """Return the library's REST client, which waits for rate limits and repeats what broke on Discord's side."""
+    """Return the library's REST client, which waits for rate limits and retries after errors of Discord."""
     return HTTPClient(asyncio.get_running_loop(), http_trace=trace)
 
 
 def client_options(trace: TraceConfig) -> dict[str, Any]:
-    """Return options of a client that keeps little in memory and mentions nobody."""
+    """Return options for a client with small caches that mentions nobody."""
     return {
         "intents": INTENTS,
         "http_trace": trace,

@@ -1,6 +1,6 @@
-"""One pace of REST requests for a token, over all processes that use it: kept in Postgres.
+"""The rate limit of REST requests of one token, shared by all processes: kept in Postgres.
 
-Discord allows 50 requests a second. Each request takes the next free place in a row of places, and waits for it.
+Discord allows 50 requests a second. Each request reserves the next free slot and waits for it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # In any second at most RATE + BURST = 44 requests begin.
 RATE, BURST = 40, 4
 SPACING = 1 / RATE
-# Discord bans who makes 10,000 invalid requests in ten minutes.
+# Discord bans clients that make 10,000 invalid requests in ten minutes.
 INVALID_TOLD_EVERY = 100
 
 TAKE = text("""
@@ -39,7 +39,7 @@ _manner: ContextVar[str] = ContextVar("manner", default="waits")
 
 
 class RateLimiter:
-    """The row of places of one token."""
+    """The slots of one token."""
 
     def __init__(self, database: Database, token: str) -> None:
         self._database = database
@@ -47,19 +47,19 @@ class RateLimiter:
         self._invalid = 0
 
     async def take(self) -> None:
-        """Take the next place and wait for it."""
+        """Reserve the next slot and wait for it."""
         try:
             given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
             async with self._database.statement() as session:
                 wait = float((await session.execute(TAKE, given)).scalar_one()) - BURST * SPACING
         except DatabaseLost:
-            # Nobody can be asked; one process alone stays far below the limit like this.
+            # Without the database the limit can't be shared; one process alone stays far below it.
             wait = 1 / 10
         if wait > 0 and _manner.get() == "waits":
             await asyncio.sleep(wait)
 
     async def has_spare(self) -> bool:
-        """Take a place if nobody waits for one, for what may as well be left out."""
+        """Reserve a slot only if no request waits for one: for optional requests."""
         try:
             given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
             async with self._database.statement() as session:
@@ -68,7 +68,7 @@ class RateLimiter:
             return False
 
     def trace(self) -> TraceConfig:
-        """Return what the library's HTTP session calls around each request, repeated ones included."""
+        """Return the trace hooks that count and delay each request of the library, its retries included."""
         trace = TraceConfig()
         trace.on_request_start.append(self._on_start)
         trace.on_request_end.append(self._on_end)
@@ -88,7 +88,7 @@ class RateLimiter:
 
 @contextmanager
 def at_once() -> "Iterator[None]":
-    """Let requests in the block go without waiting: they must be answered in 3 s, and count all the same."""
+    """Send the requests in the block without waiting, but count them: interactions must be answered within 3 s."""
     token = _manner.set("hurries")
     try:
         yield
@@ -98,7 +98,7 @@ def at_once() -> "Iterator[None]":
 
 @contextmanager
 def paid() -> "Iterator[None]":
-    """Let the request in the block go on a place that was taken for it."""
+    """Send the request in the block in a slot that is reserved already."""
     token = _manner.set("paid")
     try:
         yield

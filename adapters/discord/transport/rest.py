@@ -1,4 +1,4 @@
-"""REST calls to Discord, with errors sorted by what can be done about them."""
+"""REST calls to Discord; errors are classified by whether a retry makes sense."""
 
 import asyncio
 import io
@@ -49,7 +49,7 @@ class IntentMissing(Undeliverable):
 
 
 class Rest:
-    """The library's REST client with the house's pace; logged in at the first call."""
+    """The library's REST client with the shared rate limit; it logs in with the first call."""
 
     def __init__(self, token: str, pace: RateLimiter) -> None:
         self.pace = pace
@@ -60,7 +60,7 @@ class Rest:
         self._is_closed = False
 
     async def me(self) -> Json:
-        """Return the agent's own user."""
+        """Return the bot's user."""
         await self._open()
         return self._me
 
@@ -83,7 +83,7 @@ class Rest:
     ) -> Any:
         """Make one call; `{name}` in the path stands for an id.
 
-        Raises `Refused` when it makes no sense to try again, `Unavailable` when it does.
+        Raises `Refused` if a retry makes no sense, `Unavailable` if it does.
         """
         http = await self._open()
         route = Route(method, path, **ids)
@@ -93,21 +93,21 @@ class Rest:
             given |= {"form": _to_form(body, uploads), "files": uploads}
         elif body is not None:
             given["json"] = body
-        return await _named(http.request(route, **given))
+        return await _as_our_errors(http.request(route, **given))
 
     async def open_direct(self, user_id: str) -> str:
-        """Return the id of the direct conversation with somebody."""
+        """Return the id of the direct message channel with a person."""
         channel = await self.call("POST", "/users/@me/channels", {"recipient_id": user_id})
         return str(channel["id"])
 
     async def type(self, channel_id: str) -> None:
-        """Show that somebody is writing, unless other requests are waiting."""
+        """Show the typing indicator, unless other requests are waiting."""
         if await self.pace.has_spare():
             with paid():
                 await self.call("POST", "/channels/{channel_id}/typing", channel_id=channel_id)
 
     async def hurry(self, method: str, path: str, body: Any = None, **ids: Any) -> Any:
-        """Make a call that can't wait for its turn."""
+        """Make a call without waiting for the rate limit."""
         await self._open()
         with at_once():
             return await self.call(method, path, body, **ids)
@@ -123,7 +123,7 @@ class Rest:
     async def _log_in(self) -> HTTPClient:
         http, is_in = open_http(self.pace.trace()), False
         try:
-            self._me = dict(await _named(http.static_login(self._token)))
+            self._me = dict(await _as_our_errors(http.static_login(self._token)))
             is_in = True
         finally:
             if not is_in:
@@ -131,8 +131,8 @@ class Rest:
         return http
 
 
-async def _named(request: Any) -> Any:
-    """Await a call of the library, with its errors as ours."""
+async def _as_our_errors(request: Any) -> Any:
+    """Await a call of the library and replace its errors by ours."""
     try:
         return await request
     except discord.LoginFailure as error:
@@ -145,7 +145,7 @@ async def _named(request: Any) -> Any:
             raise Unavailable("Discord refuses the token.") from error
         if error.status == 429:
             raise Unavailable("Discord asks to wait.") from error
-        # What stands before Discord refuses a large body too, and has no numbers.
+        # A proxy in front of Discord also refuses a large body, without Discord's error code.
         number = TOO_LARGE if error.status == 413 else error.code
         raise Refused(number, f"{error.status} {error.text or error.code}") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -12,7 +12,7 @@ import aiohttp
 import discord
 import pytest
 
-from adapters.discord.events.incoming import calls, is_written_by_a_person, to_incoming
+from adapters.discord.events.incoming import is_written_by_a_person, mentions_agent, to_incoming
 from adapters.discord.transport.library import client_options, redirect
 from shared.messages import IncomingMessage
 from tests.adapters.discord.conftest import Scene, ended
@@ -60,7 +60,7 @@ async def listener(scene: Scene) -> AsyncIterator[Listener]:
 
 
 def to_json(message: discord.Message) -> dict[str, Any]:
-    """Return the message in our shape, without what nobody has told, and whether it calls the agent."""
+    """Return the message in our shape, without empty fields, and whether it mentions the agent."""
     incoming = to_incoming(message, int(BOT))
     told = {key: value for key, value in asdict(incoming).items() if value != OPTIONAL.get(key)}
     around = told["platform_context"].items()
@@ -68,7 +68,7 @@ def to_json(message: discord.Message) -> dict[str, Any]:
         key: value for key, value in around if value is not None and (value or key == "role_ids")
     }
     plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
-    return plain | {"calls": calls(message, int(BOT))}
+    return plain | {"calls": mentions_agent(message, int(BOT))}
 
 
 async def test_payloads_of_discord_become_our_messages(scene: Scene, listener: Listener) -> None:
