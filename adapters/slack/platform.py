@@ -114,7 +114,7 @@ class SlackPlatform(ChatPlatform):
         checkpoint = Checkpoint(self.app.database, PLATFORM, named)
         since = await checkpoint.find_gap()
         if since is not None and self._events is not None:
-            missed, take = list_missed(self.app, self.clients, since), self._events.take_missed
+            missed, take = list_missed(self.app, self.clients, since), self._events.accept_missed
             self._running.start(take_missed(PLATFORM, missed, take), "catch-up")
         await attend(self.app, checkpoint, is_connected)
 
@@ -138,7 +138,7 @@ class SlackPlatform(ChatPlatform):
         except TokenRefused as error:
             if self._installations is not None:
                 uninstall = Uninstall(self.clients, self._installations)
-                await uninstall.refused(web.token, error.fields.get("slack_code"))
+                await uninstall.on_refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
             return await self._send_otherwise(web, reply, delivery=delivery, rows=rows, error=error)

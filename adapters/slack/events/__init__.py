@@ -1,1 +1,1 @@
-"""What Slack's Events API tells, as messages for the inbox; clicks and commands are in `interactions`."""
+"""Events of Slack's Events API, accepted as messages; clicks and commands are in `interactions`."""

@@ -1,4 +1,4 @@
-"""The assistant's panel: prompts to begin with, and a title for what was begun."""
+"""The assistant panel: suggested prompts, and a title for each thread."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,26 +22,26 @@ PROMPTS = (
 
 
 def register(bolt: AsyncApp, clients: "Clients", running: "Running") -> None:
-    """Listen to threads that are begun in the panel."""
+    """Register the listener for threads that are started in the panel."""
 
     async def on_started(event: Json, context: Any) -> None:
         web = await clients.find(context.team_id)
         thread = event.get("assistant_thread") or {}
         if web is not None and thread.get("channel_id") and thread.get("thread_ts"):
-            # Nobody waits for them: the acknowledgement goes first.
+            # The acknowledgement doesn't wait for the suggestions.
             running.start(suggest(web, str(thread["channel_id"]), str(thread["thread_ts"])), "suggested prompts")
 
     bolt.event("assistant_thread_started")(on_started)
 
 
 async def suggest(web: Web, channel: str, thread_ts: str) -> None:
-    """Offer something to begin with."""
+    """Set the suggested prompts of a thread."""
     prompts = [{"title": title, "message": message} for title, message in PROMPTS]
     where: Json = {"channel_id": channel, "thread_ts": thread_ts}
     await web.find("assistant.threads.setSuggestedPrompts", **where, title=HEADING, prompts=prompts)
 
 
-async def entitle(web: Web, channel: str, thread_ts: str, question: str) -> None:
-    """Name a thread after its first question; one that is none of the panel's has no title."""
+async def set_title(web: Web, channel: str, thread_ts: str, question: str) -> None:
+    """Set a thread's title to its first question; Slack refuses this outside the panel."""
     title = cut(" ".join(question.split()), TITLE_CHARS) or "Question"
     await web.find("assistant.threads.setTitle", channel_id=channel, thread_ts=thread_ts, title=title)

@@ -1,4 +1,4 @@
-"""What was written while nobody listened, read from the history of the places where the agent has talked."""
+"""Messages that were written while no process listened, read from the history of known places."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ MOST_PAGES, PAGE = 3, 200
 MOST_CHANNELS, MOST_THREADS = 50, 50
 PATIENCE = 300.0
 
-# Channels are never listed: these are those where somebody has talked to it.
+# Slack is not asked for all channels: only those with a recent conversation are read.
 CHANNELS = text("""
 SELECT platform_server_id AS team, platform_channel_id AS channel FROM conversations
 WHERE platform = 'slack' AND last_active_at > now() - interval '30 days'
@@ -32,7 +32,7 @@ Thread = tuple[str | None, str, str]
 
 
 async def list_missed(app: "App", clients: Clients, since: str) -> AsyncIterator[tuple[Json, Web]]:
-    """Yield what was written since then with its workspace, oldest first in each place."""
+    """Yield the messages after the mark `since` with their workspace's client, oldest first in each place."""
     oldest = max(since, to_mark(oldest_missed(app)))
     async with app.database.statement() as session:
         channels = (await session.execute(CHANNELS, {"most": MOST_CHANNELS})).all()

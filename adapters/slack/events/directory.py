@@ -1,6 +1,6 @@
-"""Names of people and channels, kept for a while: events hold ids only.
+"""A cache of the names of people and channels: events contain only ids.
 
-Whoever stores an event waits a moment for a name and no longer; what comes later is there for the next event.
+Storing an event waits at most WAIT_SECONDS for a name; a name that arrives later is used for the next event.
 """
 
 import asyncio
@@ -19,46 +19,46 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS, KEPT_UNKNOWN_SECONDS = 1800.0, 60.0
 WAIT_SECONDS = 0.8
-UNTOLD = "check_file_info"
+WITHHELD = "check_file_info"
 MOST_KEPT, MOST_AT_ONCE = 20_000, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What a channel is called, and what it is about."""
+class Channel:
+    """A channel's name and topic."""
 
     name: str | None = None
     topic: str | None = None
 
 
 class Directory:
-    """Asks Slack for each name once in half an hour, and for what events leave out."""
+    """Looks up names and caches them for KEPT_SECONDS, and completes events that lack details of their files."""
 
     def __init__(self, clock: "Clock", running: "Running") -> None:
         self._clock, self._running = clock, running
         self._kept: OrderedDict[tuple[str, str], tuple[float, Json | None]] = OrderedDict()
-        self._asking: dict[tuple[str, str], asyncio.Event] = {}
+        self._pending: dict[tuple[str, str], asyncio.Event] = {}
 
     async def list_names(self, web: Web, people: Collection[str]) -> dict[str, str]:
-        """Return the names of people by id, as far as they are known within a moment."""
+        """Return names by user id, as far as they are known within WAIT_SECONDS."""
         found = await self._find(web, people)
         return {each: _name(user) for each, user in found.items() if user is not None}
 
-    async def find_room(self, web: Web, channel: str) -> Room:
-        """Return what is known of a channel."""
+    async def find_channel(self, web: Web, channel: str) -> Channel:
+        """Return the channel's name and topic, as far as they are known within WAIT_SECONDS."""
         found = (await self._find(web, [channel])).get(channel) or {}
-        return Room(found.get("name"), (found.get("topic") or {}).get("value") or None)
+        return Channel(found.get("name"), (found.get("topic") or {}).get("value") or None)
 
     async def with_files(self, web: Web, event: Json) -> Json:
-        """Return the event with its files in full: those of other workspaces are only named by their id."""
+        """Return the event with complete files: of a file from another workspace it contains only the id."""
         files = list(event.get("files") or ())
-        untold = [each for each in files if each.get("file_access") == UNTOLD]
+        withheld = [each for each in files if each.get("file_access") == WITHHELD]
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
-                for each in untold:
+                for each in withheld:
                     found = await web.find("files.info", file=str(each.get("id")))
                     files[files.index(each)] = (found or {}).get("file") or each
-        return {**event, "files": files} if untold else event
+        return {**event, "files": files} if withheld else event
 
     async def _find(self, web: Web, ids: Iterable[str]) -> dict[str, Json | None]:
         keys = {each: (web.token.team_id, each) for each in ids}
@@ -70,32 +70,32 @@ class Directory:
         return {each: self._kept[key][1] for each, key in keys.items() if key in self._kept}
 
     def _ask(self, web: Web, key: tuple[str, str]) -> asyncio.Event | None:
-        if key in self._asking:
-            return self._asking[key]
+        if key in self._pending:
+            return self._pending[key]
         kept = self._kept.get(key)
         if kept is not None and kept[0] > self._clock.monotonic():
             return None
-        if len(self._asking) >= MOST_AT_ONCE:
+        if len(self._pending) >= MOST_AT_ONCE:
             return None
-        asked = self._asking[key] = asyncio.Event()
-        self._running.start(self._fetch(web, key, asked), "slack name")
-        # What is known from before will do.
-        return asked if kept is None else None
+        done = self._pending[key] = asyncio.Event()
+        self._running.start(self._fetch(web, key, done), "slack name")
+        # An expired entry is used until the new one arrives.
+        return done if kept is None else None
 
-    async def _fetch(self, web: Web, key: tuple[str, str], asked: asyncio.Event) -> None:
+    async def _fetch(self, web: Web, key: tuple[str, str], done: asyncio.Event) -> None:
         try:
             if key[1].startswith(("U", "W")):
-                told = (await web.find("users.info", user=key[1]) or {}).get("user")
+                found = (await web.find("users.info", user=key[1]) or {}).get("user")
             else:
-                told = (await web.find("conversations.info", channel=key[1]) or {}).get("channel")
-            lasts = KEPT_UNKNOWN_SECONDS if told is None else KEPT_SECONDS
+                found = (await web.find("conversations.info", channel=key[1]) or {}).get("channel")
+            lasts = KEPT_UNKNOWN_SECONDS if found is None else KEPT_SECONDS
             before = self._kept.get(key)
-            self._kept[key] = (self._clock.monotonic() + lasts, told or (before[1] if before else None))
+            self._kept[key] = (self._clock.monotonic() + lasts, found or (before[1] if before else None))
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         finally:
-            self._asking.pop(key, None)
-            asked.set()
+            self._pending.pop(key, None)
+            done.set()
 
 
 def _name(user: Json) -> str:

@@ -1,4 +1,4 @@
-"""What Slack tells becomes messages in the inbox; the acknowledgement goes out when they are stored."""
+"""Accepts messages from Slack; an event is acknowledged after its message is stored."""
 
 import asyncio
 import re
@@ -15,15 +15,15 @@ from slack_bolt.async_app import AsyncApp
 from adapters.base import STORE_SECONDS
 from adapters.chat.edits import Edits
 from adapters.chat.running import Running
-from adapters.slack.events.assistant import entitle
+from adapters.slack.events.assistant import set_title
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.groups import Groups
 from adapters.slack.events.incoming import (
     PLATFORM,
     TOPIC_CHARS,
-    calls,
     is_written_by_a_person,
     list_people,
+    mentions_agent,
     to_account,
     to_event_id,
     to_incoming,
@@ -54,13 +54,13 @@ TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
 def register(bolt: AsyncApp, events: "Events") -> None:
-    """Listen to messages and mentions."""
+    """Register the listeners for messages and mentions."""
     bolt.event("message")(events.on_message)
     bolt.event("app_mention")(events.on_message)
 
 
 class Events:
-    """Takes messages, each once, whatever number of events brings it."""
+    """Accepts each message once, however many events contain it."""
 
     def __init__(self, app: "App", clients: Clients, running: Running) -> None:
         self._app, self._clients, self._running = app, clients, running
@@ -69,46 +69,46 @@ class Events:
         self._listening = Listening(app.database, self.directory)
         self._edits, self._typed = Edits(app, PLATFORM), TypedCommands(app)
         self._inbox = BatchLoader(partial(accept_all, app.database))
-        self._taken: OrderedDict[str, None] = OrderedDict()
-        # Messages of one thread are taken one after the other, whatever is fetched for them in between.
+        self._accepted: OrderedDict[str, None] = OrderedDict()
+        # Messages of one thread are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def on_message(self, event: Json, context: Any) -> None:
-        """Take a message, or the news that one was changed or deleted."""
+        """Accept a message, an edit or a deletion."""
         web = await self._clients.find(context.team_id)
         if web is None or not isinstance(event.get("channel"), str):
             return
         with self._running.kept():
-            await self.take(event, web)
+            await self.accept(event, web)
 
-    async def take_missed(self, missed: tuple[Json, Web]) -> None:
-        """Take a message from the history of a channel."""
-        await self.take(*missed)
+    async def accept_missed(self, missed: tuple[Json, Web]) -> None:
+        """Accept a message from a channel's history."""
+        await self.accept(*missed)
 
-    async def take(self, event: Json, web: Web) -> None:
-        """Take an event."""
+    async def accept(self, event: Json, web: Web) -> None:
+        """Accept a message, an edit or a deletion, depending on the event's subtype."""
         kind = event.get("subtype")
         if kind == "message_changed":
-            await self._take_change(event, web)
+            await self._accept_edit(event, web)
         elif kind == "message_deleted":
             gone = {**(event.get("previous_message") or {}), "ts": str(event.get("deleted_ts"))}
-            await self._forget({**gone, "channel": event["channel"]}, web)
+            await self._delete({**gone, "channel": event["channel"]}, web)
         elif is_message(event, web):
             place = to_place(event, web.token)
             async with self._locked(place):
-                await self._take_once(event, web)
+                await self._accept_once(event, web)
             if not place.is_direct:
                 self._listening.remember(event)
 
-    async def _take_change(self, event: Json, web: Web) -> None:
-        """Take a changed text; one that calls the agent only now is a new message."""
+    async def _accept_edit(self, event: Json, web: Web) -> None:
+        """Apply an edit; if the message mentions the agent only since the edit, accept it as a new message."""
         message = {"channel_type": event.get("channel_type"), **(event.get("message") or {})}
         message["channel"] = event["channel"]
         if message.get("subtype") == TOMBSTONE:
-            # The first message of a thread that has replies leaves this behind when it is deleted.
-            await self._forget(message, web)
+            # A deleted message that has replies is changed to this subtype.
+            await self._delete(message, web)
             return
-        # Slack tells of previews and of answers in the thread in the same way: nobody has written those.
+        # Slack also reports link previews and new replies as changes; those have no new `edited`.
         edited = (message.get("edited") or {}).get("ts")
         if not is_message(message, web) or not TS.fullmatch(str(edited)):
             return
@@ -117,86 +117,86 @@ class Events:
             names = await self.directory.list_names(web, list_people([message]))
             event_id = to_event_id(message["channel"], message["ts"])
             known = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
-            if known is None and self._calls_only_now(message, str(edited), web):
-                await self._take_once(message, web, sent_at=to_moment(str(edited)))
+            if known is None and self._mentions_only_now(message, str(edited), web):
+                await self._accept_once(message, web, sent_at=to_moment(str(edited)))
         if known is not None and known.turn_id is not None:
             asker = to_account(str(message["user"]), to_team(message, web.token), web.token)
             self._running.start(
                 self._edits.offer_again(known.turn_id, asker, partial(replace_buttons, web)), "offer again"
             )
 
-    def _calls_only_now(self, message: Json, edited: str, web: Web) -> bool:
-        # Nobody gives a command by correcting a text.
+    def _mentions_only_now(self, message: Json, edited: str, web: Web) -> bool:
+        # An edit is never a command.
         is_new = self._app.clock.now() - to_moment(edited) < EDIT_IS_NEW_FOR
         is_command = to_text(message, web.token.bot_user_id, {}).startswith("/")
-        return is_new and calls(message, web.token) and not is_command
+        return is_new and mentions_agent(message, web.token) and not is_command
 
-    async def _forget(self, message: Json, web: Web) -> None:
+    async def _delete(self, message: Json, web: Web) -> None:
         channel, ts = message["channel"], str(message.get("ts"))
         self._listening.forget(channel, ts)
         async with self._locked(to_place({**message, "ts": ts}, web.token)):
-            # What was being stored just now is stored, and found.
+            # Wait until a message that is being stored can be found.
             pass
-        # It may look a second time, for which Slack need not wait.
+        # Deleting may retry, and the acknowledgement shouldn't wait for it.
         self._running.start(self._edits.delete([to_event_id(channel, ts)]), "redaction")
 
     def _locked(self, place: Place) -> asyncio.Lock:
         return self._locks.setdefault(place.key, asyncio.Lock())
 
-    async def _take_once(self, event: Json, web: Web, sent_at: datetime | None = None) -> None:
-        # A mention comes twice, as what it is and as a message: the second is known without asking the database.
+    async def _accept_once(self, event: Json, web: Web, sent_at: datetime | None = None) -> None:
+        # Slack sends a mention both as `app_mention` and as `message`; the second one needs no query.
         key = to_event_id(event["channel"], event["ts"])
-        if key in self._taken:
+        if key in self._accepted:
             return
         with suppress(EventTaken):
             if not await retry_on_lost_db(lambda: self._store(event, web, sent_at), STORE_SECONDS):
                 return
-        self._taken[key] = None
-        if len(self._taken) > REMEMBERED:
-            self._taken.popitem(last=False)
+        self._accepted[key] = None
+        if len(self._accepted) > REMEMBERED:
+            self._accepted.popitem(last=False)
 
     async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
-        """Store a message that is for the agent; False when it is for others."""
+        """Store a message if it is for the agent; return whether it was."""
         mention = await self._listening.find_mention(event, to_place(event, web.token), web)
         if mention is None:
             return False
         earlier = await self._listening.list_earlier(event, web) if mention.is_first else []
         names = await self.directory.list_names(web, list_people([event]))
-        around = await self._platform_context(event, web, earlier)
+        platform_context = await self._platform_context(event, web, earlier)
         event = await self.directory.with_files(web, event)
-        message = to_incoming(event, web.token, names, around)
+        message = to_incoming(event, web.token, names, platform_context)
         message = replace(message, sent_at=sent_at or message.sent_at)
         if await self._typed.answer(message, web):
             return True
         accepted = await self._inbox.load(message)
         place = message.place
-        # A thread of the panel is begun by the app, with a message that nobody wrote.
+        # A thread of the panel begins with a message of the app.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id
         if accepted.is_new and mention.is_first and is_panel and place.thread is not None:
-            self._running.start(entitle(web, place.channel, place.thread, message.content), "title")
+            self._running.start(set_title(web, place.channel, place.thread, message.content), "title")
         return True
 
     async def _platform_context(self, event: Json, web: Web, earlier: list[QuotedMessage]) -> PlatformContext:
         roles, role_ids = await self._roles(event, web)
         if to_place(event, web.token).is_direct:
             return PlatformContext(roles=roles, role_ids=role_ids, earlier=tuple(earlier))
-        room = await self.directory.find_room(web, event["channel"])
+        channel = await self.directory.find_channel(web, event["channel"])
         return PlatformContext(
             roles=roles,
             role_ids=role_ids,
             server_name=clean(web.token.team_name) if web.token.team_name else None,
-            channel_name=clean(room.name) if room.name else None,
-            topic=cut(clean(room.topic), TOPIC_CHARS) if room.topic else None,
+            channel_name=clean(channel.name) if channel.name else None,
+            topic=cut(clean(channel.topic), TOPIC_CHARS) if channel.topic else None,
             earlier=tuple(earlier),
         )
 
     async def _roles(self, event: Json, web: Web) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-        # A guest of another workspace has no groups here.
+        # A guest from another workspace is in no group of this one.
         is_member = to_team(event, web.token) == web.token.team_id
         found = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
         return ((), None) if found is None else (tuple(clean(each) for each in found[1]), found[0])
 
 
 def is_message(event: Json, web: Web) -> bool:
-    """Tell whether this is something that a person has written, and whole."""
+    """Return whether a person wrote this event's message and its timestamp is valid."""
     return is_written_by_a_person(event, web.token) and bool(TS.fullmatch(str(event.get("ts"))))

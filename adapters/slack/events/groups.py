@@ -1,4 +1,4 @@
-"""Who is in which user group: what `role_grants` gives on Slack. Kept in Postgres, so that every process knows."""
+"""Membership in Slack's user groups, for `role_grants`; cached in Postgres and shared by all processes."""
 
 import asyncio
 import json
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from shared.clock import Clock
     from shared.db.database import Database
 
-# Changes are told; this is for those that were told while nobody listened.
+# Events report changes; groups are read again for those that happened while no process listened.
 FRESH_SECONDS = 900
-# It is asked before a message is acknowledged, which Slack waits three seconds for.
+# Seconds to wait when Slack rate-limits, and in all: an event is acknowledged within three seconds.
 PATIENCE, ASK_SECONDS = 0.5, 1.2
-# While Slack gives no answer, what is known will do: those who come meanwhile need not wait for it each.
-SILENT_SECONDS = 5.0
+# After a failure the cached groups are used for this long, so that not every message waits for Slack.
+RETRY_SECONDS = 5.0
 
-LOOK = text("""
+FIND_GROUPS = text("""
 SELECT EXISTS (SELECT FROM role_grants WHERE platform = 'slack' AND server = asked.team_id) AS has_grants,
        known.id IS NOT NULL AS is_known, coalesce(known.changes, 0) AS changes,
        coalesce(known.read_at > now() - :fresh * interval '1 second', false) AS is_fresh,
@@ -39,26 +39,26 @@ FROM unnest(CAST(:team_ids AS text[]), CAST(:accounts AS text[])) WITH ORDINALIT
 LEFT JOIN slack_group_lists AS known ON known.team_id = asked.team_id
 ORDER BY number
 """)
-# What was read before a change that was told of meanwhile is thrown away.
-KEEP = text("""
+# A list that was read before a concurrent change is discarded.
+MARK_READ = text("""
 INSERT INTO slack_group_lists (team_id, read_at) VALUES (:team_id, now())
 ON CONFLICT (team_id) DO UPDATE SET read_at = now() WHERE slack_group_lists.changes = :changes
 RETURNING id
 """)
-EMPTY = text("DELETE FROM slack_group_members WHERE list_id = :list_id")
-FILL = text("""
+DELETE_MEMBERS = text("DELETE FROM slack_group_members WHERE list_id = :list_id")
+INSERT_MEMBERS = text("""
 INSERT INTO slack_group_members (list_id, platform_user_id, group_id, group_name)
 SELECT :list_id, account, id, name FROM jsonb_to_recordset(CAST(:members AS jsonb)) AS given
     (account text, id text, name text)
 ON CONFLICT DO NOTHING
 """)
-# Who has left a group has left it at once, whenever the groups are read again. Two statements: the second one sees what
-# a reading has stored that the first one waited for.
-CHANGED = text("""
+# A removed member loses the group at once, whenever the groups are read again. Two statements, so that the second one
+# sees the rows of a concurrent refresh that the first one has waited for.
+MARK_CHANGED = text("""
 INSERT INTO slack_group_lists (team_id, changes) VALUES (:team_id, 1)
 ON CONFLICT (team_id) DO UPDATE SET changes = slack_group_lists.changes + 1, read_at = NULL RETURNING id
 """)
-LEAVE = text("""
+REMOVE_MEMBERS = text("""
 DELETE FROM slack_group_members WHERE list_id = :list_id AND group_id = :group_id
   AND (CAST(:removed AS text[]) IS NULL OR platform_user_id = ANY(CAST(:removed AS text[])))
 """)
@@ -67,74 +67,74 @@ log = get_logger()
 
 
 class Groups:
-    """The user groups of all workspaces, as far as anything is given to one of them."""
+    """The user groups of all workspaces that have role grants."""
 
     def __init__(self, database: "Database", clients: "Clients", clock: "Clock") -> None:
         self._database, self._clients, self._clock = database, clients, clock
-        self._looking = BatchLoader(self._look)
+        self._rows = BatchLoader(self._find_rows)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._silent_until: dict[str, float] = {}
+        self._retry_at: dict[str, float] = {}
 
     async def find(self, team_id: str, account: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return ids and names of the groups of a workspace's member; None when Slack could never be asked."""
-        row = await self._looking.load((team_id, account))
+        """Return ids and names of a member's groups; None while they are unknown because Slack can't be reached."""
+        row = await self._rows.load((team_id, account))
         if not row.has_grants:
             return (), ()
         if not row.is_fresh:
-            # One asks for all that came together.
+            # Concurrent callers share one request.
             async with self._locks.setdefault(team_id, asyncio.Lock()):
-                row = await self._looking.load((team_id, account))
-                if not row.is_fresh and await self._read(team_id, row.changes):
-                    row = await self._looking.load((team_id, account))
+                row = await self._rows.load((team_id, account))
+                if not row.is_fresh and await self._refresh(team_id, row.changes):
+                    row = await self._rows.load((team_id, account))
         return (tuple(row.ids), tuple(row.names)) if row.is_known else None
 
-    async def _look(self, asked: Sequence[tuple[str, str]]) -> Sequence[Any]:
+    async def _find_rows(self, asked: Sequence[tuple[str, str]]) -> Sequence[Any]:
         teams, accounts = [team_id for team_id, _ in asked], [account for _, account in asked]
         given = {"team_ids": teams, "accounts": accounts, "fresh": FRESH_SECONDS}
         async with self._database.statement() as session:
-            return (await session.execute(LOOK, given)).all()
+            return (await session.execute(FIND_GROUPS, given)).all()
 
-    async def _read(self, team_id: str, changes: int) -> bool:
-        if self._clock.monotonic() < self._silent_until.get(team_id, 0.0):
+    async def _refresh(self, team_id: str, changes: int) -> bool:
+        if self._clock.monotonic() < self._retry_at.get(team_id, 0.0):
             return False
         try:
             members = await self._list_members(team_id)
         except (Unavailable, TimeoutError) as error:
-            self._silent_until[team_id] = self._clock.monotonic() + SILENT_SECONDS
+            self._retry_at[team_id] = self._clock.monotonic() + RETRY_SECONDS
             log.warning("slack_groups_unknown", team=team_id, cause=str(error) or "Slack takes too long")
             return False
         async with self._database.transaction() as session:
-            kept = (await session.execute(KEEP, {"team_id": team_id, "changes": changes})).one_or_none()
+            kept = (await session.execute(MARK_READ, {"team_id": team_id, "changes": changes})).one_or_none()
             if kept is not None:
-                await session.execute(EMPTY, {"list_id": kept.id})
-                await session.execute(FILL, {"list_id": kept.id, "members": json.dumps(members)})
+                await session.execute(DELETE_MEMBERS, {"list_id": kept.id})
+                await session.execute(INSERT_MEMBERS, {"list_id": kept.id, "members": json.dumps(members)})
         return True
 
     async def _list_members(self, team_id: str) -> list[Json]:
         web = await self._clients.get(team_id)
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                told = await web.call("usergroups.list", patience=PATIENCE, include_users=True)
+                response = await web.call("usergroups.list", patience=PATIENCE, include_users=True)
         except Refused as error:
-            # A workspace without user groups, or an app without the right to read them: nobody is in one.
+            # A workspace without user groups, or an app without the scope to read them, has no members.
             log.warning("slack_groups_refused", team=team_id, cause=str(error))
             return []
         return [
             {"account": str(account), "id": str(group["id"]), "name": str(group.get("name") or group["id"])}
-            for group in told.get("usergroups", ())
+            for group in response.get("usergroups", ())
             for account in group.get("users", ())
         ]
 
     async def change(self, team_id: str, group_id: str, removed: list[str] | None) -> None:
-        """Note that a group has changed: `removed` are out of it at once, None means everybody."""
+        """Mark a group as changed and remove members from it at once; `removed=None` means all of them."""
         async with self._database.transaction() as session:
-            list_id = (await session.execute(CHANGED, {"team_id": team_id})).scalar_one()
+            list_id = (await session.execute(MARK_CHANGED, {"team_id": team_id})).scalar_one()
             given = {"list_id": list_id, "group_id": group_id, "removed": removed}
-            await session.execute(LEAVE, given)
+            await session.execute(REMOVE_MEMBERS, given)
 
 
 def register(bolt: "AsyncApp", groups: Groups) -> None:
-    """Listen to changes of user groups."""
+    """Register the listeners for changes of user groups."""
 
     async def members_changed(event: Json, body: Json) -> None:
         removed = [str(each) for each in event.get("removed_users") or ()]
@@ -142,7 +142,7 @@ def register(bolt: "AsyncApp", groups: Groups) -> None:
 
     async def updated(event: Json, body: Json) -> None:
         group = event.get("subteam") or {}
-        # A group that was disabled is nobody's.
+        # A disabled group has no members.
         removed: list[str] | None = None if group.get("date_delete") else []
         await groups.change(_team(event, body), str(group.get("id")), removed)
 

@@ -1,4 +1,4 @@
-"""From Slack's events to our messages: pure conversion."""
+"""Converts Slack's events to our messages, without I/O."""
 
 import html
 import re
@@ -19,11 +19,11 @@ USER_ID = re.compile(r"<@([UW][A-Z0-9]+)")
 
 
 def to_incoming(
-    event: Json, token: Token, names: Mapping[str, str], around: PlatformContext | None = None
+    event: Json, token: Token, names: Mapping[str, str], platform_context: PlatformContext | None = None
 ) -> IncomingMessage:
-    """Return the event in our shape; `names` are those of its people and channels by id."""
+    """Return the event as an `IncomingMessage`; `names` has the names of its people and channels by id."""
     user = str(event["user"])
-    around = around or PlatformContext()
+    platform_context = platform_context or PlatformContext()
     return IncomingMessage(
         adapter=PLATFORM,
         sender=Sender(PLATFORM, to_account(user, to_team(event, token), token), names.get(user)),
@@ -33,27 +33,27 @@ def to_incoming(
         sent_at=to_moment(str(event["ts"])),
         attachments=to_attachments(event, token),
         platform_message_id=str(event["ts"]),
-        platform_context=replace(around, earlier=(*around.earlier, *to_shared(event, names))),
+        platform_context=replace(platform_context, earlier=(*platform_context.earlier, *to_shared(event, names))),
     )
 
 
 def to_event_id(channel: str, ts: str) -> str:
-    """Return what names a message in the inbox: of one message there may be several events."""
+    """Return the id of a message in the inbox: it is the same for all events of one message."""
     return f"{channel}:{ts}"
 
 
 def to_team(event: Json, token: Token) -> str:
-    """Return the workspace that the writer is a member of: in a shared channel that may be another one."""
+    """Return the id of the workspace to which the author belongs: in a shared channel it may be another one."""
     return str(event.get("user_team") or event.get("source_team") or event.get("team") or token.team_id)
 
 
 def to_account(user: str, team: str, token: Token) -> str:
-    """Return the id of a person's identity: bare for members of the house's own workspace, `T…:U…` for all others."""
+    """Return the id of a person's identity: the bare id in our own workspace, `T…:U…` in all others."""
     return user if token.is_home and team == token.team_id else f"{team}:{user}"
 
 
 def to_place(event: Json, token: Token) -> Place:
-    """Return where it was written; in a channel each message without a thread begins one."""
+    """Return the place of a message; in a channel, each message outside a thread starts one."""
     channel, ts = str(event["channel"]), str(event["ts"])
     is_direct = event.get("channel_type") == "im" or channel.startswith("D")
     thread = event.get("thread_ts") or (None if is_direct else ts)
@@ -61,19 +61,19 @@ def to_place(event: Json, token: Token) -> Place:
 
 
 def to_moment(ts: str) -> datetime:
-    """Return when a message was written, by its id."""
+    """Return the time at which a message was written, from its timestamp id."""
     seconds, _, micros = ts.partition(".")
     return datetime.fromtimestamp(int(seconds), UTC).replace(microsecond=int(f"{micros:0<6}"[:6] or 0))
 
 
 def to_text(event: Json, bot_user_id: str, names: Mapping[str, str]) -> str:
-    """Return the text as a person reads it: names instead of ids, the call to the agent left out."""
+    """Return the plain text: names instead of ids, without the mention of the agent."""
     content = re.sub(rf"<@{re.escape(bot_user_id)}(\|[^>]*)?>[ ,:]*", "", str(event.get("text") or ""))
     return to_plain(content.strip(), names)
 
 
 def to_shared(event: Json, names: Mapping[str, str]) -> list[QuotedMessage]:
-    """Return what others have written and this message passes on."""
+    """Return the messages that this message shares."""
     shared = [each for each in event.get("attachments") or () if _is_shared(each) and each.get("text")]
     channel, ts = event.get("channel"), event.get("ts")
     message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
@@ -86,7 +86,7 @@ def _author(attachment: Json) -> str:
 
 
 def to_plain(text: str, names: Mapping[str, str]) -> str:
-    """Return Slack's mark-up as plain text."""
+    """Return Slack's markup as plain text."""
     return html.unescape(SPECIAL.sub(lambda found: _special(found[1], names), text))
 
 
@@ -105,12 +105,12 @@ def _special(inner: str, names: Mapping[str, str]) -> str:
 
 
 def _is_shared(attachment: Json) -> bool:
-    # A message that was passed on, not the preview of a link.
+    # A shared message, not a link preview.
     return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl") or attachment.get("channel_id"))
 
 
 def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
-    """Return the files that came with a message; the worker fetches them with the workspace's token."""
+    """Return the files of a message; the worker downloads them with the workspace's token."""
     files = [each for each in event.get("files") or () if each.get("mode") not in ("tombstone", "hidden_by_limit")]
     return tuple(to_attachment(each, token) for each in files)
 
@@ -127,33 +127,33 @@ def to_attachment(given: Json, token: Token) -> Attachment:
     )
 
 
-def to_line(event: Json, bot_user_id: str, names: Mapping[str, str]) -> QuotedMessage:
-    """Return a message as something that was said before."""
+def to_quoted_message(event: Json, bot_user_id: str, names: Mapping[str, str]) -> QuotedMessage:
+    """Return an earlier message for the context."""
     files = [str(each.get("name")) for each in event.get("files") or ()]
     shown = f" [files: {', '.join(files)}]" if files else ""
     user = str(event.get("user") or "")
     speaker = names.get(user) or str(event.get("username") or user or "app")
-    said = "\n".join([to_text(event, bot_user_id, names), *(each.text for each in to_shared(event, names))]).strip()
-    text = cut(clean(said), LINE_CHARS) + shown
+    content = "\n".join([to_text(event, bot_user_id, names), *(each.text for each in to_shared(event, names))]).strip()
+    text = cut(clean(content), LINE_CHARS) + shown
     channel, ts = event.get("channel"), event.get("ts")
     return QuotedMessage(clean(speaker), text, to_event_id(str(channel), str(ts)) if channel and ts else None)
 
 
 def is_written_by_a_person(event: Json, token: Token) -> bool:
-    """Tell whether a person wrote this: no bot, no app, no notice of Slack's own."""
+    """Return whether a person wrote this, and not a bot, an app or Slack itself."""
     if event.get("bot_id") or event.get("bot_profile") or event.get("hidden"):
         return False
     user = event.get("user")
     return bool(user) and user not in (token.bot_user_id, "USLACKBOT") and event.get("subtype") in WRITTEN_BY_PEOPLE
 
 
-def calls(event: Json, token: Token) -> bool:
-    """Tell whether a message mentions the agent."""
+def mentions_agent(event: Json, token: Token) -> bool:
+    """Return whether a message mentions the agent."""
     return event.get("type") == "app_mention" or f"<@{token.bot_user_id}" in str(event.get("text") or "")
 
 
 def list_people(events: Sequence[Json]) -> set[str]:
-    """Return the ids of those who wrote these messages or are named in them."""
+    """Return the ids of the authors of these messages and of the people whom they mention."""
     found = {str(each["user"]) for each in events if each.get("user")}
     for each in events:
         found.update(USER_ID.findall(str(each.get("text") or "")))

@@ -1,4 +1,4 @@
-"""Which messages are for the agent, and what was said just before them."""
+"""Decides which messages are for the agent, and collects the messages before them."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from adapters.slack.events.directory import Directory
-from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, calls, list_people, to_line
+from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, mentions_agent, to_quoted_message
 from adapters.slack.transport.api import Json, Web
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
@@ -18,8 +18,8 @@ MOST_EARLIER, MOST_RECENT, MOST_REPLIES = 20, 10, 200
 REMEMBERED_CHANNELS = 1000
 FETCH_SECONDS = 1.2
 
-# For several places at once. The closest rule wins: the thread's own, its channel's, the workspace's. It takes part in
-# a thread from the moment that a message of it is stored, which is before the turn makes the conversation.
+# For several places in one statement. The most specific rule applies: thread, channel, workspace. The agent takes part
+# in a thread as soon as a message of it is stored, which is before the turn creates the conversation.
 RULE = text("""
 SELECT (
     SELECT mode FROM channel_modes
@@ -41,13 +41,13 @@ ORDER BY number
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A message that the agent answers. `is_first`: nothing has been said to it in this place before."""
+    """A message that the agent answers. `is_first`: it is the agent's first one in this place."""
 
     is_first: bool
 
 
 class Listening:
-    """The rules, and the last messages of each channel as events have brought them."""
+    """Applies the channel modes, and keeps the latest messages of each channel."""
 
     def __init__(self, database: Database, directory: Directory) -> None:
         self._database, self._directory = database, directory
@@ -55,15 +55,15 @@ class Listening:
         self._recent: OrderedDict[str, deque[Json]] = OrderedDict()
 
     async def find_mention(self, event: Json, place: Place, web: Web) -> Mention | None:
-        """Return how a message calls the agent; None when it is for others."""
+        """Return a `Mention` if the message is for the agent, else None."""
         if place.is_direct and place.thread is None:
-            # The busiest case needs no look at the tables: nothing is said in between that it would not know.
+            # A direct message is always for the agent; skipping the query keeps the most frequent case fast.
             return Mention(is_first=False)
         mode, is_known = await self._rules.load(place)
         if mode == "off" and not place.is_direct:
             return None
         takes_part = "thread_ts" in event and (is_known or event.get("parent_user_id") == web.token.bot_user_id)
-        if not (place.is_direct or mode == "always" or takes_part or calls(event, web.token)):
+        if not (place.is_direct or mode == "always" or takes_part or mentions_agent(event, web.token)):
             return None
         return Mention(is_first=not is_known)
 
@@ -78,7 +78,7 @@ class Listening:
             return [(row.mode, row.is_known) for row in (await session.execute(RULE, given)).all()]
 
     def remember(self, event: Json) -> None:
-        """Keep a message of a channel for the next one who mentions the agent."""
+        """Keep a channel message as context for the next mention."""
         kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_RECENT + 1))
         self._recent.move_to_end(_key(event))
         if all(each["ts"] != event["ts"] for each in kept):
@@ -87,31 +87,32 @@ class Listening:
             self._recent.popitem(last=False)
 
     def correct(self, channel: str, message: Json) -> None:
-        """Remember a message as it stands now."""
+        """Apply an edit to the kept messages."""
         for key, kept in self._recent.items():
             if key.startswith(channel):
                 corrected = ({**each, **message} if each["ts"] == message["ts"] else each for each in kept)
                 self._recent[key] = deque(corrected, kept.maxlen)
 
     def forget(self, channel: str, ts: str) -> None:
-        """Drop a message that was deleted."""
+        """Drop a deleted message."""
         for key, kept in self._recent.items():
             if key.startswith(channel):
                 self._recent[key] = deque((each for each in kept if each["ts"] != ts), kept.maxlen)
 
     async def list_earlier(self, event: Json, web: Web) -> list[QuotedMessage]:
-        """Return what was said before in the thread, or in the channel where it begins one."""
+        """Return the earlier messages of the thread, or of the channel if the message starts a thread."""
         before = await self._list_replies(event, web) if "thread_ts" in event else None
         most = MOST_EARLIER
         if before is None:
             before, most = list(self._recent.get(_key(event), ())), MOST_RECENT
         before = [each for each in before if str(each["ts"]) < str(event["ts"])][-most:]
         names = await self._directory.list_names(web, list_people(before))
-        return [to_line(each, web.token.bot_user_id, names) for each in before if each.get("text") or each.get("files")]
+        shown = [each for each in before if each.get("text") or each.get("files")]
+        return [to_quoted_message(each, web.token.bot_user_id, names) for each in shown]
 
     async def _list_replies(self, event: Json, web: Web) -> list[Json] | None:
         try:
-            # Slack waits for the acknowledgement: rather without what was said before than too late.
+            # The acknowledgement must be in time, even without the context.
             async with asyncio.timeout(FETCH_SECONDS):
                 found = await web.find(
                     "conversations.replies", channel=event["channel"], ts=event["thread_ts"], limit=MOST_REPLIES
@@ -121,12 +122,12 @@ class Listening:
         return (
             None
             if found is None
-            else [{**each, "channel": event["channel"]} for each in found.get("messages", ()) if _is_said(each)]
+            else [{**each, "channel": event["channel"]} for each in found.get("messages", ()) if _is_chat_message(each)]
         )
 
 
-def _is_said(message: Json) -> bool:
-    # Slack's own notices are not, like the one that begins a thread of the assistant's panel.
+def _is_chat_message(message: Json) -> bool:
+    # Slack's own notices are left out, such as the one that starts a thread in the assistant panel.
     return "ts" in message and message.get("subtype") in (*WRITTEN_BY_PEOPLE, "bot_message")
 
 

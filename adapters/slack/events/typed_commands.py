@@ -1,4 +1,4 @@
-"""Commands that are typed as a message, like `@Parley /stop`: Slack has no slash commands in threads."""
+"""Commands typed as a message, like `@Parley /stop`: Slack has no slash commands in threads."""
 
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,13 @@ log = get_logger()
 
 
 class TypedCommands:
-    """Answers them at once; one that is private goes to the person alone."""
+    """Answers typed commands immediately; a private answer is visible only to the person."""
 
     def __init__(self, app: "App") -> None:
         self._app = app
 
     async def answer(self, message: IncomingMessage, web: Web) -> bool:
-        """Answer a command once, however many events bring it; False when the message is none."""
+        """Answer a command once, however many events contain it; return False if the message is not a command."""
         if commands.COMMAND_LINE.fullmatch(clean(message.content).strip()) is None:
             return False
         if not await accept_answered(self._app.database, message):
@@ -33,10 +33,10 @@ class TypedCommands:
             self._app, message.sender, message.place, message.content, message.platform_context
         )
         if reply is not None:
-            await self._say(message, web, reply)
+            await self._post(message, web, reply)
         return True
 
-    async def _say(self, message: IncomingMessage, web: Web, reply: commands.CommandReply) -> None:
+    async def _post(self, message: IncomingMessage, web: Web, reply: commands.CommandReply) -> None:
         place = message.place
         where: Json = {"channel": place.channel}
         if place.is_direct or message.platform_message_id != place.thread:

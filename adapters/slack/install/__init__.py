@@ -1,4 +1,4 @@
-"""Installing the app into workspaces: OAuth, tokens at rest, manifest, removal; nothing here knows a message."""
+"""Installing the app into workspaces: OAuth, encrypted tokens, manifest, uninstalling; no code for messages."""
 
-# Where a browser begins an installation, and where Slack sends it back to.
+# The paths on which a browser starts an installation, and to which Slack redirects it.
 INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"

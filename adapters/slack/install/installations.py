@@ -1,4 +1,4 @@
-"""Workspaces that have installed the app: their tokens, kept encrypted in Postgres."""
+"""The workspaces that have installed the app, with their tokens, encrypted in Postgres."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,12 +13,12 @@ from shared.db.database import Database
 from shared.db.driver import Session
 from shared.log import get_logger
 
-# Another process may have taken a workspace in, or out.
-KEPT_SECONDS = 5.0
+# Short, because another process may change the table.
+CACHE_SECONDS = 5.0
 
 REMEDY = "put the old key behind the new one (SECRET_KEY=new,old), or install the app there again"
 
-Because = Literal["uninstalled", "revoked", "removed"]
+EndReason = Literal["uninstalled", "revoked", "removed"]
 
 SAVE = text("""
 WITH known AS (
@@ -37,7 +37,7 @@ FIND = text("""
 SELECT team_id, team_name, bot_id, bot_user_id, token FROM slack_installations
 WHERE team_id = :team_id AND token IS NOT NULL
 """)
-# The token that was refused, and no newer one: the workspace may have installed the app again meanwhile.
+# Only if the table still holds the refused token: the app may have been installed again.
 END = text("""
 UPDATE slack_installations SET token = NULL, ended_at = now(), ended_because = :because
 WHERE team_id = :team_id AND token = :token RETURNING id
@@ -46,15 +46,15 @@ WIPE = text("""
 UPDATE slack_installations SET token = NULL, ended_at = now(), ended_because = :because
 WHERE team_id = :team_id AND token IS NOT NULL
 """)
-LOCKED = text("SELECT team_id, token FROM slack_installations WHERE token IS NOT NULL ORDER BY id FOR UPDATE")
-CHANGE = text("UPDATE slack_installations SET token = :token WHERE team_id = :team_id")
+ENCRYPTED = text("SELECT team_id, token FROM slack_installations WHERE token IS NOT NULL ORDER BY id FOR UPDATE")
+UPDATE_TOKEN = text("UPDATE slack_installations SET token = :token WHERE team_id = :team_id")
 
 log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What Slack tells of an installation."""
+    """An installation as Slack describes it."""
 
     team_id: str
     team_name: str | None
@@ -68,43 +68,43 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    locked: str
+class _Cached:
+    encrypted: str
     token: Token
     until: float
 
 
 class Installations:
-    """The tokens of the table, for a moment also in memory."""
+    """Reads and writes the table, with a short cache in memory."""
 
     def __init__(self, database: Database, vault: Vault, clock: Clock) -> None:
         self._database, self._vault, self._clock = database, vault, clock
-        self._kept: dict[str, _Kept] = {}
+        self._cached: dict[str, _Cached] = {}
         self._unreadable: set[str] = set()
 
     async def find(self, team_id: str | None) -> Token | None:
-        """Return a workspace's token, None when the app is not installed there.
+        """Return a workspace's token, None if the app is not installed there.
 
-        Raises `TokenUnreadable` when its key is lost; other workspaces go on.
+        Raises `TokenUnreadable` if no key decrypts it.
         """
         if team_id is None:
             return None
-        kept = self._kept.get(team_id)
-        if kept is not None and kept.until > self._clock.monotonic():
-            return kept.token
+        cached = self._cached.get(team_id)
+        if cached is not None and cached.until > self._clock.monotonic():
+            return cached.token
         async with self._database.statement() as session:
             row = (await session.execute(FIND, {"team_id": team_id})).one_or_none()
         if row is None:
-            self._kept.pop(team_id, None)
+            self._cached.pop(team_id, None)
             return None
-        secret = SecretStr(self._unlock(team_id, row.token))
+        secret = SecretStr(self._decrypt(team_id, row.token))
         token = Token(secret, row.team_id, row.bot_user_id, row.bot_id, row.team_name)
-        self._kept[team_id] = _Kept(row.token, token, self._clock.monotonic() + KEPT_SECONDS)
+        self._cached[team_id] = _Cached(row.token, token, self._clock.monotonic() + CACHE_SECONDS)
         return token
 
-    def _unlock(self, team_id: str, locked: str) -> str:
+    def _decrypt(self, team_id: str, encrypted: str) -> str:
         try:
-            return self._vault.unlock(team_id, locked)
+            return self._vault.decrypt(team_id, encrypted)
         except TokenUnreadable as error:
             if team_id not in self._unreadable:
                 log.error("slack_token_unreadable", team=team_id, cause=str(error), remedy=REMEDY)
@@ -112,7 +112,7 @@ class Installations:
             raise
 
     async def save(self, installed: Installed) -> None:
-        """Keep an installation; one that was there before is replaced."""
+        """Store an installation, replacing an earlier one of the workspace."""
         given = {
             "team_id": installed.team_id,
             "team_name": installed.team_name,
@@ -121,31 +121,31 @@ class Installations:
             "bot_id": installed.bot_id,
             "bot_user_id": installed.bot_user_id,
             "scopes": installed.scopes,
-            "token": self._vault.lock(installed.team_id, installed.token.get_secret_value()),
+            "token": self._vault.encrypt(installed.team_id, installed.token.get_secret_value()),
             "installed_by": installed.installed_by,
         }
         async with self._database.statement() as session:
             await session.execute(SAVE, given)
-        self._kept.pop(installed.team_id, None)
+        self._cached.pop(installed.team_id, None)
         self._unreadable.discard(installed.team_id)
         log.info("slack_installed", team=installed.team_id, by=installed.installed_by)
 
-    async def end(self, token: Token, because: Because) -> bool:
-        """Wipe a token that Slack takes no more; returns False when a newer one has taken its place."""
+    async def end(self, token: Token, because: EndReason) -> bool:
+        """Delete a token that Slack refuses; return False if the table holds a newer one."""
         team_id = token.team_id
         async with self._database.statement() as session:
             row = (await session.execute(FIND, {"team_id": team_id})).one_or_none()
-            if row is None or self._unlock(team_id, row.token) != token.secret.get_secret_value():
+            if row is None or self._decrypt(team_id, row.token) != token.secret.get_secret_value():
                 return False
             given = {"team_id": team_id, "token": row.token, "because": because}
             ended = (await session.execute(END, given)).one_or_none() is not None
-        self._kept.pop(team_id, None)
+        self._cached.pop(team_id, None)
         if ended:
             log.warning("slack_installation_ended", team=team_id, because=because)
         return ended
 
-    async def wipe(self, team_id: str, because: Because) -> None:
-        """Wipe a token that nobody can read any more."""
+    async def wipe(self, team_id: str, because: EndReason) -> None:
+        """Delete a token that no key decrypts."""
         async with self._database.statement() as session:
             await session.execute(WIPE, {"team_id": team_id, "because": because})
         self._unreadable.discard(team_id)
@@ -153,14 +153,14 @@ class Installations:
 
 
 async def rotate(session: Session, vault: Vault) -> tuple[int, list[str]]:
-    """Encrypt every token with the newest key; return how many, and the workspaces whose key is lost."""
+    """Encrypt every token with the newest key; return how many, and the workspaces whose tokens no key decrypts."""
     lost: list[str] = []
-    rows = (await session.execute(LOCKED)).all()
+    rows = (await session.execute(ENCRYPTED)).all()
     for row in rows:
         try:
-            token = vault.unlock(row.team_id, row.token)
+            token = vault.decrypt(row.team_id, row.token)
         except TokenUnreadable:
             lost.append(row.team_id)
             continue
-        await session.execute(CHANGE, {"team_id": row.team_id, "token": vault.lock(row.team_id, token)})
+        await session.execute(UPDATE_TOKEN, {"team_id": row.team_id, "token": vault.encrypt(row.team_id, token)})
     return len(rows) - len(lost), lost

@@ -1,4 +1,4 @@
-"""The manifest that the Slack app is made from: exactly what is used, and where Slack finds this Parley."""
+"""The manifest of the Slack app: the features and scopes that are used, and the addresses of this installation."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from shared.errors import ConfigurationError
 
 Json = dict[str, Any]
 
-# What the listeners listen to; `message` is four events, by the kind of channel.
+# The events for which there are listeners; `message` is four events, by kind of channel.
 EVENTS = (
     "app_home_opened",
     "app_mention",
@@ -44,9 +44,9 @@ LONG_DESCRIPTION = (
 def build_manifest(
     settings: SlackSettings, public_url: str | None, *, name: str = "Parley", is_http: bool | None = None
 ) -> Json:
-    """Return the manifest. Unless `is_http` says otherwise, it is for HTTP if there is a public URL and no app token.
+    """Return the manifest; `is_http=None` chooses HTTP if there is a public URL and no app token, else Socket Mode.
 
-    Raises `ConfigurationError` when HTTP is asked for and Slack could not reach us.
+    Raises `ConfigurationError` for HTTP without a public URL, or a name that is too long.
     """
     if not 1 <= len(name) <= MOST_NAME:
         raise ConfigurationError(f"A Slack app's name has 1 to {MOST_NAME} characters.")
@@ -67,13 +67,13 @@ def build_manifest(
         "settings": _settings(base if is_http else None),
     }
     if public_url is not None:
-        # Where people come back to who install the app into their workspace.
+        # Slack redirects people here after they have installed the app.
         manifest["oauth_config"]["redirect_urls"] = [f"{base}{REDIRECT}"]
     return manifest
 
 
 def to_link(manifest: Json) -> str:
-    """Return the address of Slack's page that makes an app of this manifest."""
+    """Return the address of Slack's page for creating an app from this manifest."""
     return NEW_APP + quote(json.dumps(manifest, separators=(",", ":")))
 
 
@@ -113,6 +113,6 @@ def _settings(base: str | None) -> Json:
         "interactivity": clicks,
         "org_deploy_enabled": False,
         "socket_mode_enabled": base is None,
-        # The tokens are kept until they are revoked.
+        # Token rotation would invalidate the stored tokens every few hours.
         "token_rotation_enabled": False,
     }

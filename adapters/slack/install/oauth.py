@@ -1,4 +1,4 @@
-"""Installing the app into a workspace over the web: `/slack/install`, Slack's own page, `/slack/oauth_redirect`."""
+"""Installing the app into a workspace with OAuth: `/slack/install`, Slack's page, `/slack/oauth_redirect`."""
 
 import hashlib
 from secrets import token_urlsafe
@@ -32,7 +32,7 @@ from shared.errors import ParleyError
 from shared.log import get_logger
 
 STATE_SECONDS = 600
-# Relative: a proxy may serve all of this below a path of its own.
+# Relative, because a proxy may serve this under a path prefix.
 BEGIN_AGAIN = '<p><a href="install">Begin again</a></p>'
 OPEN = '<p><a href="{url}">Open Slack</a></p>'
 
@@ -50,7 +50,7 @@ ROTATED = "This Slack app exchanges its tokens every few hours, which Parley can
 UNREACHABLE = "Slack can't be reached just now; nothing was installed. Try again in a few minutes."
 NO_ADDRESS = "The operator has to set PUBLIC_URL first: Slack brings you back to that address."
 
-# Whoever began and never came back is forgotten.
+# Expired states are deleted here.
 ISSUE = text("""
 WITH old AS (DELETE FROM slack_oauth_states WHERE expires_at < now())
 INSERT INTO slack_oauth_states (state_hash, expires_at) VALUES (:hash, now() + :seconds * interval '1 second')
@@ -61,24 +61,24 @@ log = get_logger()
 
 
 class NotInstallable(BoltError):
-    """An installation that Slack has made and Parley does not take; the message is for the person."""
+    """A completed installation that can't be accepted; the message is for the person."""
 
 
 class States(AsyncOAuthStateStore):
-    """Installations that were begun, each good once; the table knows only hashes."""
+    """OAuth states, each valid once; the table contains only their hashes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def async_issue(self, *_given: Any, **_named: Any) -> str:
-        """Return what the browser has to bring back."""
+        """Return a new state."""
         state = token_urlsafe(32)
         async with self._database.statement() as session:
             await session.execute(ISSUE, {"hash": _hash(state), "seconds": STATE_SECONDS})
         return state
 
     async def async_consume(self, state: str) -> bool:
-        """Take it back; False when it is unknown, used or too old."""
+        """Consume a state; return False if it is unknown, used or expired."""
         async with self._database.statement() as session:
             row = (await session.execute(CONSUME, {"hash": _hash(state)})).one_or_none()
         return row is not None and bool(row.is_fresh)
@@ -89,21 +89,21 @@ def _hash(state: str) -> str:
 
 
 class Store(AsyncInstallationStore):
-    """Where the library puts what was installed."""
+    """The library's installation store."""
 
     def __init__(self, installations: Installations, client: AsyncWebClient) -> None:
         self._installations, self._client = installations, client
 
     async def async_save(self, installation: Installation) -> None:
-        """Keep it; raises `NotInstallable` with the sentence for the person."""
+        """Store an installation; raises `NotInstallable` with a message for the person."""
         refusal = _refusal(installation)
         if refusal is not None:
-            await self._give_back(installation.bot_token)
+            await self._revoke(installation.bot_token)
             raise NotInstallable(refusal)
         await self._installations.save(_to_installed(installation))
 
-    async def _give_back(self, token: str | None) -> None:
-        # Nobody will ever use it.
+    async def _revoke(self, token: str | None) -> None:
+        # A token that is not stored should not stay valid.
         try:
             await self._client.auth_revoke(token=token)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -135,7 +135,7 @@ def _to_installed(installation: Installation) -> Installed:
 
 
 async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) -> BoltResponse:
-    """Answer a browser (`request` is the library's); whatever goes wrong is one sentence on a page."""
+    """Answer a browser; `request` is the library's. Any error becomes a page with one sentence."""
     if app.settings.public_url is None:
         log.error("slack_install_impossible", remedy="set PUBLIC_URL")
         return _page("This can't be installed yet", NO_ADDRESS, 503, "")
@@ -169,7 +169,7 @@ def _build_flow(app: App, settings: SlackSettings, client: AsyncWebClient) -> As
             install_page_rendering_enabled=False,
             redirect_uri_path=REDIRECT,
             callback_options=AsyncCallbackOptions(_succeeded, _failed),
-            # Where the API is Slack's for governments, or a test's, its page is there too.
+            # The page is on the same host as the API, which may be GovSlack's or a test's.
             authorization_url=urljoin(settings.api_base or API_BASE, "/oauth/v2/authorize"),
             installation_store=Store(installations, client),
             installation_store_bot_only=True,

@@ -1,4 +1,4 @@
-"""The two addresses of an installation. The library is loaded when somebody comes to one of them."""
+"""The two routes of the OAuth installation; the library is imported with the first request."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def routes(settings: SlackSettings) -> list[Route]:
-    """Return where a browser begins an installation, and where Slack sends it back to; none without a client id."""
+    """Return the routes on which an installation starts and ends; none without a client id."""
 
     async def install(request: Request) -> Response:
         return await _answer(settings, request, "install")

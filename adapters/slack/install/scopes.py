@@ -1,4 +1,4 @@
-"""What the app asks a workspace for: each scope is that of a method or an event that is used."""
+"""The scopes that the app requests: one for each method or event that is used."""
 
 SCOPES = (
     "app_mentions:read",

@@ -1,4 +1,4 @@
-"""Which token is for which workspace: the one of the settings, or one of those that were installed."""
+"""The token of each workspace: the one in the settings, or one of the installations."""
 
 from typing import TYPE_CHECKING
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class AllTokens:
-    """The house's own workspace by `SLACK_BOT_TOKEN`, all others by the table."""
+    """`SLACK_BOT_TOKEN` for its own workspace, the table for all others."""
 
     def __init__(self, own: SettingsToken, installations: Installations) -> None:
         self._own, self._installations = own, installations
 
     async def find(self, team_id: str | None) -> Token | None:
-        """Return a workspace's token, None when the app is not installed there."""
+        """Return a workspace's token, None if the app is not installed there."""
         try:
             own = await self._own.find(team_id)
         except Unavailable:
-            # Other workspaces go on while nobody can say whose the token of the settings is.
+            # Other workspaces keep working while the workspace of the settings' token is unknown.
             found = await self._installations.find(team_id)
             if found is None:
                 raise
@@ -35,7 +35,7 @@ class AllTokens:
 
 
 def open_installations(app: "App", settings: "SlackSettings") -> Installations | None:
-    """Return the workspaces that have installed the app; None where none can."""
+    """Return the installations; None if the settings don't allow any."""
     if settings.client_id is None:
         return None
     if settings.client_secret is None:
@@ -46,6 +46,6 @@ def open_installations(app: "App", settings: "SlackSettings") -> Installations |
 def open_tokens(
     settings: "SlackSettings", clients: Clients, installations: Installations | None
 ) -> "SettingsToken | AllTokens":
-    """Return where this house's tokens are."""
+    """Return the source of tokens that the settings ask for."""
     own = SettingsToken(settings, clients)
     return own if installations is None else AllTokens(own, installations)

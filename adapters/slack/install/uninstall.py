@@ -1,8 +1,8 @@
-"""A workspace takes the app out, or its token away: the token is wiped here, and the other workspaces go on."""
+"""A workspace uninstalls the app or revokes its token: the token is deleted, other workspaces are not affected."""
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.slack.install.installations import Because, Installations
+from adapters.slack.install.installations import EndReason, Installations
 from adapters.slack.install.vault import TokenUnreadable
 from adapters.slack.transport.api import Json, Token, TokenRefused
 from adapters.slack.transport.clients import Clients
@@ -11,48 +11,48 @@ from shared.log import get_logger
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-# What Slack says of a token that it has given out and taken back.
-GONE = ("account_inactive", "token_revoked")
+# Slack's errors for a token that was valid once.
+REVOKED_CODES = ("account_inactive", "token_revoked")
 
 log = get_logger()
 
 
 class Uninstall:
-    """Believes Slack's news once Slack takes the token no more: news may be late, and the app be there again."""
+    """Deletes a token once Slack refuses it: an event may be late, and the app installed again by then."""
 
     def __init__(self, clients: Clients, installations: Installations) -> None:
         self._clients, self._installations = clients, installations
 
-    async def uninstalled(self, body: Json) -> None:
-        """Take the news that the app was taken out."""
+    async def on_uninstalled(self, body: Json) -> None:
+        """Accept the event that the app was uninstalled."""
         await self._end(body, "uninstalled")
 
-    async def revoked(self, event: Json, body: Json) -> None:
-        """Take the news that tokens were taken away; those of people are none of ours."""
+    async def on_revoked(self, event: Json, body: Json) -> None:
+        """Accept the event that tokens were revoked; tokens of users are ignored."""
         if (event.get("tokens") or {}).get("bot"):
             await self._end(body, "revoked")
 
-    async def refused(self, token: Token, code: str | None) -> None:
-        """Take it that a token was refused: what is no news of an end may be a fault of the way there."""
-        if code in GONE and await self._installations.end(token, "revoked"):
+    async def on_refused(self, token: Token, code: str | None) -> None:
+        """Accept that a call was refused; codes other than those of a revoked token may be temporary."""
+        if code in REVOKED_CODES and await self._installations.end(token, "revoked"):
             self._clients.forget(token)
 
-    async def _end(self, body: Json, because: Because) -> None:
+    async def _end(self, body: Json, reason: EndReason) -> None:
         team_id = str(body.get("team_id"))
         try:
             token = await self._installations.find(team_id)
         except TokenUnreadable:
-            await self._installations.wipe(team_id, because)
+            await self._installations.wipe(team_id, reason)
             return
         if token is None:
             return
         if await self._is_alive(token):
-            log.info("slack_installation_goes_on", team=team_id, news=because)
-        elif await self._installations.end(token, because):
+            log.info("slack_installation_goes_on", team=team_id, news=reason)
+        elif await self._installations.end(token, reason):
             self._clients.forget(token)
 
     async def _is_alive(self, token: Token) -> bool:
-        # Without an answer it raises `Unavailable`, and Slack brings the news once more.
+        # Raises `Unavailable` if Slack can't be reached; then Slack sends the event again.
         try:
             await self._clients.of(token).call("auth.test", patience=1)
         except TokenRefused:
@@ -61,14 +61,14 @@ class Uninstall:
 
 
 def register(bolt: "AsyncApp", uninstall: Uninstall) -> None:
-    """Listen to the end of installations."""
+    """Register the listeners for the end of an installation."""
 
-    # The library passes what the names of the arguments ask for.
-    async def uninstalled(body: Json) -> Any:
-        await uninstall.uninstalled(body)
+    # The library passes arguments by the names of the parameters.
+    async def on_uninstalled(body: Json) -> Any:
+        await uninstall.on_uninstalled(body)
 
-    async def revoked(event: Json, body: Json) -> Any:
-        await uninstall.revoked(event, body)
+    async def on_revoked(event: Json, body: Json) -> Any:
+        await uninstall.on_revoked(event, body)
 
-    bolt.event("app_uninstalled")(uninstalled)
-    bolt.event("tokens_revoked")(revoked)
+    bolt.event("app_uninstalled")(on_uninstalled)
+    bolt.event("tokens_revoked")(on_revoked)

@@ -1,4 +1,4 @@
-"""Tokens at rest: encrypted with `SECRET_KEY`, bound to their workspace."""
+"""Encryption of tokens at rest with `SECRET_KEY`, bound to their workspace."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -20,19 +20,19 @@ class TokenUnreadable(Unavailable):
 
 
 class Vault:
-    """Encrypts with the first key; reads what any of them has encrypted."""
+    """Encrypts with the first key; decrypts with any of them."""
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
         self._keys = MultiFernet([Fernet(_derive(key)) for key in secret_keys])
 
-    def lock(self, team_id: str, token: str) -> str:
-        """Return the token encrypted; it opens for this workspace alone."""
+    def encrypt(self, team_id: str, token: str) -> str:
+        """Return the encrypted token; it can be decrypted for this workspace only."""
         return self._keys.encrypt(json.dumps([team_id, token]).encode()).decode()
 
-    def unlock(self, team_id: str, locked: str) -> str:
-        """Return the token; raises `TokenUnreadable` without its key, or when it is another workspace's."""
+    def decrypt(self, team_id: str, encrypted: str) -> str:
+        """Return the token; raises `TokenUnreadable` if no key fits, or it belongs to another workspace."""
         try:
-            owner, token = json.loads(self._keys.decrypt(locked.encode()))
+            owner, token = json.loads(self._keys.decrypt(encrypted.encode()))
         except InvalidToken:
             raise TokenUnreadable(team=team_id) from None
         if owner != team_id:
@@ -41,6 +41,6 @@ class Vault:
 
 
 def _derive(key: str) -> bytes:
-    # A key of its own, so that what the others sign opens nothing here.
+    # A derived key, separate from those that sign cookies and links.
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=PURPOSE).derive(key.encode())
     return urlsafe_b64encode(derived)

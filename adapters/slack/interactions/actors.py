@@ -1,4 +1,4 @@
-"""Who clicks, types a command or opens their Home: the person behind it, the place, and what is known of them there."""
+"""Resolves the person and the place of a click, a command or an opened Home."""
 
 import asyncio
 from collections import OrderedDict
@@ -22,7 +22,7 @@ OPEN_SECONDS = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Somebody who does something with the app; `user_id` is Slack's own id, `web` their workspace's client."""
+    """A person who uses the app; `user_id` is Slack's id, `web` the client of the workspace."""
 
     user_id: str
     sender: Sender
@@ -31,56 +31,56 @@ class Actor:
 
     @property
     def team_id(self) -> str:
-        """Return the workspace where this happens."""
+        """Return the id of the workspace in which this happens."""
         return self.web.token.team_id
 
 
 class Actors:
-    """Finds out who somebody is."""
+    """Resolves actors and places; caches the channels of direct messages."""
 
     def __init__(self, clients: "Clients", directory: "Directory", groups: "Groups") -> None:
         self._clients, self._directory, self._groups = clients, directory, groups
         self._directs: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    async def meet(self, team_id: str | None, user_id: str, user_team: str | None = None) -> Actor | None:
-        """Return who does something in a workspace, None where the app is not installed (any more)."""
+    async def find_actor(self, team_id: str | None, user_id: str, user_team: str | None = None) -> Actor | None:
+        """Return the actor, or None if the app is not installed in the workspace (any more)."""
         web = await self._clients.find(team_id)
         if web is None:
             return None
         token = web.token
         home = user_team or token.team_id
-        # Side by side: an acknowledgement may wait for them.
+        # Concurrently, because an acknowledgement may wait for both.
         names, (ids, titles) = await asyncio.gather(
             self._directory.list_names(web, [user_id]), self._find_groups(token.team_id, home, user_id)
         )
         sender = Sender(PLATFORM, to_account(user_id, home, token), names.get(user_id))
-        around = PlatformContext(
+        platform_context = PlatformContext(
             roles=tuple(clean(each) for each in titles),
             role_ids=ids,
             server_name=clean(token.team_name) if token.team_name else None,
         )
-        return Actor(user_id, sender, around, web)
+        return Actor(user_id, sender, platform_context, web)
 
     async def _find_groups(
         self, team_id: str, home: str, user_id: str
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        # A guest of another workspace has no groups here.
+        # A guest from another workspace is in no group of this one.
         found = await self._groups.find(team_id, user_id) if home == team_id else ((), ())
         return (None, ()) if found is None else found
 
-    async def meet_in(self, payload: Json) -> Actor | None:
-        """Return who has pressed or sent something, as its payload says."""
+    async def find_payload_actor(self, payload: Json) -> Actor | None:
+        """Return the actor whom the payload of a click or a form names."""
         user = payload.get("user") or {}
         team = (payload.get("team") or {}).get("id") or user.get("team_id")
-        return await self.meet(team, str(user.get("id")), user.get("team_id"))
+        return await self.find_actor(team, str(user.get("id")), user.get("team_id"))
 
     async def find_place(self, actor: Actor, channel: str, thread: str | None = None) -> Place:
-        """Return a place in the actor's workspace; it is direct where the person talks with the agent alone."""
+        """Return a place in the actor's workspace; it is direct if it is the person's direct message with the agent."""
         is_direct = channel.startswith("D") and channel == await self.find_direct(actor)
         return Place(PLATFORM, actor.team_id, channel, thread, is_direct)
 
     async def find_direct(self, actor: Actor) -> str | None:
-        """Return the channel where somebody talks with the agent alone; None when Slack does not say."""
+        """Return the channel of the person's direct message with the agent; None if Slack does not answer in time."""
         key = (actor.team_id, actor.user_id)
         if key not in self._directs:
             try:

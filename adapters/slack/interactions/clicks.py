@@ -1,4 +1,4 @@
-"""A press of a button on Slack: it is acknowledged at once, and acts once, however often it comes."""
+"""Clicks on buttons on Slack: acknowledged immediately, and handled once, however often Slack sends them."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from agent.app import App
 
 FAILED = "That did not work: {reason}"
-TAKEN = "That was taken already."
-OURS = re.compile(rf"^{ACTION_ID}:")
+ALREADY_CHOSEN = "That was taken already."
+ACTION_IDS = re.compile(rf"^{ACTION_ID}:")
 
 log = get_logger()
 
 
 class SlackClick(Click):
-    """A block action; `body` is its payload, `actor` the person."""
+    """A `block_actions` payload and the person who clicked."""
 
     def __init__(self, app: "App", button: Button, actor: "Actor", *, body: Json, responses: "Responses") -> None:
         super().__init__(button, actor.sender.platform_user_id)
         self._app, self._actor, self._body, self._responses = app, actor, body, responses
 
     async def whisper(self, text: str) -> None:
-        """Answer the person alone."""
+        """Post a message that only this person sees."""
         await self._responses.whisper(url_of(self._body), text)
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
@@ -46,7 +46,7 @@ class SlackClick(Click):
             adapter=PLATFORM,
             sender=self._actor.sender,
             place=to_place(row),
-            # One for the turn and not for the click: a second one, or another button of the same row, is the same.
+            # The id names the turn, so that a second click on any button of the row is a duplicate.
             event_id=f"{self.button.action}:{self.button.turn_id:x}",
             content=content,
             sent_at=self._app.clock.now(),
@@ -55,9 +55,9 @@ class SlackClick(Click):
         )
 
     async def store(self, message: IncomingMessage, row: Any) -> None:
-        """Store the message, and show below the answer what was chosen."""
+        """Store the message, and replace the buttons by what was chosen."""
         if not (await accept(self._app.database, message)).is_new:
-            await self.whisper(TAKEN)
+            await self.whisper(ALREADY_CHOSEN)
             return
         chosen = str(row.choices[self.button.index]) if self.button.action == CHOICE else None
         clicked = self._body.get("message") or {}
@@ -66,22 +66,22 @@ class SlackClick(Click):
 
 
 class Clicks:
-    """Finds out who has pressed what."""
+    """Receives the clicks."""
 
     def __init__(self, app: "App", actors: "Actors", responses: "Responses", running: "Running") -> None:
         self._app, self._actors, self._responses, self._running = app, actors, responses, running
 
-    async def take(self, ack: Any, body: Json) -> None:
-        """Take a click: Slack is told at once, what it does is done beside that."""
+    async def on_click(self, ack: Any, body: Json) -> None:
+        """Acknowledge a click and run its action in the background."""
         await ack()
-        self._running.start(self._take(body), "slack click")
+        self._running.start(self._run(body), "slack click")
 
-    async def _take(self, body: Json) -> None:
+    async def _run(self, body: Json) -> None:
         button = find_button(str((body.get("actions") or [{}])[0].get("value", "")))
         if button is None:
             return
         try:
-            actor = await self._actors.meet_in(body)
+            actor = await self._actors.find_payload_actor(body)
             if actor is not None:
                 click = SlackClick(self._app, button, actor, body=body, responses=self._responses)
                 await take_click(self._app, click)
@@ -93,5 +93,5 @@ class Clicks:
 
 
 def register(bolt: "AsyncApp", clicks: Clicks) -> None:
-    """Listen to buttons of ours."""
-    bolt.action(OURS)(clicks.take)
+    """Register the listener for our buttons."""
+    bolt.action(ACTION_IDS)(clicks.on_click)

@@ -1,4 +1,4 @@
-"""App Home: what somebody has here, shown to that person alone, and what can be changed about it."""
+"""App Home: what a person has here, visible only to them, and the actions on it."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
 
 NO_NUMBER = f"Write a whole number of tokens up to {MOST_TOKENS:,}, or nothing for unlimited."
 DONE_BUDGET, DONE_UNLIMITED = "The workspace's budget is {budget:,} tokens now.", "The workspace's budget is unlimited."
-# Where Slack does not say which channel somebody's talk with the agent is.
+# Stands for the channel of the direct message while Slack doesn't name it.
 NO_CHANNEL = "home"
 
 log = get_logger()
 
 
 class Homes:
-    """Publishes the tab of whoever opens it, and takes what is done there."""
+    """Publishes the tab when it is opened, and runs its actions."""
 
     def __init__(self, app: "App", actors: "Actors", running: "Running") -> None:
         self._app, self._actors, self._running = app, actors, running
 
-    async def opened(self, event: Json, context: Any) -> None:
-        """Show somebody's Home."""
+    async def on_opened(self, event: Json, context: Any) -> None:
+        """Publish the tab for the person who has opened it."""
         if event.get("tab", "home") == "home" and event.get("user"):
-            self._running.start(self._publish_for(context.team_id, str(event["user"])), "slack home")
+            self._running.start(self._publish_to(context.team_id, str(event["user"])), "slack home")
 
-    async def press(self, ack: Any, body: Json) -> None:
-        """Take a button of a Home."""
+    async def on_press(self, ack: Any, body: Json) -> None:
+        """Acknowledge a click on a button of the tab and run its action in the background."""
         await ack()
-        self._running.start(self._press(body), "slack home")
+        self._running.start(self._run(body), "slack home")
 
-    async def submit(self, ack: Any, body: Json) -> None:
-        """Take the form for the workspace's budget; it stays open with a sentence when that can't be."""
+    async def on_submit(self, ack: Any, body: Json) -> None:
+        """Set the workspace's budget; a refused value keeps the form open, with the reason."""
         try:
             note, actor = await self._set_budget(body)
         except ParleyError as error:
@@ -71,17 +71,17 @@ class Homes:
         await ack()
         self._running.start(self._publish(actor, note), "slack home")
 
-    async def _publish_for(self, team_id: str | None, user_id: str) -> None:
-        actor = await self._actors.meet(team_id, user_id)
+    async def _publish_to(self, team_id: str | None, user_id: str) -> None:
+        actor = await self._actors.find_actor(team_id, user_id)
         if actor is not None:
             await self._publish(actor)
 
-    async def _press(self, body: Json) -> None:
+    async def _run(self, body: Json) -> None:
         pressed = (body.get("actions") or [{}])[0]
         action = str(pressed.get("action_id", "")).partition(":")[2]
         actor = None
         try:
-            actor = await self._actors.meet_in(body)
+            actor = await self._actors.find_payload_actor(body)
             if actor is not None and action == REMOVE:
                 await self._publish(actor, await self._remove(actor, str(pressed.get("value", ""))))
             elif actor is not None and action == BUDGET:
@@ -96,15 +96,15 @@ class Homes:
         panel = find_panel(name)
         if panel is None:
             return ""
-        # Whose it is, is looked up again: the button says only which.
+        # The button only names an entry; that it belongs to the person is checked again.
         return await panel.remove(await self._request(actor, entry_id))
 
     async def _open_form(self, actor: Actor, trigger_id: str) -> None:
         request = await self._request(actor)
         request.require(Permission.ADMIN)
         async with self._app.database.transaction() as session:
-            standing = await find_server_budget_status(session, request.place)
-        form = to_budget_form(standing.limit if standing is not None else None)
+            status = await find_server_budget_status(session, request.place)
+        form = to_budget_form(status.limit if status is not None else None)
         await actor.web.call("views.open", patience=0, trigger_id=trigger_id, view=form)
 
     async def _set_budget(self, body: Json) -> tuple[str, Actor]:
@@ -114,10 +114,10 @@ class Homes:
             budget = read_budget(filled.get("value"))
         except ValueError:
             raise Refusal(NO_NUMBER) from None
-        actor = await self._actors.meet_in(body)
+        actor = await self._actors.find_payload_actor(body)
         if actor is None:
             raise Refusal
-        # Asked again: the form may have been open since before the permission was taken away.
+        # Checked again: the permission may have been taken away since the form was opened.
         request = await self._request(actor)
         request.require(Permission.ADMIN)
         async with self._app.database.transaction() as session:
@@ -136,27 +136,27 @@ class Homes:
 
     async def _publish(self, actor: Actor, note: str = "") -> None:
         try:
-            home = await self._look(await self._request(actor), note)
+            home = await self._build_home(await self._request(actor), note)
             await actor.web.call("views.publish", user_id=actor.user_id, view=to_view(home))
         except ParleyError as error:
             log.warning("slack_home_not_shown", team=actor.team_id, cause=str(error))
 
-    async def _look(self, request: Request, note: str) -> Home:
+    async def _build_home(self, request: Request, note: str) -> Home:
         user, place = request.user, request.place
         is_admin = user.permission >= Permission.ADMIN
         async with self._app.database.transaction() as session:
-            standing = await get_budget_status(session, user.id)
+            status = await get_budget_status(session, user.id)
             persona = await resolve_persona(session, place, user.permission, settings=self._app.settings)
             server = await get_server_spend(session, place) if is_admin else None
         sections = []
         for panel in list_panels():
             listed = await panel.list_entries(request)
             sections.append(Section(panel, listed.entries, listed.more))
-        return Home(user.permission.label, standing, persona.name, sections, server, note)
+        return Home(user.permission.label, status, persona.name, sections, server, note)
 
 
 def register(bolt: "AsyncApp", homes: Homes) -> None:
-    """Listen to the tab, its buttons and its form."""
-    bolt.event("app_home_opened")(homes.opened)
-    bolt.action(re.compile(rf"^{ACTION_ID}:"))(homes.press)
-    bolt.view_submission(BUDGET_FORM)(homes.submit)
+    """Register the listeners for the tab, its buttons and its form."""
+    bolt.event("app_home_opened")(homes.on_opened)
+    bolt.action(re.compile(rf"^{ACTION_ID}:"))(homes.on_press)
+    bolt.view_submission(BUDGET_FORM)(homes.on_submit)

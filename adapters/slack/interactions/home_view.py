@@ -1,4 +1,4 @@
-"""App Home as Slack's blocks: what somebody has here, for that person's eyes."""
+"""App Home as Slack blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ PRIVACY = (
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One panel with its first entries."""
+    """A panel with its first entries."""
 
     panel: Panel
     entries: Sequence[Entry]
@@ -33,7 +33,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a Home shows; `server` for admins alone, `note` what has just been done."""
+    """The content of the tab; `server` is for admins only, `note` tells the result of the latest action."""
 
     permission: str
     standing: BudgetStatus
@@ -44,7 +44,7 @@ class Home:
 
 
 def to_view(home: Home) -> Json:
-    """Return the whole tab."""
+    """Return the whole view."""
     blocks = [
         *([_context(home.note)] if home.note else ()),
         *_budget(home),
@@ -105,7 +105,7 @@ def _server(spend: ServerSpend) -> list[Json]:
 
 
 def bar(used: int, limit: int) -> str:
-    """Return how much is used, for the eye."""
+    """Return a progress bar of the used share."""
     share = 1.0 if limit <= 0 else min(1.0, used / limit)
     full = round(share * BAR_WIDTH)
     return f"{'▓' * full}{'░' * (BAR_WIDTH - full)} {share:.0%}"
@@ -136,7 +136,7 @@ def to_budget_form(limit: int | None) -> Json:
 
 
 def read_budget(value: str | None) -> int | None:
-    """Return what was filled in, None for unlimited; raises `ValueError` for what is no number of tokens."""
+    """Return the budget in tokens, None for unlimited; raises `ValueError` if it is not a number of tokens."""
     plain = (value or "").replace(",", "").replace(" ", "")
     if not plain:
         return None
@@ -154,7 +154,7 @@ def _header(title: str) -> Json:
 
 
 def _text(said: str) -> Json:
-    # Plain: what people have written is no mark-up here.
+    # Plain text, so that markup in what people wrote has no effect.
     return {"type": "section", "text": _plain(said or "…")}
 
 

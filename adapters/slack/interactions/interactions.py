@@ -1,4 +1,4 @@
-"""All that people do with the app beside writing messages: commands, clicks, forms, their Home."""
+"""Everything that people do with the app apart from writing messages: commands, clicks, forms, Home."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def register(bolt: "AsyncApp", app: "App", clients: "Clients", *, running: "Running", events: "Events") -> None:
-    """Listen to all of it; names and groups are known from what `events` has stored."""
+    """Register all listeners; names and groups come from the caches of `events`."""
     responses = Responses(clients)
     actors = Actors(clients, events.directory, events.groups)
     groups.register(bolt, events.groups)

@@ -1,4 +1,4 @@
-"""The address that Slack gives with a click or a command: for 30 minutes, what is said there is said where that was."""
+"""The response URL of a click or a command: for 30 minutes, messages posted there appear where the person acted."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,59 +17,63 @@ if TYPE_CHECKING:
     from agent.queue.delivery_info import DeliveryInfo
     from agent.queue.outbox import Reply
 
-# How the reply to a command is told from one to a message: behind it stands the address.
-MARK = "respond:"
-BUSY = 429
+# The prefix of a `reply_to` that is a response URL and not a message.
+PREFIX = "respond:"
+TOO_MANY_REQUESTS = 429
 NOT_A_MEMBER = frozenset({"not_in_channel", "channel_not_found"})
 
 log = get_logger()
 
 
 def url_of(body: Json) -> str:
-    """Return the address that came with a click or a command; empty where Slack gives none."""
+    """Return the response URL of a payload; empty if there is none."""
     return str(body.get("response_url") or "")
 
 
 def to_reply_to(response_url: str) -> str | None:
-    """Return what names a command as that which is replied to; None where Slack has given no address."""
-    return f"{MARK}{response_url}" if response_url else None
+    """Return the `reply_to` for a command; None if there is no response URL."""
+    return f"{PREFIX}{response_url}" if response_url else None
 
 
-def find_address(reply_to: str | None) -> str | None:
-    """Return the address of the command that is replied to; None when it is a message."""
-    return reply_to.removeprefix(MARK) if reply_to is not None and reply_to.startswith(MARK) else None
+def find_url(reply_to: str | None) -> str | None:
+    """Return the response URL in a `reply_to`; None if it is a message."""
+    return reply_to.removeprefix(PREFIX) if reply_to is not None and reply_to.startswith(PREFIX) else None
 
 
 class Responses:
-    """Posts to such addresses."""
+    """Posts to response URLs."""
 
     def __init__(self, clients: "Clients") -> None:
         self._clients = clients
 
     async def whisper(self, url: str, text: str) -> None:
-        """Say something to the person alone; who can't be told is not."""
+        """Post a message that only this person sees; a failure is only logged."""
         await self.answer(url, text, is_private=True)
 
     async def answer(self, url: str, text: str, *, is_private: bool, blocks: Sequence[Json] = ()) -> None:
-        """Say something to the person alone, or to all there; with `blocks` the text is for notifications."""
+        """Post a message for one person or for everybody; with `blocks` the text is for notifications.
+
+        A failure is only logged.
+        """
         kind = "ephemeral" if is_private else "in_channel"
         body: Json = {"text": text, "response_type": kind, "replace_original": False}
         await self._post_or_log(url, body | ({"blocks": list(blocks)} if blocks else {}))
 
     async def replace(self, url: str, text: str, blocks: list[Json]) -> None:
-        """Change the message that was clicked."""
+        """Replace the message that was clicked; a failure is only logged."""
         await self._post_or_log(url, {"text": text or " ", "blocks": blocks, "replace_original": True})
 
-    async def say(self, url: str, body: Json) -> None:
-        """Say something to all there; raises `Refused` when the address is over, `Unavailable` to be tried again."""
+    async def post(self, url: str, body: Json) -> None:
+        """Post for everybody; raises `Refused` when the URL has expired, `Unavailable` when it may be tried again."""
         await self._post(url, body | {"response_type": "in_channel", "replace_original": False})
 
     async def reply(self, reply: "Reply", delivery: "DeliveryInfo", rows: Sequence[Json], *, error: Refused) -> None:
-        """Answer a command or a form where the agent is no member; raises the `error` where there is no such way.
+        """Post a reply to a command or form in a channel that the agent is not in.
 
-        Slack does not tell what is there already: an answer whose sender dies right here may come twice.
+        Raises `error` if there is no response URL, or it has expired. Response URLs can't be read back: if the process
+        dies during this call, the reply may be posted twice.
         """
-        url = find_address(reply.reply_to)
+        url = find_url(reply.reply_to)
         if url is None or error.slack_code not in NOT_A_MEMBER:
             raise error
         links = links_to(reply.files)
@@ -78,9 +82,9 @@ class Responses:
         for index, part in enumerate(rendered.parts):
             below = rows if index == len(rendered.parts) - 1 else ()
             try:
-                await self.say(url, {"text": to_notice(part), "blocks": [*to_blocks(part), *below], **where})
+                await self.post(url, {"text": to_notice(part), "blocks": [*to_blocks(part), *below], **where})
             except Refused:
-                # The address is over: what Slack said first is the reason.
+                # The URL has expired: the reason is what Slack answered first.
                 raise error from None
 
     async def _post_or_log(self, url: str, body: Json) -> None:
@@ -98,7 +102,7 @@ class Responses:
             answer = await client.send_dict(body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable("Slack can't be reached just now.") from error
-        if answer.status_code == BUSY or answer.status_code >= 500:
+        if answer.status_code == TOO_MANY_REQUESTS or answer.status_code >= 500:
             raise Unavailable("Slack can't take this just now.")
         if answer.status_code != 200:
             raise Refused("response_url", f"a response address answers {answer.status_code}")

@@ -1,10 +1,10 @@
-"""The entry "Ask Parley" on a message's menu: a form for the question, and the answer in that message's thread."""
+"""The shortcut "Ask Parley" in a message's menu: a form for the question, and the answer in the message's thread."""
 
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.slack.events.incoming import PLATFORM, list_people, to_line, to_plain, to_text
+from adapters.slack.events.incoming import PLATFORM, list_people, to_plain, to_quoted_message, to_text
 from adapters.slack.interactions.respond import to_reply_to, url_of
 from adapters.slack.transport.api import Json
 from agent.queue.inbox import accept
@@ -32,7 +32,7 @@ log = get_logger()
 
 
 class Shortcuts:
-    """Opens the form, and takes what was filled in."""
+    """Opens the form, and accepts the question."""
 
     def __init__(
         self, app: "App", clients: "Clients", actors: "Actors", responses: "Responses", directory: "Directory"
@@ -40,8 +40,8 @@ class Shortcuts:
         self._app, self._clients, self._actors = app, clients, actors
         self._responses, self._directory = responses, directory
 
-    async def open(self, ack: Any, body: Json) -> None:
-        """Show the form; Slack lets it be opened for three seconds."""
+    async def on_open(self, ack: Any, body: Json) -> None:
+        """Open the form, which Slack allows for three seconds after the shortcut."""
         await ack()
         url, message = url_of(body), body.get("message")
         if not isinstance(message, dict) or "ts" not in message:
@@ -50,40 +50,40 @@ class Shortcuts:
             web = await self._clients.find((body.get("team") or {}).get("id"))
             if web is None:
                 return
-            # Names that are not known at once are left out: the form can't wait.
+            # Without names of people: looking them up could take longer than three seconds.
             about = clean(to_text(message, web.token.bot_user_id, {}))
             await web.call("views.open", patience=0, trigger_id=body.get("trigger_id"), view=to_form(body, about))
         except ParleyError as error:
             log.warning("slack_form_not_opened", cause=str(error))
             await self._responses.whisper(url, NO_FORM)
 
-    async def submit(self, ack: Any, body: Json) -> None:
-        """Take the question; the form stays open with a sentence when it could not be stored."""
+    async def on_submit(self, ack: Any, body: Json) -> None:
+        """Accept the question; if it can't be stored, the form stays open with the reason."""
         question = _value(body["view"], QUESTION)
         try:
-            is_taken = await self._accept(body, json.loads(body["view"]["private_metadata"]), question)
+            is_accepted = await self._accept(body, json.loads(body["view"]["private_metadata"]), question)
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
             await ack(response_action="errors", errors={QUESTION: str(error)})
             return
-        if is_taken:
+        if is_accepted:
             await ack()
         else:
             await ack(response_action="errors", errors={QUESTION: NOT_INSTALLED})
 
     async def _accept(self, body: Json, about: Json, question: str) -> bool:
-        actor = await self._actors.meet_in(body)
+        actor = await self._actors.find_payload_actor(body)
         if actor is None:
             return False
         asked_about = {key: about[key] for key in ("channel", "ts", "user", "text")}
         names = await self._directory.list_names(actor.web, list_people([asked_about]))
         token = actor.web.token
-        earlier = (to_line(asked_about, token.bot_user_id, names),)
+        earlier = (to_quoted_message(asked_about, token.bot_user_id, names),)
         message = IncomingMessage(
             adapter=PLATFORM,
             sender=actor.sender,
             place=await self._actors.find_place(actor, about["channel"], about["thread"]),
-            # A form is sent once, however often that comes.
+            # The form's id makes a repeated submission a duplicate.
             event_id=f"form:{body['view']['id']}",
             content=to_plain(question, {}),
             sent_at=self._app.clock.now(),
@@ -95,7 +95,7 @@ class Shortcuts:
 
 
 def to_form(body: Json, about: str) -> Json:
-    """Return the form for a question about a message; what it is about comes back with it."""
+    """Return the form for a question about a message; the message is kept in its metadata."""
     message, channel = body["message"], str((body.get("channel") or {}).get("id"))
     kept: Json = {
         "channel": channel,
@@ -105,7 +105,7 @@ def to_form(body: Json, about: str) -> Json:
         "text": str(message.get("text") or ""),
         "url": url_of(body),
     }
-    # Slack keeps 3,000 characters with a form; what is not plain ASCII takes six each.
+    # Slack keeps 3,000 characters of metadata; a character outside ASCII takes six or more of them.
     while kept["text"] and len(json.dumps(kept)) > METADATA_CHARS:
         kept["text"] = kept["text"][: len(kept["text"]) * 9 // 10]
     return {
@@ -141,6 +141,6 @@ def _value(view: Json, name: str) -> str:
 
 
 def register(bolt: "AsyncApp", shortcuts: Shortcuts) -> None:
-    """Listen to the shortcut and to its form."""
-    bolt.message_shortcut(CALLBACK)(shortcuts.open)
-    bolt.view_submission(FORM)(shortcuts.submit)
+    """Register the listeners for the shortcut and its form."""
+    bolt.message_shortcut(CALLBACK)(shortcuts.on_open)
+    bolt.view_submission(FORM)(shortcuts.on_submit)

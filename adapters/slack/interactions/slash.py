@@ -1,4 +1,4 @@
-"""`/parley …`: the commands of every platform, and `ask`. They do not work in threads, which Slack decides."""
+"""The slash command `/parley`: the commands of every platform, and `ask`. Slack doesn't offer it in threads."""
 
 import re
 from dataclasses import replace
@@ -47,13 +47,13 @@ log = get_logger()
 
 
 class Slash:
-    """Takes the command; Slack is told within three seconds, what a question's answer takes is another matter."""
+    """Answers the slash command; it is acknowledged within three seconds, an answer may take longer."""
 
     def __init__(self, app: "App", actors: "Actors", responses: "Responses", running: "Running") -> None:
         self._app, self._actors, self._responses, self._running = app, actors, responses, running
 
-    async def take(self, ack: Any, body: Json) -> None:
-        """Take one command."""
+    async def on_command(self, ack: Any, body: Json) -> None:
+        """Run one command."""
         name, rest = [*str(body.get("text") or "").split(None, 1), "", ""][:2]
         if name.lower() == ASK:
             await self._ask(ack, body, rest.strip())
@@ -66,9 +66,9 @@ class Slash:
             await ack(text=ASK_HOW, response_type="ephemeral")
             return
         try:
-            actor = await self._meet(body)
+            actor = await self._find_actor(body)
             if actor is not None:
-                # Stored before it is acknowledged: a command that comes twice is one question.
+                # Stored before the acknowledgement, under the trigger's id, so that a repeated command is a duplicate.
                 place = await self._actors.find_place(actor, str(body.get("channel_id")))
                 await accept(self._app.database, self._to_message(body, actor, place, question))
         except ParleyError as error:
@@ -78,7 +78,7 @@ class Slash:
         if actor is None:
             await ack(text=NOT_INSTALLED, response_type="ephemeral")
         else:
-            # Shows the others there what was asked.
+            # Makes the command visible to the channel.
             await ack(response_type="in_channel")
 
     def _to_message(self, body: Json, actor: Actor, place: Place, question: str) -> IncomingMessage:
@@ -93,18 +93,18 @@ class Slash:
             platform_context=actor.platform_context,
         )
 
-    async def _meet(self, body: Json) -> Actor | None:
-        return await self._actors.meet(body.get("team_id"), str(body.get("user_id")))
+    async def _find_actor(self, body: Json) -> Actor | None:
+        return await self._actors.find_actor(body.get("team_id"), str(body.get("user_id")))
 
     async def _answer(self, body: Json, name: str, rest: str) -> None:
         url = url_of(body)
         try:
-            actor = await self._meet(body)
-            said, is_private = (NOT_INSTALLED, True) if actor is None else await self._run(body, actor, name, rest)
+            actor = await self._find_actor(body)
+            answer, is_private = (NOT_INSTALLED, True) if actor is None else await self._run(body, actor, name, rest)
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))
-            said, is_private = str(error), True
-        shown = in_slack(said)
+            answer, is_private = str(error), True
+        shown = in_slack(answer)
         blocks = to_blocks(neutralise_mentions(shown))
         await self._responses.answer(url, to_notice(shown), is_private=is_private, blocks=blocks)
 
@@ -112,7 +112,7 @@ class Slash:
         name = name.removeprefix("/") or HELP
         if not NAME.fullmatch(name):
             return TO_ASK, True
-        line, told = f"/{name} {to_plain(rest, {})}".strip(), ""
+        line, hint = f"/{name} {to_plain(rest, {})}".strip(), ""
         place = await self._actors.find_place(actor, str(body.get("channel_id")))
         if name.lower() == STOP:
             place = await find_running(self._app, actor, place)
@@ -120,26 +120,26 @@ class Slash:
         if reply is None:
             return TO_ASK, True
         if name.lower() == HELP and not rest:
-            told = f"\n{ASK_HELP}"
+            hint = f"\n{ASK_HELP}"
         elif commands.find_command(PLATFORM, name.lower()) is None:
-            told = f" {TO_ASK}"
-        return reply.text + told, reply.is_private
+            hint = f" {TO_ASK}"
+        return reply.text + hint, reply.is_private
 
 
 async def find_running(app: "App", actor: Actor, place: Place) -> Place:
-    """Return where in a channel, its threads included, something of the person's runs; the place itself if nothing."""
+    """Return the place in this channel or its threads where a turn of the person runs, else the channel itself."""
     given = {"server": place.server, "channel": place.channel, "account": actor.sender.platform_user_id}
     async with app.database.statement() as session:
         rows = (await session.execute(RUNNING, given)).all()
     return replace(place, thread=rows[0].platform_thread_id) if rows else place
 
 
-def in_slack(said: str) -> str:
-    """Return a command's answer as Slack reads it: `/budget` is `/parley budget` here."""
+def in_slack(answer: str) -> str:
+    """Return a command's answer with Slack's names of the commands: `/budget` becomes `/parley budget`."""
     names = "|".join(each.name for each in commands.list_commands(PLATFORM))
-    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", said)
+    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", answer)
 
 
 def register(bolt: "AsyncApp", slash: Slash) -> None:
-    """Listen to the command."""
-    bolt.command(COMMAND)(slash.take)
+    """Register the listener for the slash command."""
+    bolt.command(COMMAND)(slash.on_command)

@@ -1,1 +1,1 @@
-"""Connections to Slack: socket, signed requests, Web API; nothing here knows a turn."""
+"""Connections to Slack: socket, signed requests, Web API; no code for messages or turns."""

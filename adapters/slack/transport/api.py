@@ -1,4 +1,4 @@
-"""Calls of Slack's Web API, with errors sorted by what can be done about them."""
+"""Calls of Slack's Web API; errors are classified by whether a retry makes sense."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -17,25 +17,25 @@ from shared.log import get_logger
 Json = dict[str, Any]
 
 TOKEN_CODES = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
-PASSING_CODES = frozenset(
+TEMPORARY_CODES = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org", "unavailable"}
 )
 TOKEN_REMEDY = "Slack refuses the token; install the app again and set SLACK_BOT_TOKEN."  # noqa: S105  # a sentence
-# Of the calls that Slack takes in a minute (20, 100, 50), those that may show an answer while it grows.
+# Calls per minute that may be used for live text: less than Slack's limits (20, 20, 100, 50).
 MINUTE = 60.0
-SPARE = {"chat.startStream": 14, "chat.stopStream": 14, "chat.appendStream": 80, "chat.update": 35}
-# How long one call waits in all when Slack asks to, and what it is asked to where it does not say.
-PATIENCE, USUAL_WAIT = 120.0, 30.0
+LIVE_LIMITS = {"chat.startStream": 14, "chat.stopStream": 14, "chat.appendStream": 80, "chat.update": 35}
+# Seconds that a call waits for rate limits in all, and the wait if Slack names none.
+PATIENCE, DEFAULT_WAIT = 120.0, 30.0
 
 log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bot's token in one workspace, and who it is there.
+    """A bot token of one workspace, and the bot's ids there.
 
-    `is_home`: the workspace is the house's own, whose members are known by their bare ids; members of all others are
-    `T…:U…`, because Slack gives ids per workspace.
+    `is_home`: it is our own workspace, whose members have bare ids; members of others are `T…:U…`, because Slack's ids
+    are unique per workspace only.
     """
 
     secret: SecretStr
@@ -50,7 +50,7 @@ class Refused(Undeliverable):
     """Slack refuses this: {reason}."""
 
     def __init__(self, code: str, reason: str) -> None:
-        # `slack_code` is Slack's own word for it, like `not_in_channel`.
+        # `slack_code` is Slack's error code, like `not_in_channel`.
         self.slack_code = code
         super().__init__(reason=reason)
 
@@ -60,7 +60,7 @@ class TokenRefused(Unavailable):
 
 
 class MethodLimits:
-    """When each method may be called again, as Slack has asked of one token, and how often it was called of late."""
+    """Rate limits of one token: when each method may be called again, and how often it was called within a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -69,31 +69,31 @@ class MethodLimits:
 
     def note(self, method: str) -> None:
         """Count a call."""
-        if method in SPARE:
+        if method in LIVE_LIMITS:
             self._calls[method].append(self._clock.monotonic())
 
     def has_spare(self, *methods: str) -> bool:
-        """Tell whether these can be called for what may as well be left out, and leave room for what may not."""
+        """Return whether these methods may be called for live text and still leave calls for replies."""
         since = self._clock.monotonic() - MINUTE
         for method in methods:
             calls = self._calls[method]
             while calls and calls[0] < since:
                 calls.popleft()
-            if self.wait_for(method) > 0 or len(calls) >= SPARE[method]:
+            if self.wait_for(method) > 0 or len(calls) >= LIVE_LIMITS[method]:
                 return False
         return True
 
     def wait_for(self, method: str) -> float:
-        """Return how many seconds a method is closed for."""
+        """Return the seconds until a method may be called again."""
         return max(0.0, self._open_at[method] - self._clock.monotonic())
 
     def close(self, method: str, seconds: float) -> None:
-        """Close a method for a while."""
+        """Block a method for some seconds."""
         self._open_at[method] = max(self._open_at[method], self._clock.monotonic() + seconds)
 
 
 class Web:
-    """The Web API with one token. `can_stream`: Slack has not said that it does not stream answers here."""
+    """The Web API with one token. `can_stream` is False once Slack has refused to stream in this workspace."""
 
     def __init__(self, client: AsyncWebClient, token: Token, method_limits: MethodLimits) -> None:
         self.token, self.method_limits = token, method_limits
@@ -102,10 +102,10 @@ class Web:
         self._was_refused = False
 
     async def call(self, method: str, *, patience: float = PATIENCE, **arguments: Any) -> Json:
-        """Call a method by Slack's name for it, like `chat.postMessage`.
+        """Call a method by its name in Slack's documentation, like `chat.postMessage`.
 
-        When Slack asks to wait it waits, for up to `patience` seconds in all. Raises `Refused` when it makes no sense
-        to try again, `Unavailable` when it does.
+        Waits up to `patience` seconds in all when it is rate-limited. Raises `Refused` if a retry makes no sense,
+        `Unavailable` if it does.
         """
         left = patience
         while True:
@@ -116,12 +116,12 @@ class Web:
             left -= wait
             try:
                 return await self._call_once(method, arguments)
-            except _AskedToWait as asked:
-                self.method_limits.close(method, asked.seconds)
-                log.info("slack_asks_to_wait", method=method, seconds=asked.seconds)
+            except _RateLimited as limited:
+                self.method_limits.close(method, limited.seconds)
+                log.info("slack_asks_to_wait", method=method, seconds=limited.seconds)
 
     async def find(self, method: str, *, patience: float = 0.0, **arguments: Any) -> Json | None:
-        """Call a method whose answer can be done without; None when there is none just now."""
+        """Call a method whose result is optional; return None on any failure."""
         try:
             return await self.call(method, patience=patience, **arguments)
         except (Refused, Unavailable) as error:
@@ -134,8 +134,8 @@ class Web:
         try:
             answer = await function(**arguments)
         except SlackApiError as error:
-            # The library's words hold the whole answer.
-            raise self._sorted(method, error) from None
+            # The library's message contains the whole response.
+            raise self._classify(method, error) from None
         except SlackRequestError as error:
             raise Refused("bad_request", str(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -143,19 +143,19 @@ class Web:
         self._was_refused = False
         return dict(answer.data) if isinstance(answer.data, dict) else {}
 
-    def _sorted(self, method: str, error: SlackApiError) -> Exception:
-        # What was no JSON comes as the HTTP library's own answer.
+    def _classify(self, method: str, error: SlackApiError) -> Exception:
+        # For a response that is not JSON, the library passes on the HTTP client's own object.
         response: Any = error.response
         told = getattr(response, "data", None)
         body: Json = told if isinstance(told, dict) else {}
         status = int(getattr(response, "status_code", None) or getattr(response, "status", 0) or 0)
         code = str(body.get("error") or "")
         if status == 429 or code in ("ratelimited", "rate_limited"):
-            return _AskedToWait(_seconds(getattr(response, "headers", None)))
+            return _RateLimited(_seconds(getattr(response, "headers", None)))
         if code in TOKEN_CODES:
-            self._tell_refused(code)
+            self._log_refused_token(code)
             return TokenRefused(slack_code=code)
-        if status >= 500 or not code or code in PASSING_CODES:
+        if status >= 500 or not code or code in TEMPORARY_CODES:
             return Unavailable(f"Slack can't take this just now ({method}: {code or status}).")
         reason = f"{method}: {code}"
         if code == "missing_scope":
@@ -163,19 +163,19 @@ class Web:
             log.error("slack_scope_missing", method=method, needed=body.get("needed"))
         return Refused(code, reason)
 
-    def _tell_refused(self, code: str) -> None:
+    def _log_refused_token(self, code: str) -> None:
         if not self._was_refused:
             log.error("slack_token_refused", team=self.token.team_id, code=code, remedy=TOKEN_REMEDY)
         self._was_refused = True
 
 
-class _AskedToWait(Exception):
+class _RateLimited(Exception):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
 
 def _seconds(headers: Any) -> float:
     try:
-        return max(0.0, float((headers or {}).get("Retry-After", USUAL_WAIT)))
+        return max(0.0, float((headers or {}).get("Retry-After", DEFAULT_WAIT)))
     except ValueError:
-        return USUAL_WAIT
+        return DEFAULT_WAIT

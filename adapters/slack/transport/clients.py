@@ -1,4 +1,4 @@
-"""Which token a workspace has, and the Web API client with it."""
+"""The token of each workspace, and a Web API client with it."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from shared.errors import Unavailable, Undeliverable
 API_BASE = "https://slack.com/api/"
 TIMEOUT_SECONDS = 30
 
-# What the library has to say about single requests is said by us, by what it means.
+# The library's log of single requests is replaced by our own log events.
 quiet = logging.getLogger("parley.slack")
 quiet.setLevel(logging.CRITICAL)
 
@@ -26,15 +26,15 @@ class NotInstalled(Undeliverable):
 
 
 class Tokens(Protocol):
-    """Where the tokens of workspaces are kept."""
+    """The source of the workspaces' tokens."""
 
     async def find(self, team_id: str | None) -> Token | None:
-        """Return a workspace's token, None when the app is not installed there; it is asked for each event."""
+        """Return a workspace's token, None if the app is not installed there; this is called for each event."""
         ...
 
 
 class Clients:
-    """The Web API clients of all workspaces, on one set of connections."""
+    """The Web API clients of all workspaces, with one connection pool."""
 
     def __init__(self, settings: SlackSettings, clock: Clock) -> None:
         self._base = settings.api_base or API_BASE
@@ -44,15 +44,15 @@ class Clients:
         self._webs: dict[str, Web] = {}
 
     def use(self, tokens: Tokens) -> None:
-        """Take the tokens from here."""
+        """Set the source of tokens."""
         self._tokens = tokens
 
     async def find_token(self, team_id: str | None) -> Token | None:
-        """Return a workspace's token."""
+        """Return a workspace's token, None if the app is not installed there."""
         return None if self._tokens is None else await self._tokens.find(team_id)
 
     async def find(self, team_id: str | None) -> Web | None:
-        """Return a workspace's client, None when the app is not installed there."""
+        """Return a workspace's client, None if the app is not installed there."""
         token = await self.find_token(team_id)
         return None if token is None else self.of(token)
 
@@ -64,7 +64,7 @@ class Clients:
         return web
 
     def of(self, token: Token) -> Web:
-        """Return the client with a token; there is one for each, which knows how long Slack asked to wait."""
+        """Return the client of a token; there is one per token, which keeps its rate limits."""
         text = token.secret.get_secret_value()
         kept = self._webs.get(text)
         if kept is None or kept.token != token:
@@ -72,14 +72,14 @@ class Clients:
         return kept
 
     def forget(self, token: Token) -> None:
-        """Drop the client of a token that is revoked."""
+        """Drop the client of a revoked token."""
         self._webs.pop(token.secret.get_secret_value(), None)
 
     def library_client(self, token: str | None = None) -> AsyncWebClient:
-        """Return the library's own client on our connections, for what has no workspace yet."""
+        """Return the library's client with our connection pool, for calls before a workspace is known."""
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
-        # No handlers that try again: a message that was made when the connection broke would be made twice.
+        # No retries by the library: after a broken connection a message could be posted twice.
         return AsyncWebClient(token, self._base, session=self._session, logger=quiet, retry_handlers=[])
 
     async def aclose(self) -> None:
@@ -91,7 +91,7 @@ class Clients:
 
 
 class SettingsToken:
-    """The one token of the settings; who it is, Slack is asked once."""
+    """The token in the settings; its workspace is looked up once."""
 
     def __init__(self, settings: SlackSettings, clients: Clients) -> None:
         self._secret, self._clients = settings.bot_token, clients
@@ -99,15 +99,15 @@ class SettingsToken:
         self._asking = asyncio.Lock()
 
     async def find(self, team_id: str | None) -> Token | None:
-        """Return the token; raises `Unavailable` while Slack can't say whose it is."""
+        """Return the token; raises `Unavailable` while its workspace can't be looked up."""
         if (known := self._token) is not None:
             return known
         async with self._asking:
             if self._token is None and self._secret is not None:
-                self._token = await self._introduce(self._secret)
+                self._token = await self._identify(self._secret)
             return self._token
 
-    async def _introduce(self, secret: SecretStr) -> Token:
+    async def _identify(self, secret: SecretStr) -> Token:
         unknown = Token(secret, "", "")
         me: Json = await self._clients.of(unknown).call("auth.test")
         self._clients.forget(unknown)

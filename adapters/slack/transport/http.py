@@ -1,4 +1,4 @@
-"""Slack's requests over HTTP: signed over the raw body, not older than five minutes, and each one once."""
+"""Slack's requests over HTTP: the signature covers the raw body, a request older than five minutes is refused."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +26,7 @@ Take = Callable[[str, Mapping[str, str]], Awaitable["BoltResponse"]]
 
 
 class Signatures:
-    """Tells genuine requests from others; nothing that is sent makes it raise."""
+    """Verifies signatures and detects replays; invalid input never raises."""
 
     def __init__(self, secret: str, clock: Clock) -> None:
         self._clock = clock
@@ -34,17 +34,17 @@ class Signatures:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def find_fault(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        """Return what is wrong with a request, None when it is genuine, of now, and here for the first time."""
+        """Return why a request is refused ("signature" or "replay"); None if it is genuine and new."""
         moment, given = headers.get("x-slack-request-timestamp", ""), headers.get("x-slack-signature", "")
         try:
             is_genuine = self._verifier.is_valid(body, moment, given)
         except (ArithmeticError, TypeError, ValueError):
-            # The library raises for a time that is no number, and for a signature or a body in another encoding.
+            # The library raises if the time is not a number, or the signature or body has another encoding.
             is_genuine = False
         return self._find_replay(given) if is_genuine else "signature"
 
     def forget(self, headers: Mapping[str, str]) -> None:
-        """Let a request come again that could not be taken: Slack may send it within the same second."""
+        """Allow a request again that could not be handled: Slack may repeat it within the same second."""
         self._seen.pop(headers.get("x-slack-signature", ""), None)
 
     def _find_replay(self, given: str) -> str | None:
@@ -53,13 +53,13 @@ class Signatures:
             self._seen.popitem(last=False)
         if given in self._seen:
             return "replay"
-        # A request may be dated up to five minutes ahead: it is remembered until that has passed as well.
+        # A request may be dated up to five minutes ahead; it is remembered until that time has passed, too.
         self._seen[given] = now + OLDEST_SECONDS
         return None
 
 
 class _LibraryClock(signature.Clock):
-    # Our time, as the library asks for it.
+    # Our clock in the library's interface.
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
@@ -68,8 +68,8 @@ class _LibraryClock(signature.Clock):
 
 
 def routes(secret: SecretStr | None, clock: Clock, take: Take) -> list[Route]:
-    """Return where Slack sends events, clicks and commands to; `take` is given those whose signature is genuine."""
-    # One for all: what was sent to one address can't be sent again to another.
+    """Return the routes for events, clicks and commands; `take` is called with genuine requests only."""
+    # Shared by all routes, so that a request can't be replayed on another path.
     signatures = Signatures(secret.get_secret_value(), clock) if secret is not None else None
 
     async def post(request: Request) -> Response:

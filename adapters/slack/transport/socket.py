@@ -1,4 +1,4 @@
-"""The socket that Slack sends events through, held by the library; what the library can't come back from ends it."""
+"""Socket Mode: the library holds the socket; errors that it does not recover from end the connection."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -34,10 +34,10 @@ class AppTokenRefused(Undeliverable):
 async def open_socket(
     bolt: "AsyncApp", clients: Clients, secret: SecretStr, clock: "Clock", running: "Running"
 ) -> "AsyncIterator[AsyncSocketModeHandler]":
-    """Connect; at the end of the block what came in is stored before the connection is closed."""
+    """Connect; at the end of the block, events being stored are finished before the connection is closed."""
     web_client = clients.library_client()
     try:
-        told = await Web(web_client, Token(secret, "", ""), MethodLimits(clock)).call(
+        response = await Web(web_client, Token(secret, "", ""), MethodLimits(clock)).call(
             "apps.connections.open", app_token=secret.get_secret_value()
         )
     except TokenRefused as error:
@@ -45,10 +45,10 @@ async def open_socket(
     socket = AsyncSocketModeHandler(
         bolt, secret.get_secret_value(), logger=quiet, web_client=web_client, ping_interval=PING_SECONDS
     )
-    socket.client.wss_uri = str(told.get("url", ""))
+    socket.client.wss_uri = str(response.get("url", ""))
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            # The library tries again and again with the same ticket, which Slack takes once.
+            # The library would retry with the same ticket, which Slack accepts once.
             await socket.connect_async()  # type: ignore[no-untyped-call]
         log.info("slack_connected")
         yield socket

@@ -51,10 +51,10 @@ def test_an_account_is_linked_and_moved_only_when_that_is_said(shell: Shell) -> 
 
 def test_tokens_of_slack_workspaces_are_encrypted_with_the_newest_key(shell: Shell) -> None:
     insert = "INSERT INTO slack_installations (team_id, bot_user_id, token) VALUES ('{}', 'U1', '{}')"
-    cell(shell, insert.format("T1", Vault(["old"]).lock("T1", "xoxb-1")))
+    cell(shell, insert.format("T1", Vault(["old"]).encrypt("T1", "xoxb-1")))
 
     assert shell.says("slack", "rotate-keys", SECRET_KEY="new,old").startswith("1 tokens are encrypted")
-    assert Vault(["new"]).unlock("T1", cell(shell, "SELECT token FROM slack_installations")) == "xoxb-1"
+    assert Vault(["new"]).decrypt("T1", cell(shell, "SELECT token FROM slack_installations")) == "xoxb-1"
     lost = shell.run("slack", "rotate-keys", SECRET_KEY="newer")
     assert (lost.code, lost.out) == (1, "0 tokens are encrypted with the newest key\n")
     assert "no key of SECRET_KEY opens the tokens of T1" in lost.err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from adapters.slack.events.incoming import calls, is_written_by_a_person, to_incoming
+from adapters.slack.events.incoming import is_written_by_a_person, mentions_agent, to_incoming
 from adapters.slack.transport.api import Token
 from shared.messages import IncomingMessage
 
@@ -20,7 +20,7 @@ OPTIONAL = {each.name: each.default for each in fields(IncomingMessage)}
 
 
 def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the event in our shape, without what nobody has told, and whether it calls the agent."""
+    """Return the event in our shape, without empty fields, and whether it mentions the agent."""
     if not is_written_by_a_person(event, TOKEN):
         return None
     told = {key: value for key, value in asdict(to_incoming(event, TOKEN, NAMES)).items() if value != OPTIONAL.get(key)}
@@ -28,7 +28,7 @@ def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
     if not told["platform_context"]:
         del told["platform_context"]
     plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
-    return plain | {"calls": calls(event, TOKEN)}
+    return plain | {"calls": mentions_agent(event, TOKEN)}
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
