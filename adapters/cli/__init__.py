@@ -1,6 +1,6 @@
-"""The `parley` command, one file per group of commands.
+"""The `parley` command, with one file per group of commands.
 
-Only typer is imported here: what a command needs is imported when it runs, so that `parley --help` answers at once.
+Only typer is imported here: each command imports what it needs when it runs, so that `parley --help` is fast.
 """
 
 import sys
@@ -8,7 +8,7 @@ from importlib import import_module
 
 import typer
 
-# typer brings its own copy of click and gives its errors no public name.
+# typer has its own copy of click, whose errors have no public name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
 from adapters.cli import chat, database, doctor, explain, mcp, personas, run, tools, users
@@ -29,7 +29,7 @@ for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain
 app.add_typer(users.app, name="user")
 app.add_typer(personas.app, name="persona")
 for name, folder in list_folders().items():
-    # A platform's own commands.
+    # The commands of the platforms.
     if (folder / "cli.py").is_file():
         app.add_typer(import_module(f"adapters.{name}.cli").app, name=name)
 
@@ -48,7 +48,7 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; whatever is wrong with what was typed or set is one line, without a traceback."""
+    """Run the command line; wrong arguments and settings are reported in one line, without a traceback."""
     try:
         code = app(standalone_mode=False)
     except NoArgsIsHelpError as error:

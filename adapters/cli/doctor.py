@@ -1,4 +1,4 @@
-"""`parley doctor`: look at everything that has to be in order, and say what to do about what is not."""
+"""`parley doctor`: checks everything that has to be in order, with a remedy for each failure."""
 
 import asyncio
 import shutil
@@ -28,7 +28,7 @@ COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     level: Level
     subject: str

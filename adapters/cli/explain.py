@@ -1,4 +1,4 @@
-"""`parley explain TURN`: the whole story of a turn, for operators."""
+"""`parley explain TURN`: everything about a turn, for operators."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""`parley mcp`: our own modules for programs that speak the Model Context Protocol."""
+"""`parley mcp`: our modules for programs that speak the Model Context Protocol."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ def serve_mcp(
     async def work() -> None:
         from adapters.cli.compose import open_app
         from adapters.cli.owner import resolve_terminal_user
-        from adapters.mcp.server import ModuleServer, serve_http, serve_pipes
+        from adapters.mcp.server import ModuleServer, serve_http, serve_stdio
 
         working = asyncio.current_task()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: working and working.cancel())
@@ -37,7 +37,7 @@ def serve_mcp(
                     house, ModuleServer(house, modules or ()), port, lambda url: complain(f"serving {url}")
                 )
             else:
-                await serve_pipes(ModuleServer(house, modules or (), await resolve_terminal_user(house)))
+                await serve_stdio(ModuleServer(house, modules or (), await resolve_terminal_user(house)))
 
     try:
         asyncio.run(work())

@@ -1,4 +1,4 @@
-"""Which model answers, told in one sentence with the remedy when it is only the offline one."""
+"""Which model answers, in one sentence, with the remedy if it is only the offline one."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ def is_offline(settings: "Settings") -> bool:
 
 
 def describe_models(settings: "Settings") -> str:
-    """Return who answers."""
+    """Return the sentence about the models."""
     if settings.debug_mock_responses is not None:
         return "scripted answers (DEBUG_MOCK_RESPONSES)"
     if not settings.llm_models:

@@ -1,4 +1,4 @@
-"""What every command begins with: settings, logging, and a database that is there and up to date."""
+"""The start of every command: settings, logging, and a migrated database."""
 
 import asyncio
 import os
@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 
 
 def read_settings(*, quiet: bool = False) -> "Settings":
-    """Return the settings and send the logs where they say; `quiet` keeps all but warnings out of a person's sight."""
+    """Return the settings and set up logging; `quiet` shows only warnings and errors."""
     from adapters.cli.platforms import list_setting_names, read_all_settings
     from shared.log import configure_logging
     from shared.settings import load_settings
 
     settings = load_settings(more_names=list_setting_names())
-    # Wrong values of platforms are refused now, like those of the house.
+    # Wrong settings of platforms are refused at the start, too.
     read_all_settings(settings)
     level = "WARNING" if quiet and settings.log_level == "INFO" else settings.log_level
     configure_logging(level, settings.log_format)
@@ -32,7 +32,7 @@ def read_settings(*, quiet: bool = False) -> "Settings":
 
 
 def find_database(settings: "Settings") -> "Address":
-    """Return where the database is; the embedded one is started."""
+    """Return the database's address; the embedded one is started."""
     from shared.db.database import locate
 
     _see_to_home(settings)
@@ -47,7 +47,7 @@ def _see_to_home(settings: "Settings") -> None:
     from shared.errors import ConfigurationError
 
     if settings.database_url and settings.api_token and settings.secret_key:
-        # Nothing has to be kept here.
+        # With a given database nothing is stored in the home directory.
         return
     home = settings.parley_home
     try:
@@ -60,7 +60,7 @@ def _see_to_home(settings: "Settings") -> None:
 
 
 async def prepare(address: "Address") -> "Address":
-    """See that the database will do, and bring its tables to the newest revision."""
+    """Check the database's version and migrate its tables."""
     from shared.db.database import check, migrate
 
     if not address.is_embedded:
@@ -72,7 +72,7 @@ async def prepare(address: "Address") -> "Address":
 
 @asynccontextmanager
 async def opened_database(settings: "Settings") -> "AsyncIterator[Database]":
-    """Open the database with its tables at the newest revision."""
+    """Open the migrated database."""
     from shared.db.database import Database
 
     database = Database(await prepare(find_database(settings)), pool_size=2)
@@ -83,9 +83,9 @@ async def opened_database(settings: "Settings") -> "AsyncIterator[Database]":
 
 
 def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]") -> Result:
-    """Run `work` in one transaction on the configured database, which is committed when it returns.
+    """Run `work` in one transaction, which is committed when it returns.
 
-    Raises `Refusal` with the database's own reason when it refuses a value.
+    Raises `Refusal` with the database's reason if it refuses a value.
     """
     settings = read_settings(quiet=True)
 
@@ -105,7 +105,7 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
 
 
 def _reason(error: BaseException | None) -> str:
-    # SQLAlchemy wraps asyncpg's error, which alone has the fields.
+    # Only asyncpg's error, which SQLAlchemy wraps, has the fields.
     cause = error.__cause__ if error is not None and error.__cause__ is not None else error
     detail = getattr(cause, "detail", None)
     return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"

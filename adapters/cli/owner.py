@@ -1,4 +1,4 @@
-"""The owner of an embedded house: whoever can start it, at its terminal and at the page that its start opens."""
+"""The owner of an installation with the embedded database: whoever starts it, in the terminal and on the page."""
 
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
@@ -13,7 +13,7 @@ OWNER_ON_THE_WEB = "owner"
 
 
 async def resolve_terminal_user(house: App) -> ResolvedUser:
-    """Return the user at this terminal; on an embedded database that is the owner, here and on the page."""
+    """Return the user at this terminal; with the embedded database it is the owner, here and on the page."""
     sender, budget = terminal_sender(), house.settings.default_guest_token_budget
     async with house.database.transaction() as session:
         user = await resolve_user(session, sender, budget)
@@ -29,7 +29,7 @@ async def resolve_terminal_user(house: App) -> ResolvedUser:
 
 
 async def find_owner_on_the_web(house: App) -> str | None:
-    """Return the owner's id on the platform `web`; None where a given database makes everybody a guest at first."""
+    """Return the owner's id on the platform `web`; None with an external database, where people start as guests."""
     if not house.database.address.is_embedded:
         return None
     await resolve_terminal_user(house)

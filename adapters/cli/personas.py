@@ -1,4 +1,4 @@
-"""`parley persona …`: who answers where, with which instructions."""
+"""`parley persona …`: which persona answers in which place."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,7 +99,7 @@ async def _set_default(session: "AsyncSession", name: str | None) -> None:
 
     if name is not None and (await session.scalars(select(Persona.id).where(Persona.name == name))).first() is None:
         raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.")
-    # Off first: at most one row may be the default at any moment.
+    # The old default first: the table allows one default at any moment.
     await session.execute(update(Persona).where(Persona.is_default).values(is_default=False))
     await session.execute(update(Persona).where(Persona.name == name).values(is_default=True))
 

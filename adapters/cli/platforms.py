@@ -1,6 +1,6 @@
-"""Finds the chat platforms: every folder of `adapters/` with a `platform.py` is one; docs/platforms.md shows its parts.
+"""Discovery of chat platforms: every folder of `adapters/` with a `platform.py`; see docs/platforms.md.
 
-Only what is needed is imported: a platform that is not configured costs its `settings.py`.
+Of a platform that is not configured, only `settings.py` is imported.
 """
 
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from adapters.base import ChatPlatform, Finding, PlatformSettings
     from shared.settings import Settings
 
-# Adapters that are no chat platforms, and how each of them is started.
+# Adapters that are not chat platforms, and how to start them.
 OTHERS = {
     "a2a": "it is a part of the web adapter, which answers other agents at /a2a: run `parley adapter web`",
     "mcp": "run `parley mcp`",
@@ -57,7 +57,7 @@ def find_settings_class(name: str) -> "type[PlatformSettings]":
 
 
 def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[ChatPlatform]":
-    """Return the platforms that are configured; `only_http`: those that the web adapter has routes of."""
+    """Return the configured platforms; with `only_http`, those that have routes on the web adapter."""
     found = read_all_settings(settings)
     return [
         _build(name, own) for name, own in found.items() if own.missing is None and (own.serves_http or not only_http)
@@ -65,7 +65,7 @@ def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[C
 
 
 def build_platform(name: str, settings: "Settings") -> "ChatPlatform":
-    """Return one platform; raises `ConfigurationError` that says what to set, to run or to write instead."""
+    """Return one platform; raises `ConfigurationError` with what to set or to run instead."""
     folders = list_folders()
     if name in OTHERS:
         raise ConfigurationError(f"{name} is no chat platform; {OTHERS[name]}.")
@@ -82,7 +82,7 @@ def build_platform(name: str, settings: "Settings") -> "ChatPlatform":
 
 
 async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, Finding]]":
-    """Yield what `parley doctor` reports of the platforms that are configured."""
+    """Yield the findings of the configured platforms for `parley doctor`."""
     for platform in build_platforms(settings):
         async for finding in platform.examine(settings):
             yield platform.name, finding
@@ -91,12 +91,12 @@ async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, F
 def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":
     from adapters.base import ChatPlatform
 
-    # mypy forbids naming an abstract class here; what is found is a concrete one.
+    # mypy forbids abstract classes here; the class that is found is concrete.
     return _find_class(f"adapters.{name}.platform", ChatPlatform)(own)  # type: ignore[type-abstract]
 
 
 def _find_class(module: str, kind: type[Kind]) -> type[Kind]:
-    """Return the one class of this kind that a file defines."""
+    """Return the only class of this kind that a file defines."""
     defined: list[Any] = [each for each in vars(import_module(module)).values() if isinstance(each, type)]
     found = [each for each in defined if issubclass(each, kind) and each.__module__ == module]
     if len(found) != 1:

@@ -1,4 +1,4 @@
-"""`parley run`, `worker`, `adapter` and `link`: what stays up, and the way in."""
+"""`parley run`, `worker`, `adapter` and `link`: the processes that keep running, and the link to the page."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ def run_all() -> None:
         seconds = seconds_since_start()
         after = "" if seconds is None else f" after {seconds:.1f} s"
         say(f"Parley {find_version()} is ready{after}")
-        await _tell_doors(house)
+        await _say_addresses(house)
         for each in platforms:
             say(f"  {each.name:9} listening")
         say("Ctrl+C stops it.")
@@ -57,8 +57,8 @@ def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat 
 
     settings = read_settings()
     if name == WEB:
-        # What platforms send by HTTP comes through the web adapter.
-        serve(settings, Parts(web=True, senders=build_platforms(settings, only_http=True)), _tell_doors)
+        # The web adapter also serves the platforms' routes.
+        serve(settings, Parts(web=True, senders=build_platforms(settings, only_http=True)), _say_addresses)
         return
 
     async def tell(_house: "App") -> None:
@@ -90,7 +90,7 @@ def make_link(
     say(asyncio.run(work()))
 
 
-async def _tell_doors(house: "App") -> None:
+async def _say_addresses(house: "App") -> None:
     from adapters.cli.owner import find_owner_on_the_web
     from adapters.web import one_time_link
 

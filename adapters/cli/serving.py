@@ -1,4 +1,4 @@
-"""Parts that run until somebody stops them: web, worker, platforms."""
+"""Parts that run until the process is stopped: web server, worker, platforms."""
 
 import asyncio
 import gc
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from adapters.base import ChatPlatform
 
 log = get_logger()
-# A turn makes thousands of short-lived objects, hardly any of them in cycles.
+# A turn creates thousands of short-lived objects, few of them in cycles: the collector may run less often.
 COLLECT_AFTER = (20_000, 20, 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What this process is to do."""
+    """The parts that this process runs."""
 
     web: bool = False
     worker: bool = False
-    # A worker sends replies by REST; only who listens holds a gateway.
+    # A worker only sends; the listening process holds the connections.
     listeners: "Sequence[ChatPlatform]" = ()
     senders: "Sequence[ChatPlatform]" = ()
 
 
 def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
-    """Run these parts until a signal; raises what ended one of them before."""
+    """Run these parts until a signal; raises the error that ended a part."""
     settings = with_free_port(settings) if parts.web else settings
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, parts, on_ready))
@@ -54,7 +54,7 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
     async with open_app(settings, address, senders) as app:
         tasks = await _start(app, parts)
         await on_ready(app)
-        # After ready: loading the models' library takes seconds, and nobody has asked yet.
+        # After the start, because importing the models' library takes seconds.
         warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
         waiting = asyncio.create_task(stopping.wait(), name="signal")
         await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -65,7 +65,7 @@ async def _warm(app: App, *, answers: bool) -> None:
     if answers:
         await app.router.warm()
         await app.memory.warm()
-    # Half a million objects of the libraries stay for good: the collector need not walk them again and again.
+    # Half a million objects of libraries are never freed: the collector need not visit them.
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
 
@@ -75,7 +75,7 @@ async def _start(app: App, parts: Parts) -> list[asyncio.Task[None]]:
     if parts.worker:
         tasks.append(asyncio.create_task(build_worker(app).run(), name="worker"))
     if parts.web:
-        # Imported here: a worker serves no HTTP.
+        # Imported here because a worker serves no HTTP.
         from adapters.web import serve as serve_web
 
         listening = asyncio.Event()
@@ -87,7 +87,7 @@ async def _start(app: App, parts: Parts) -> list[asyncio.Task[None]]:
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[object]], *, is_asked: bool) -> None:
-    """End the parts, each in its own way; then raise what made one end by itself."""
+    """Stop the parts, then raise the error that ended one of them."""
     if is_asked:
         complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
     ended = [task for task in tasks if task.done()]
@@ -100,7 +100,7 @@ async def _stop(tasks: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Ta
 
 
 def _catch_signals() -> asyncio.Event:
-    """Return an event that the first SIGTERM or SIGINT sets; a second one ends the program at once."""
+    """Return an event that the first SIGTERM or SIGINT sets; a second one exits at once."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -115,7 +115,7 @@ def _catch_signals() -> asyncio.Event:
 
 
 def with_free_port(settings: Settings) -> Settings:
-    """See that the port can be had, and choose one for port 0; raises `ConfigurationError` with the remedy."""
+    """Check that the port is free, and choose one for port 0; raises `ConfigurationError` with the remedy."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         with socket.create_server((settings.host, settings.port), family=family) as server:

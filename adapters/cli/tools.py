@@ -1,4 +1,4 @@
-"""`parley tools`: the modules, where they come from, and what each of their tools needs."""
+"""`parley tools`: the modules, their source, and the permission of each tool."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

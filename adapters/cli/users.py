@@ -1,4 +1,4 @@
-"""`parley user …`: who there is, what they may do, what they may spend."""
+"""`parley user …`: people with their permission, budget and accounts."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,7 @@ async def _read(session: "AsyncSession", where: str, **given: Any) -> list[Any]:
 
 
 async def _find(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
-    """Return the user's id; with `new_budget`, an account that has never written gets a user. Raises `Refusal`."""
+    """Return the user's id; with `new_budget`, an unknown account gets a new user. Raises `Refusal`."""
     from agent.people.users import find_user, resolve_user
     from shared.messages import Sender
     from shared.models import User
@@ -177,7 +177,7 @@ async def _promote(session: "AsyncSession", user_id: int, permission: Permission
     if permission in HOUSE_LEVELS:
         budget = None
     elif was_house and budget is None:
-        # Else somebody who is admin no more would go on without a limit.
+        # Otherwise a person who is no longer admin would keep an unlimited budget.
         budget = guest_budget
     from sqlalchemy import update
 

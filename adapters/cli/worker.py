@@ -1,4 +1,4 @@
-"""The composition root of a worker: what runs a turn, and the chores beside the jobs."""
+"""The composition root of a worker: the function that runs turns, and the periodic jobs."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ VECTOR_SECONDS = 5.0
 
 
 def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
-    """Return a worker of this house; what runs when it is stopped gets `grace` seconds to end."""
+    """Return a worker for this app; when it stops, running turns get `grace` seconds to finish."""
     stops = Stops()
     app.events.on_stop(stops.ask)
     return Worker(

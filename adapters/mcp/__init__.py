@@ -1,1 +1,1 @@
-"""Our own modules as an MCP server; other people's servers are in `agent/mcp`."""
+"""Our modules as an MCP server."""

@@ -1,7 +1,7 @@
-"""Our own modules as an MCP server: a module may so run in another process or on another machine.
+"""An MCP server with the tools of our modules, so that a module can run in another process or on another machine.
 
-A caller over HTTP holds `API_TOKEN` and names the person for whom it calls; on pipes it is the person at this terminal,
-who may name others when they own the house. What that person may do is decided here once more, as in every turn.
+A client over HTTP sends `API_TOKEN` and names the person for whom it calls. Over stdio the person is the one at this
+terminal, who may name others as an owner. The person's permission is checked here for each call, as in a turn.
 """
 
 import hmac
@@ -23,7 +23,7 @@ from mcp_types import (
     TextContent,
     ToolAnnotations,
 )
-from mcp_types import Tool as ShownTool
+from mcp_types import Tool as McpTool
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -52,7 +52,7 @@ Context = ServerRequestContext[dict[str, Any]]
 
 
 class NamedPerson(BaseModel):
-    """Whom a call is for: `_meta["parley/person"]`, or the headers `Parley-Platform` and `Parley-User`."""
+    """The person of a call: `_meta["parley/person"]`, or the headers `Parley-Platform` and `Parley-User`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,7 +61,7 @@ class NamedPerson(BaseModel):
 
 
 class NamedPlace(BaseModel):
-    """Where that person asks: `_meta["parley/place"]`. Without it, in a direct message."""
+    """The place of the person: `_meta["parley/place"]`; without it, a direct message."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -80,18 +80,18 @@ class _Call:
 
 
 class ModuleServer:
-    """The tools of some modules, spoken for over MCP. Without a terminal's user every call has to name its person."""
+    """The tools of some modules as an MCP server; without `at_terminal`, every call has to name its person."""
 
     def __init__(self, app: App, modules: Sequence[str] = (), at_terminal: ResolvedUser | None = None) -> None:
         self._app = app
         self._at_terminal = at_terminal
-        self._tools = _named(app.toolbox.tools, modules)
+        self._tools = _by_listed_name(app.toolbox.tools, modules)
         self.protocol: Server[dict[str, Any]] = Server(
             "parley", version=_version(), on_list_tools=self._list, on_call_tool=self._call
         )
 
     async def _list(self, _context: Context, _page: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_shown(name, tool) for name, tool in self._tools.items()])
+        return ListToolsResult(tools=[_to_mcp_tool(name, tool) for name, tool in self._tools.items()])
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         tool = self._tools.get(params.name)
@@ -138,7 +138,7 @@ class ModuleServer:
             user=caller,
             place=call.place,
             conversation_id=conversation.id,
-            # A call from outside belongs to no turn of this house.
+            # The call comes from outside and belongs to no turn.
             turn_id=0,
             call_id=call.call_id,
             module=tool.module,
@@ -152,19 +152,22 @@ class ModuleServer:
         return CallScope(caller, persona, call.place, can_ask=False), context
 
 
-def _named(tools: Sequence[Tool], modules: Sequence[str]) -> dict[str, Tool]:
-    """Return the tools to serve by the name they are listed under; those of a single module need not name it."""
+def _by_listed_name(tools: Sequence[Tool], modules: Sequence[str]) -> dict[str, Tool]:
+    """Return the tools by the name under which they are listed, without the module's name if there is only one.
+
+    Raises `ConfigurationError` for an unknown module.
+    """
     known = sorted({each.module for each in tools})
     unknown = [each for each in modules if each not in known]
     if unknown:
         raise ConfigurationError(f"There is no module {unknown[0]!r} with tools; there are: {', '.join(known)}.")
-    # A tool that ends a turn has none to end here.
+    # Tools that end a turn are left out: there is no turn to end.
     served = [each for each in tools if not each.ends_turn and (not modules or each.module in modules)]
     return {each.run.__name__ if len(modules) == 1 else each.wire_name: each for each in served}
 
 
-def _shown(name: str, tool: Tool) -> ShownTool:
-    return ShownTool(
+def _to_mcp_tool(name: str, tool: Tool) -> McpTool:
+    return McpTool(
         name=name,
         description=tool.description,
         input_schema=tool.schema["function"]["parameters"],
@@ -173,7 +176,7 @@ def _shown(name: str, tool: Tool) -> ShownTool:
 
 
 def _to_result(content: str, *, is_error: bool) -> CallToolResult:
-    # What is no object travels wrapped in one; so that a caller can unwrap it blindly, everything does.
+    # Structured content has to be an object; every result is wrapped in one, so that clients need not distinguish.
     return CallToolResult(
         content=[TextContent(type="text", text=content)],
         structured_content={"result": json.loads(content)},
@@ -194,19 +197,19 @@ def _version() -> str:
         return "0"
 
 
-async def serve_pipes(server: ModuleServer) -> None:
-    """Serve on this program's standard streams until they are closed."""
+async def serve_stdio(server: ModuleServer) -> None:
+    """Serve on stdin and stdout until they are closed."""
     protocol = server.protocol
     async with stdio_server() as (heard, told):
         await protocol.run(heard, told, protocol.create_initialization_options())
 
 
 def build_http(app: App, server: ModuleServer) -> ASGIApp:
-    """Return the server as a web application, open to whoever sends `Authorization: Bearer API_TOKEN`."""
-    # The token keeps strangers out, pages in a browser included; the name by which we are reached may be any.
-    anywhere = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    """Return the server as a web application that requires `Authorization: Bearer API_TOKEN`."""
+    # The token also keeps pages in a browser out; so any host name may be used.
+    any_host = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     web = server.protocol.streamable_http_app(
-        streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=anywhere
+        streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=any_host
     )
     return _WithToken(web, app.secrets.api_token)
 
@@ -217,22 +220,22 @@ class _WithToken:
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_let_in(dict(scope["headers"])):
+        if scope["type"] == "http" and not self._is_authorized(dict(scope["headers"])):
             reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
             refusal = JSONResponse({"error": "unauthorized", "message": reason}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
             return
         await self._inner(scope, receive, send)
 
-    def _is_let_in(self, headers: Mapping[bytes, bytes]) -> bool:
+    def _is_authorized(self, headers: Mapping[bytes, bytes]) -> bool:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
 
 async def serve_http(app: App, server: ModuleServer, port: int, started: Callable[[str], None]) -> None:
-    """Serve streamable HTTP until cancelled; `started` is told the address.
+    """Serve streamable HTTP until cancelled; `started` is called with the URL.
 
-    Raises `ConfigurationError` when the port is taken.
+    Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings.model_copy(update={"port": port}))
     config = to_config(build_http(app, server), lifespan="on", http=BoundedProtocol)

@@ -1,17 +1,17 @@
-"""The terminal: a conversation with the agent, typed by a person or piped in by a program."""
+"""The terminal: a conversation with the agent, typed by a person or piped from a program."""
 
 from adapters.terminal.chat import Chat, terminal_place, terminal_sender
+from adapters.terminal.output import LiveOutput, Output, PlainOutput
 from adapters.terminal.reading import PersonAtKeyboard, PipedLines, Reader
-from adapters.terminal.voice import LiveVoice, PlainVoice, Voice
 
 __all__ = [
     "Chat",
-    "LiveVoice",
+    "LiveOutput",
+    "Output",
     "PersonAtKeyboard",
     "PipedLines",
-    "PlainVoice",
+    "PlainOutput",
     "Reader",
-    "Voice",
     "terminal_place",
     "terminal_sender",
 ]

@@ -9,8 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from adapters.terminal.files import find_dragged, find_file, store, to_size
+from adapters.terminal.output import Output
 from adapters.terminal.reading import Reader
-from adapters.terminal.voice import Voice
 from agent import commands
 from agent.app import App
 from agent.queue.inbox import accept
@@ -23,7 +23,7 @@ ATTACH_HELP = f"{ATTACH} PATH - Send a file with your next message; a file dropp
 
 
 def terminal_sender() -> Sender:
-    """Return the identity of whoever runs the program: the login name of the machine."""
+    """Return the identity of the person who runs the program: the machine's login name."""
     try:
         login = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -32,17 +32,17 @@ def terminal_sender() -> Sender:
 
 
 def terminal_place(sender: Sender) -> Place:
-    """Return where a terminal talks: a direct conversation of this person."""
+    """Return the place of a terminal: a direct conversation with this person."""
     return Place("terminal", None, sender.platform_user_id, is_direct=True)
 
 
 class Chat:
-    """One person's conversation. `before_sending` sees to it that a worker is there."""
+    """One person's conversation. `before_sending` makes sure that a worker runs."""
 
-    def __init__(self, app: App, reader: Reader, voice: Voice, before_sending: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, app: App, reader: Reader, output: Output, before_sending: Callable[[], Awaitable[None]]) -> None:
         self._app = app
         self._reader = reader
-        self._voice = voice
+        self._output = output
         self._before_sending = before_sending
         self._sender = terminal_sender()
         self._place = terminal_place(self._sender)
@@ -51,28 +51,28 @@ class Chat:
         self._stopping: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
-        """Talk until the person leaves; Ctrl+C belongs to the answer, where a person sits at the keyboard."""
+        """Run the conversation until it ends; at a keyboard, Ctrl+C stops the answer and not the program."""
         loop = asyncio.get_running_loop()
-        if self._voice.wants_stream:
+        if self._output.wants_stream:
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
         try:
             await self._talk()
         finally:
-            if self._voice.wants_stream:
+            if self._output.wants_stream:
                 loop.remove_signal_handler(signal.SIGINT)
 
     async def _talk(self) -> None:
         while (text := await self._reader.read()) is not None:
             try:
-                goes_on = await self._take(text)
+                goes_on = await self._on_input(text)
             except ParleyError as error:
-                self._voice.note(str(error))
+                self._output.note(str(error))
                 continue
             if not goes_on:
                 return
 
-    async def _take(self, text: str) -> bool:
-        """Act on what was written; False when the person leaves."""
+    async def _on_input(self, text: str) -> bool:
+        """Handle one input; return False if it ends the conversation."""
         line = text.strip()
         if line == ATTACH or line.startswith(f"{ATTACH} "):
             self._attach(find_file(line.removeprefix(ATTACH), self._app.settings.max_body_mb))
@@ -87,15 +87,15 @@ class Chat:
         if reply is None:
             await self._ask(text)
             return True
-        self._voice.say(f"{reply.text}\n{ATTACH_HELP}" if line.lower() == "/help" else reply.text)
+        self._output.write(f"{reply.text}\n{ATTACH_HELP}" if line.lower() == "/help" else reply.text)
         return not reply.quit
 
     def _attach(self, path: Path) -> None:
         self._files.append(path)
-        self._voice.note(f"{path.name} ({to_size(path.stat().st_size)}) goes with your next message.")
+        self._output.note(f"{path.name} ({to_size(path.stat().st_size)}) goes with your next message.")
 
     async def _ask(self, text: str) -> None:
-        self._voice.wait()
+        self._output.wait()
         await self._before_sending()
         message = IncomingMessage(
             adapter="terminal",
@@ -105,19 +105,19 @@ class Chat:
             content=text,
             sent_at=self._app.clock.now(),
             attachments=tuple([await store(self._app.storage, path) for path in self._files]),
-            wants_stream=self._voice.wants_stream,
+            wants_stream=self._output.wants_stream,
         )
         accepted = await accept(self._app.database, message)
         self._files.clear()
         await self._follow(accepted.inbox_id)
 
     async def _follow(self, inbox_id: int) -> None:
-        """Show the answer as it comes."""
+        """Show the answer while it arrives."""
         self._watching = asyncio.create_task(self._watch(inbox_id))
         try:
             await asyncio.wait([self._watching])
             if self._watching.cancelled():
-                self._voice.note("The answer goes on without you; it is kept in the conversation.")
+                self._output.note("The answer goes on without you; it is kept in the conversation.")
             else:
                 self._watching.result()
             if self._stopping is not None:
@@ -127,15 +127,15 @@ class Chat:
             self._watching = self._stopping = None
 
     def _interrupt(self) -> None:
-        """Ask the running answer to stop; the second time, stop watching it."""
+        """Stop the running answer; called again, stop showing it."""
         if self._watching is None:
             return
         if self._stopping is not None:
             self._watching.cancel()
             return
-        self._voice.note("stopping…")
+        self._output.note("stopping…")
         self._stopping = asyncio.create_task(request_stop(self._app.database, self._place, None))
 
     async def _watch(self, inbox_id: int) -> None:
         async for event in self._app.events.follow(inbox_id):
-            self._voice.hear(event)
+            self._output.show(event)

@@ -1,4 +1,4 @@
-"""Files that a person hands over in the terminal: named with /attach, or dragged into the window."""
+"""Files that a person sends from the terminal: named with /attach, or dropped into the window."""
 
 import asyncio
 import mimetypes
@@ -16,7 +16,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 def find_file(text: str, limit_mb: int) -> Path:
-    """Return the file that the text names; raises `Refusal` that says why it can't be sent."""
+    """Return the named file; raises `Refusal` with the reason why it can't be sent."""
     path = to_path(text)
     try:
         if not path.is_file():
@@ -32,7 +32,7 @@ def find_file(text: str, limit_mb: int) -> Path:
 
 
 def find_dragged(line: str) -> Path | None:
-    """Return the file when the whole line is its absolute path, as a terminal writes a file that is dropped on it."""
+    """Return the file if the whole line is an absolute path: terminals type the path of a dropped file."""
     if not line.startswith(("/", "'/", '"/', "~/", "file:///")) or "\n" in line:
         return None
     path = to_path(line)
@@ -43,7 +43,7 @@ def find_dragged(line: str) -> Path | None:
 
 
 def to_path(text: str) -> Path:
-    """Return the path that is written there: plain, quoted, with escaped blanks, or as a file: address."""
+    """Return the path in the text: plain, quoted, with escaped blanks, or as a file: URL."""
     text = text.strip()
     if text.startswith("file://"):
         return Path(unquote(urlsplit(text).path))
@@ -51,12 +51,12 @@ def to_path(text: str) -> Path:
         words = shlex.split(text)
     except ValueError:
         words = []
-    # Blanks that nobody quoted still belong to the name.
+    # Unquoted blanks belong to the name, too.
     return Path(words[0] if len(words) == 1 else text).expanduser()
 
 
 async def store(storage: Storage, path: Path) -> Attachment:
-    """Put the file into storage, ready to go with a message."""
+    """Store the file as an attachment for a message."""
     mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     key = f"{token_hex(16)}/incoming"
     size = await storage.put(key, _chunks(path), mime_type)
@@ -70,7 +70,7 @@ async def _chunks(path: Path) -> AsyncIterator[bytes]:
 
 
 def to_size(size: int) -> str:
-    """Return a size as people say it."""
+    """Return a size in bytes as text for people."""
     if size < 1000:
         return f"{size} bytes"
     return f"{size / 1000:.0f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

@@ -1,4 +1,4 @@
-"""Where the lines come from: a person at a keyboard, or a pipe."""
+"""Sources of input: a person at the keyboard, or a pipe."""
 
 import asyncio
 import codecs
@@ -16,7 +16,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Reader(Protocol):
-    """Gives what is written, message by message."""
+    """Reads the input message by message."""
 
     async def read(self) -> str | None:
         """Return the next message, None at the end."""
@@ -28,7 +28,7 @@ class PipedLines:
 
     def __init__(self) -> None:
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        # A thread of its own, and not Python's buffer: the program can end while it still waits.
+        # A daemon thread and the raw descriptor, so that the program can exit while a read blocks.
         Thread(target=self._feed, args=(asyncio.get_running_loop(),), daemon=True).start()
 
     async def read(self) -> str | None:
@@ -53,13 +53,13 @@ class PipedLines:
 
 
 class PersonAtKeyboard:
-    """A prompt with history and completion; Alt+Enter makes a new line."""
+    """A prompt with history and completion; Alt+Enter inserts a line break."""
 
     def __init__(self, history: Path, commands: Iterable[str]) -> None:
         self._session = _new_session(history, list(commands))
 
     async def read(self) -> str | None:
-        """Return what was typed, None after Ctrl+D; Ctrl+C only clears the line."""
+        """Return the input, None after Ctrl+D; Ctrl+C only clears the line."""
         while True:
             try:
                 return await self._session.prompt_async("> ", prompt_continuation="  ", handle_sigint=False)
@@ -70,13 +70,13 @@ class PersonAtKeyboard:
 
 
 def _new_session(history: Path, commands: list[str]) -> "PromptSession[str]":
-    # Imported here: a pipe needs none of it.
+    # Imported here because a pipe does not need it.
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-    # What somebody has said is for their own eyes.
+    # The history is readable by its owner only.
     history.touch(mode=0o600)
     keys = KeyBindings()
 

@@ -1,4 +1,4 @@
-"""The web door: HTTP API, chat page, files, health."""
+"""The web adapter: HTTP API, chat page, file downloads, health checks."""
 
 from adapters.web.app import build_web, serve
 from adapters.web.auth import one_time_link

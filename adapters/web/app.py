@@ -1,4 +1,4 @@
-"""The web door: which address is answered by what, and the server around it."""
+"""The web application: its routes, and the server that runs it."""
 
 import asyncio
 import contextlib
@@ -23,16 +23,16 @@ from shared.errors import ConfigurationError
 from shared.settings import Settings
 
 GRACE_SECONDS = 20
-# Longer than clients keep an idle connection: one that is closed while they write to it loses them a message.
+# Longer than clients keep an idle connection: a request on a connection that is being closed would be lost.
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 
 
 def build_web(app: App) -> Starlette:
-    """Return the web application on these collaborators."""
+    """Return the web application for this app."""
     web = Starlette(
         routes=[
-            # The busiest first: routes are tried in order.
+            # The most frequent first: routes are tried in order.
             Route("/v1/messages", messages.post_message, methods=["POST"]),
             Route("/v1/chat/completions", openai.post_completion, methods=["POST"]),
             Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
@@ -53,30 +53,30 @@ def build_web(app: App) -> Starlette:
         ],
         exception_handlers=HANDLERS,
     )
-    # An address with a slash too many is unknown; a redirect would lose the body of a POST.
+    # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
     web.state.parley = app
     return web
 
 
 def platform_routes(app: App) -> list[Route]:
-    """Return what the chat platforms of this process are sent by HTTP."""
+    """Return the routes of the chat platforms in this process."""
     return [route for each in app.senders.values() if isinstance(each, ChatPlatform) for route in each.routes()]
 
 
 class Server(uvicorn.Server):
-    """A server that leaves the signals to the program that it runs in."""
+    """A server that leaves signals to the program around it."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Leave the signals alone."""
         yield
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Return the socket to serve on; raises `ConfigurationError` when somebody else has the port."""
+    """Return the listening socket; raises `ConfigurationError` if the port is taken."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named as TCP: asyncio switches Nagle's delay (40 ms an answer) off only on sockets that say what they are.
+    # With an explicit protocol number, because asyncio switches off Nagle's delay (40 ms per response) only then.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -92,7 +92,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def to_config(application: ASGIApp, **own: Any) -> uvicorn.Config:
-    """Return what every server of the house is set to: the loop and the log are the program's; `own` is added."""
+    """Return the configuration of our servers: the program sets up event loop and logging; `own` is added."""
     return uvicorn.Config(
         application,
         loop="none",
@@ -107,9 +107,9 @@ def to_config(application: ASGIApp, **own: Any) -> uvicorn.Config:
 
 
 async def serve(app: App, started: Callable[[str, int], None] | None = None) -> None:
-    """Serve until cancelled, then finish what is being answered; `started` is told host and port.
+    """Serve until cancelled, then finish the requests that are running; `started` is called with host and port.
 
-    Raises `ConfigurationError` when the port is taken.
+    Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
     own: dict[str, Any] = {"http": BoundedProtocol, "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
@@ -117,7 +117,7 @@ async def serve(app: App, started: Callable[[str, int], None] | None = None) -> 
     serving = asyncio.create_task(server.serve([listening]), name="web server")
     try:
         if started is not None:
-            # The socket listens already: who comes before the server has its loop waits for a moment.
+            # The socket listens already: requests that arrive before the server runs wait for a moment.
             started(*listening.getsockname()[:2])
         await asyncio.shield(serving)
     finally:

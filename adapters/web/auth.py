@@ -1,4 +1,4 @@
-"""Who may come in: the bearer token for programs; for people a one-time link, exchanged for a session cookie."""
+"""Authentication: a bearer token for programs; for people a one-time link, exchanged for a session cookie."""
 
 import hmac
 from collections.abc import Awaitable, Callable
@@ -24,13 +24,13 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def app_of(request: Request) -> App:
-    """Return the assembled collaborators that this server was built with."""
+    """Return the app for which this server was built."""
     app: App = request.app.state.parley
     return app
 
 
 def with_token(endpoint: Endpoint) -> Endpoint:
-    """Let only callers in who send `Authorization: Bearer API_TOKEN`."""
+    """Require `Authorization: Bearer API_TOKEN`."""
 
     @wraps(endpoint)
     async def checked(request: Request) -> Response:
@@ -45,7 +45,7 @@ def with_token(endpoint: Endpoint) -> Endpoint:
 
 
 def with_session(endpoint: Endpoint) -> Endpoint:
-    """Let only browsers in that hold a session, asking from our own page."""
+    """Require a session cookie, and requests from our own page."""
 
     @wraps(endpoint)
     async def checked(request: Request) -> Response:
@@ -57,7 +57,7 @@ def with_session(endpoint: Endpoint) -> Endpoint:
 
 
 def require_same_origin(request: Request) -> None:
-    """Refuse what another site's page sends with this browser's cookie."""
+    """Refuse requests that another site's page sends with this browser's cookie."""
     site = request.headers.get("sec-fetch-site")
     if site == "same-origin":
         return
@@ -71,9 +71,9 @@ def require_same_origin(request: Request) -> None:
 
 
 def one_time_link(app: App, web_user_id: str | None = None) -> str:
-    """Return the address that opens the chat page once, within ten minutes.
+    """Return a URL that opens the chat page once, within ten minutes.
 
-    `web_user_id` is the person's id on the platform `web`; without it the link makes a new person.
+    `web_user_id` is the person's id on the platform `web`; without it the link creates a new person.
     """
     claim = {"who": web_user_id or token_hex(8), "nonce": token_urlsafe(12), "until": _deadline(app, LINK_LIFE)}
     base = app.settings.public_url or f"http://{_reachable(app.settings.host)}:{app.settings.port}"
@@ -81,7 +81,7 @@ def one_time_link(app: App, web_user_id: str | None = None) -> str:
 
 
 def redeem(app: App, key: str) -> str | None:
-    """Return the web user's id that the link was made for, None when it is wrong, too old or used."""
+    """Return the web user's id in a link's token, None if it is invalid, expired or used."""
     claim = _read(app, "link", key)
     if claim is None or not _use_once(app.settings.parley_home / "used_links", claim["nonce"], app):
         return None
@@ -95,7 +95,7 @@ def find_session(request: Request) -> str | None:
 
 
 def session_of(request: Request) -> str:
-    """Return the web user's id in this browser's cookie; raises the 401 that says what to do."""
+    """Return the web user's id in this browser's cookie; raises a 401 without a valid one."""
     who = find_session(request)
     if who is None:
         raise Fault(401, "no_session", "Your session has ended; open the page with a new link.")
@@ -103,7 +103,7 @@ def session_of(request: Request) -> str:
 
 
 def give_session(app: App, response: Response, web_user_id: str) -> None:
-    """Set the session cookie, good for 30 days from now."""
+    """Set the session cookie, valid for 30 days."""
     claim = {"who": web_user_id, "until": _deadline(app, SESSION_LIFE)}
     response.set_cookie(
         COOKIE,
@@ -116,7 +116,7 @@ def give_session(app: App, response: Response, web_user_id: str) -> None:
 
 
 def _reachable(host: str) -> str:
-    # "All addresses" is none that a browser can go to.
+    # A browser can't open the address that stands for all addresses.
     if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not bound
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
@@ -127,7 +127,7 @@ def _deadline(app: App, life: timedelta) -> int:
 
 
 def _signer(app: App, purpose: str) -> URLSafeSerializer:
-    # The last key of the list signs; the setting names the newest first.
+    # The serializer signs with the last key; our setting lists the newest first.
     return URLSafeSerializer(list(reversed(app.secrets.secret_keys)), salt=f"parley-web-{purpose}")
 
 
@@ -140,7 +140,7 @@ def _read(app: App, purpose: str, token: str) -> dict[str, Any] | None:
 
 
 def _use_once(folder: Path, nonce: str, app: App) -> bool:
-    """Leave a mark for this link; a mark in a file also holds after a restart and for a second process."""
+    """Mark a link as used and return whether it was unused; the mark is a file, for restarts and other processes."""
     folder.mkdir(parents=True, exist_ok=True)
     for mark in folder.iterdir():
         if mark.stat().st_mtime < app.clock.now().timestamp() - 2 * LINK_LIFE.total_seconds():

@@ -1,4 +1,4 @@
-"""`GET /files/{id}`: the download behind a signed link."""
+"""`GET /files/{id}`: downloads with a signed link."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -14,7 +14,7 @@ from shared.errors import NotFound
 NO_FILE = "There is no such file, or its link has expired; ask for a new link."
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    # Whatever the file is, a browser runs nothing in it and lets it reach nothing.
+    # Whatever the file contains, the browser must not run it or load anything for it.
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:",
     "Cache-Control": "private, no-store",
     "Referrer-Policy": "no-referrer",
@@ -23,7 +23,7 @@ HEADERS = {
 
 
 async def get_file(request: Request) -> Response:
-    """Send a file to whoever holds its link; a wrong link and a missing file are answered alike."""
+    """Send a file to anybody with its link; a wrong link and a missing file get the same answer."""
     app = app_of(request)
     text = request.path_params["id"]
     file_id = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
@@ -31,7 +31,7 @@ async def get_file(request: Request) -> Response:
         raise Fault(404, "not_found", NO_FILE)
     try:
         file, content = await app.storage.open(app.database, file_id)
-        # The first piece is read before the answer begins: a file that is gone is a 404.
+        # The first chunk is read before the response starts, so that a missing file is a 404.
         first = await anext(content, b"")
     except NotFound:
         raise Fault(404, "not_found", NO_FILE) from None
@@ -40,7 +40,7 @@ async def get_file(request: Request) -> Response:
 
 
 async def joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Yield the first piece and the rest, and close the file also when the reader leaves."""
+    """Yield the first chunk and the rest, and close the file even if the client disconnects."""
     async with aclosing(rest):
         yield first
         async for piece in rest:
@@ -48,6 +48,6 @@ async def joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[by
 
 
 def disposition(filename: str) -> str:
-    """Return the header that saves a file under its name, in plain letters for old programs and in full for others."""
+    """Return the Content-Disposition header, with an ASCII name for old clients and the full name for others."""
     plain = "".join(char if char.isascii() and char.isprintable() and char not in '"\\%' else "_" for char in filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"

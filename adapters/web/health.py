@@ -1,4 +1,4 @@
-"""What machines ask: is it alive, can it serve, how much has it done."""
+"""Health endpoints for machines: liveness, readiness, metrics."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,12 +36,12 @@ SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
 
 
 async def get_health(_request: Request) -> Response:
-    """Say that the process lives."""
+    """Answer that the process runs."""
     return JSONResponse({"status": "ok"})
 
 
 async def get_readiness(request: Request) -> Response:
-    """Say whether a message could be taken: the database answers and its tables are ours."""
+    """Answer whether a message could be accepted: the database responds and its tables are up to date."""
     reason = await find_obstacle(app_of(request))
     if reason is None:
         return JSONResponse({"status": "ready"})
@@ -49,7 +49,7 @@ async def get_readiness(request: Request) -> Response:
 
 
 async def find_obstacle(app: App) -> str | None:
-    """Return why no message could be taken just now, None when one could."""
+    """Return why no message can be accepted, None if one can."""
     try:
         async with app.database.transaction() as session:
             revision = await session.scalar(text("SELECT version_num FROM alembic_version"))
@@ -62,7 +62,7 @@ async def find_obstacle(app: App) -> str | None:
 
 @with_token
 async def get_metrics(request: Request) -> Response:
-    """Return the counters for Prometheus, read from the tables, so that they are the same in every process."""
+    """Return Prometheus metrics; they are read from the tables, so every process returns the same."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(Snapshot(await read_metrics(app_of(request))))
@@ -70,18 +70,18 @@ async def get_metrics(request: Request) -> Response:
 
 
 class Snapshot:
-    """Figures that were read for one scrape."""
+    """Metrics of one scrape."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
 
     def collect(self) -> list[Metric]:
-        """Return the figures."""
+        """Return the metrics."""
         return self._metrics
 
 
 async def read_metrics(app: App) -> list[Metric]:
-    """Return what the tables tell."""
+    """Return the metrics from the tables."""
     async with app.database.transaction() as session:
         turns = (await session.execute(TURNS)).all()
         ledger = (await session.execute(LEDGER)).all()

@@ -1,11 +1,11 @@
-"""Requests as they come in by the wire: what stands before a body has a size, whoever sends it."""
+"""Limits for requests at the level of the HTTP parser: the size of headers is bounded for every client."""
 
 import json
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-# Cookies, tokens and long addresses fit many times over.
+# Several times the size of usual cookies, tokens and URLs.
 MAX_HEAD_BYTES = 64 * 1024
 SENTENCE = f"The address and the headers of a request may have {MAX_HEAD_BYTES // 1024} KB together."
 REFUSAL = json.dumps({"error": {"code": "headers_too_large", "message": SENTENCE}}).encode()
@@ -20,7 +20,7 @@ ANSWER = b"\r\n".join([
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Hangs up on a request whose headers, or what follows its body, have no end: the parser keeps all of them."""
+    """Closes the connection if headers, or what follows the body, grow without end: the parser keeps all of them."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -28,12 +28,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_in_head = True
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, and see how much of it is still no part of a body."""
+        """Parse received bytes, and count those that are not part of a body."""
         self._kept += len(data)
         super().data_received(data)
         if self._kept <= MAX_HEAD_BYTES or self.transport.is_closing():
             return
-        # There is none before the first request, whatever its type says.
+        # It is None before the first request, despite its type.
         cycle = cast(RequestResponseCycle | None, self.cycle)
         if self._is_in_head and (cycle is None or cycle.response_complete):
             self.transport.write(ANSWER)
@@ -42,16 +42,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
-        """Begin the request."""
+        """Start a request."""
         self._kept, self._is_in_head = 0, False
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of its body."""
+        """Receive a part of the body."""
         self._kept = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End it."""
+        """Finish the request."""
         self._kept, self._is_in_head = 0, True
         super().on_message_complete()

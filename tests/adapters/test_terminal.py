@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from adapters.terminal.files import find_dragged, find_file, to_path
-from adapters.terminal.voice import LiveVoice, PlainVoice, Voice
+from adapters.terminal.output import LiveOutput, Output, PlainOutput
 from agent.journal.steps import Event
 from shared.errors import Refusal
 from tests.adapters.cli.shell import PARLEY, Shell
@@ -66,9 +66,9 @@ def test_a_file_that_cannot_go_is_refused_with_the_reason(tmp_path: Path) -> Non
         find_file("/" + "x" * 5000, limit_mb=1)
 
 
-def tell(voice: Voice, *events: tuple[str, dict[str, Any]]) -> None:
+def tell(output: Output, *events: tuple[str, dict[str, Any]]) -> None:
     for seq, (name, payload) in enumerate(events):
-        voice.hear(Event(1, seq, name, payload))
+        output.show(Event(1, seq, name, payload))
 
 
 def message(content: str, *files: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -83,33 +83,33 @@ CALL = ("tool_call", {"id": "1", "tool": "knowledge.recall", "args": {"query": "
 
 
 def test_an_answer_that_was_streamed_is_not_written_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveVoice(), delta("Hel"), delta("lo."), message("Hello."))
+    tell(LiveOutput(), delta("Hel"), delta("lo."), message("Hello."))
 
     assert capsys.readouterr().out == "Hello.\n\n"
 
 
 def test_what_the_stored_answer_adds_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveVoice(), delta("Hello"), message("Hello, Ann.", FILE))
+    tell(LiveOutput(), delta("Hello"), message("Hello, Ann.", FILE))
 
     assert capsys.readouterr().out == "Hello, Ann.\nfile: a.md (text/markdown, 2 kB) http://h/files/1\n\n"
 
 
 def test_a_stored_answer_that_differs_is_written_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveVoice(), delta("Hell"), message("I have to stop here."))
+    tell(LiveOutput(), delta("Hell"), message("I have to stop here."))
 
     assert capsys.readouterr().out == "Hell\nI have to stop here.\n\n"
 
 
 def test_a_stream_that_began_anew_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveVoice(), delta("Hel"), delta("", reset=True), delta("Good day."), message("Good day."))
+    tell(LiveOutput(), delta("Hel"), delta("", reset=True), delta("Good day."), message("Good day."))
 
     assert "Hel\n\x1b[2m(the answer begins anew)\x1b[0m\nGood day.\n\n" in capsys.readouterr().out
 
 
 def test_a_tool_call_is_one_dim_line_between_the_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    voice = LiveVoice()
-    voice.wait()
-    tell(voice, delta("One moment."), CALL, delta("Found."), message("Found."))
+    output = LiveOutput()
+    output.wait()
+    tell(output, delta("One moment."), CALL, delta("Found."), message("Found."))
 
     shown = capsys.readouterr().out
     assert re.search(r"\r\x1b\[2KOne moment\.\n\x1b\[2m· knowledge\.recall \{\"query\": \"x+…\x1b\[0m\n", shown)
@@ -118,21 +118,21 @@ def test_a_tool_call_is_one_dim_line_between_the_texts(capsys: pytest.CaptureFix
 
 
 def test_a_tool_that_failed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveVoice(), ("tool_result", {"id": "1", "tool": "a.b", "result": {}, "error": True}))
+    tell(LiveOutput(), ("tool_result", {"id": "1", "tool": "a.b", "result": {}, "error": True}))
 
     assert "a.b failed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("voice", [LiveVoice(), PlainVoice()])
-def test_what_a_model_says_does_not_steer_the_terminal(voice: Voice, capsys: pytest.CaptureFixture[str]) -> None:
-    tell(voice, message("\x1b]0;owned\x07a\rb\x9bc\u202ed\ttab\nline"))
+@pytest.mark.parametrize("output", [LiveOutput(), PlainOutput()])
+def test_what_a_model_says_does_not_steer_the_terminal(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    tell(output, message("\x1b]0;owned\x07a\rb\x9bc\u202ed\ttab\nline"))
 
     shown = capsys.readouterr().out
     assert shown.startswith("]0;ownedabcd\ttab\nline\n")
 
 
 def test_a_pipe_gets_the_answer_alone_and_notes_go_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(PlainVoice(), delta("Hel"), CALL, message("Hello.", FILE))
+    tell(PlainOutput(), delta("Hel"), CALL, message("Hello.", FILE))
 
     shown = capsys.readouterr()
     assert shown.out == "Hello.\nfile: a.md (text/markdown, 2 kB) http://h/files/1\n"

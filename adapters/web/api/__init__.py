@@ -1,1 +1,1 @@
-"""The HTTP API for programs, with the OpenAI-compatible endpoints; the page for people is `adapters/web/page`."""
+"""The HTTP API for programs, with the OpenAI-compatible endpoints; the chat page is in `adapters/web/page`."""

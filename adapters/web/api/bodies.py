@@ -1,4 +1,4 @@
-"""Bodies of requests: read with a hard cap, checked for shape before they are parsed, cleaned, validated."""
+"""Request bodies: read with a size limit, checked for their nesting, cleaned, parsed and validated."""
 
 import asyncio
 import json
@@ -15,9 +15,10 @@ from shared.text import MAX_DEPTH, clean_json
 
 MEGABYTE = 1024 * 1024
 MAX_JSON_BYTES = MEGABYTE
-# Past this size the checks and the parsing are done beside the event loop.
+# Larger bodies are checked and parsed in a thread.
 LARGE_BYTES = 256_000
-# How much of an oversize body is thrown away before the answer: a caller who is cut off while sending never reads it.
+# How many bytes of an oversize body are read and dropped before the response: a client whose connection is closed while
+# it sends never sees the response.
 DRAINED = 4
 STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 FILE_CONTENT = re.compile(rb'"(?:data|url|file_data|raw|bytes)"\s*+:\s*+"[^"]*+"?')
@@ -26,7 +27,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 async def read_json(request: Request, model: type[Model], max_bytes: int) -> Model:
-    """Return the body as this model; raises a `Fault` that says what is wrong with it."""
+    """Return the body as this model; raises a `Fault` that names what is wrong."""
     require_type(request, "application/json")
     body = b"".join([chunk async for chunk in capped(request, max_bytes)])
     if len(body) > LARGE_BYTES:
@@ -35,7 +36,7 @@ async def read_json(request: Request, model: type[Model], max_bytes: int) -> Mod
 
 
 def parse(body: bytes, model: type[Model]) -> Model:
-    """Return the bytes as this model; lone surrogates are cleaned, not refused."""
+    """Return the bytes as this model; lone surrogates are replaced."""
     check_shape(body)
     try:
         return model.model_validate_json(body)
@@ -46,20 +47,20 @@ def parse(body: bytes, model: type[Model]) -> Model:
 
 
 def _parse_leniently(body: bytes, model: type[Model], fault: ValidationError) -> Model:
-    # The strict parser refuses a lone surrogate, of which a text cut in the middle of an emoji is made.
+    # The strict parser refuses a lone surrogate (half an emoji).
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         raise from_validation(fault) from None
     try:
-        # Back to JSON: the models read a date from JSON's text and from nothing else.
+        # Serialised again, because the models accept a date only as JSON text.
         return model.model_validate_json(json.dumps(clean_json(value)))
     except ValidationError as error:
         raise from_validation(error) from None
 
 
 def check_shape(body: bytes) -> None:
-    """Refuse JSON that is nested too deep, or large without the content of files."""
+    """Refuse JSON that is nested too deep, or is large even without the content of files."""
     if len(body) > MAX_JSON_BYTES:
         files = sum(found.end() - found.start() for found in FILE_CONTENT.finditer(body))
         if len(body) - files > MAX_JSON_BYTES:
@@ -77,7 +78,7 @@ def check_shape(body: bytes) -> None:
 
 
 async def capped(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
-    """Yield the body as it arrives; raises a 413 as soon as it is known to be too large."""
+    """Yield the body as it arrives; raises a 413 as soon as it exceeds the limit."""
     received = 0
     try:
         declared = int(request.headers.get("content-length", "0"))
@@ -94,18 +95,18 @@ async def capped(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None
 
 
 def too_large(max_bytes: int, what: str) -> Fault:
-    """Return the 413 that names the limit."""
+    """Return the 413 with the limit."""
     limit = f"{max_bytes / MEGABYTE:g} MB"
     return Fault(413, "too_large", f"Too large: {what} may have {limit}.", headers={"Connection": "close"})
 
 
 def max_body(app: App) -> int:
-    """Return how many bytes a body with files may have."""
+    """Return the limit in bytes for a body with files."""
     return app.settings.max_body_mb * MEGABYTE
 
 
 def require_type(request: Request, wanted: str) -> None:
-    """Refuse a body of another content type, or a compressed one."""
+    """Refuse a body with another content type, or a compressed one."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != wanted:
         raise Fault(415, "unsupported_media_type", f"Send the body with Content-Type: {wanted}.")

@@ -1,4 +1,4 @@
-"""Callers who may leave before they are answered."""
+"""Clients that disconnect before they are answered."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -16,20 +16,20 @@ from shared.messages import IncomingMessage
 Result = TypeVar("Result")
 
 
-async def unless_left(request: Request, answer: Awaitable[Result]) -> Result:
-    """Return the answer; raises `ClientDisconnect` when the caller closes the connection before it is there."""
+async def unless_disconnected(request: Request, answer: Awaitable[Result]) -> Result:
+    """Return the answer; raises `ClientDisconnect` if the client closes the connection before."""
     asking = asyncio.current_task()
     if asking is None:
         raise RuntimeError("a request is answered in a task")
-    watching = asyncio.create_task(_until_left(request.receive))
+    watching = asyncio.create_task(_until_disconnected(request.receive))
     is_waiting = True
 
-    def hear(watched: "asyncio.Task[None]") -> None:
+    def on_disconnected(watched: "asyncio.Task[None]") -> None:
         if is_waiting and not watched.cancelled():
             asking.cancel()
 
-    # Cheaper than to wait for two tasks, and this is done for every message.
-    watching.add_done_callback(hear)
+    # A callback is cheaper than waiting for two tasks, and this runs for every message.
+    watching.add_done_callback(on_disconnected)
     try:
         return await answer
     except asyncio.CancelledError:
@@ -42,12 +42,12 @@ async def unless_left(request: Request, answer: Awaitable[Result]) -> Result:
         watching.cancel()
 
 
-async def _until_left(receive: Receive) -> None:
+async def _until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def take_leave(app: App, accepted: Accepted, message: IncomingMessage) -> None:
-    """End what was begun for a caller who has left; a message that is taken back takes its files along."""
+async def cancel_request(app: App, accepted: Accepted, message: IncomingMessage) -> None:
+    """Cancel the message of a client that disconnected; a message that is withdrawn loses its files, too."""
     if await cancel_if_abandoned(app.database, app.events, accepted.inbox_id):
         await discard(app, message.attachments)

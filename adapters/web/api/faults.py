@@ -1,4 +1,4 @@
-"""What a caller is told when a request can't be served: a status, a stable code and one sentence, always as JSON."""
+"""Error responses: a status, a stable code and one sentence, always as JSON."""
 
 from secrets import token_hex
 from typing import Any
@@ -21,7 +21,7 @@ HTTP_SENTENCES = {404: "There is nothing at this address.", 405: "This address d
 
 
 class Fault(Exception):
-    """A request that is answered with a 4xx or 503; `field` names what was wrong, where there is one."""
+    """A request that is answered with a 4xx or 503; `field` names the wrong field if there is one."""
 
     def __init__(
         self,
@@ -41,16 +41,16 @@ class Fault(Exception):
 
 
 def invalid(field: str, reason: str) -> Fault:
-    """Return the fault of a field with a wrong value."""
+    """Return the fault for a wrong value in a field."""
     return Fault(400, "invalid_request", f"{field}: {reason}", field=field)
 
 
 def from_validation(error: ValidationError) -> Fault:
-    """Return the fault that names the first wrong field and why."""
+    """Return the fault for the first wrong field and the reason."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return Fault(400, "invalid_json", f"The body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}.")
-    # The path may hold keys that the caller made up.
+    # The path may contain keys that the client chose.
     field = cut(clean(".".join(str(part) for part in first["loc"])), 200)
     if first["type"] == "extra_forbidden":
         return invalid(field, "there is no such field")
@@ -59,7 +59,7 @@ def from_validation(error: ValidationError) -> Fault:
 
 
 def answer(request: Request, fault: Fault) -> Response:
-    """Return the fault as JSON, in OpenAI's shape on the addresses that speak it."""
+    """Return the fault as JSON, in OpenAI's form on OpenAI-compatible paths."""
     error: dict[str, Any] = {"code": fault.code, "message": fault.message}
     if request.url.path.startswith(OPENAI_PATHS):
         kind = "invalid_request_error" if fault.status < 500 else "api_error"
@@ -76,7 +76,7 @@ async def on_fault(request: Request, error: Exception) -> Response:
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Answer what the router raises: an unknown address, a wrong method."""
+    """Answer the router's errors: an unknown path, a wrong method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     code = HTTP_CODES.get(error.status_code, "http_error")
     message = HTTP_SENTENCES.get(error.status_code, error.detail)
@@ -85,7 +85,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 async def on_our_error(request: Request, error: Exception) -> Response:
-    """Answer an error of one of our families: its text is made for people."""
+    """Answer one of our own errors, whose text is written for people."""
     assert isinstance(error, ParleyError)  # noqa: S101 - as above
     if isinstance(error, Unavailable):
         wait = {"Retry-After": str(max(1, round(error.retry_after or 1)))}
@@ -97,12 +97,12 @@ async def on_our_error(request: Request, error: Exception) -> Response:
 
 
 async def on_disconnect(_request: Request, _error: Exception) -> Response:
-    """Answer nobody: the caller left while sending."""
+    """Send nothing: the client disconnected while sending."""
     return Response(status_code=499)
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
-    """Answer anything else with one fixed sentence; the server logs the traceback, marked with the same id."""
+    """Answer any other error with a fixed sentence and an id; the log has the traceback under this id."""
     number = token_hex(4)
     error.add_note(f"error_id={number}")
     log.error("request_failed", error_id=number, path=request.url.path, error=type(error).__name__)

@@ -1,4 +1,4 @@
-"""`POST /v1/messages` and the events of a conversation: the agent's own HTTP interface."""
+"""`POST /v1/messages` and the events of a conversation: the agent's own HTTP API."""
 
 from collections.abc import AsyncGenerator
 
@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
-from adapters.web.api.callers import take_leave, unless_left
+from adapters.web.api.callers import cancel_request, unless_disconnected
 from adapters.web.api.faults import Fault, invalid
 from adapters.web.api.schemas import SentMessage
 from adapters.web.api.uploads import discard, store_sent
@@ -30,17 +30,17 @@ MAX_ID = 2**63 - 1
 
 
 def wants_events(request: Request) -> bool:
-    """Tell whether the caller asked for server-sent events."""
+    """Return whether the client accepts server-sent events."""
     return "text/event-stream" in request.headers.get("accept", "")
 
 
 @with_token
 async def post_message(request: Request) -> Response:
-    """Take one message; answer with the AgentResponse, or with the events of its turn as they happen."""
+    """Accept a message; respond with the AgentResponse, or stream the events of its turn."""
     app = app_of(request)
     sent = await read_json(request, SentMessage, max_body(app))
     watched = wants_events(request)
-    # What comes with an answer to a question is no command: the answer would be lost.
+    # The text beside a decision is never a command: the decision would be lost.
     said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, sent.content)
     if said is not None:
         return sse.follow(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
@@ -48,12 +48,12 @@ async def post_message(request: Request) -> Response:
     message = sent.to_incoming(app.clock, files, wants_stream=watched)
     accepted = await accept_once(app, message)
     if watched:
-        return sse.follow(app.events.follow(accepted.inbox_id), lambda: take_leave(app, accepted, message))
+        return sse.follow(app.events.follow(accepted.inbox_id), lambda: cancel_request(app, accepted, message))
     return to_json(await answer_to(request, accepted, message))
 
 
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:
-    """Accept the message; what a second copy brought is not kept, nor what came under another message's id."""
+    """Accept the message; discard the files of a duplicate, or of a message whose id another person used."""
     try:
         accepted = await inbox.accept(app.database, message)
     except EventTaken:
@@ -65,17 +65,17 @@ async def accept_once(app: App, message: IncomingMessage) -> Accepted:
 
 
 async def answer_to(request: Request, accepted: Accepted, message: IncomingMessage) -> AgentResponse:
-    """Return the answer to a message; raises `ClientDisconnect` when the caller leaves, which ends the turn."""
+    """Return the answer to a message; raises `ClientDisconnect` if the client disconnects, which ends the turn."""
     app = app_of(request)
     try:
-        return await unless_left(request, _answer(app, accepted))
+        return await unless_disconnected(request, _answer(app, accepted))
     except ClientDisconnect:
-        await take_leave(app, accepted, message)
+        await cancel_request(app, accepted, message)
         raise
 
 
 async def _answer(app: App, accepted: Accepted) -> AgentResponse:
-    # One that came before may have been answered long ago, by another process.
+    # A duplicate may have been answered long ago, by another process.
     if not accepted.is_new:
         async with app.database.transaction() as session:
             answer = await find_response(session, accepted.inbox_id)
@@ -85,16 +85,16 @@ async def _answer(app: App, accepted: Accepted) -> AgentResponse:
 
 
 def to_json(response: AgentResponse) -> Response:
-    """Return the answer of a turn; `turn_id` 0 means that a command was answered and no turn ran.
+    """Return a turn's answer; `turn_id` 0 stands for a command, which runs no turn.
 
-    `confirmation` is only there where the answer is a question.
+    `confirmation` is present only if the answer asks for one.
     """
     left_out = {"confirmation"} if response.confirmation is None else None
     return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
 
 
 async def command_events(text: str) -> AsyncGenerator[Event]:
-    """Yield what a command says in the shape of a turn."""
+    """Yield a command's answer as the events of a turn."""
     yield Event(0, 0, "message", {"content": text, "files": []})
     nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
     yield Event(
@@ -104,7 +104,7 @@ async def command_events(text: str) -> AsyncGenerator[Event]:
 
 @with_token
 async def get_events(request: Request) -> Response:
-    """Return the stored events of a conversation, those after the id `after`, the oldest first."""
+    """Return the stored events of a conversation with ids above `after`, oldest first."""
     conversation_id = number(request.path_params["id"], "id", MAX_ID)
     after = number(request.query_params.get("after", "0"), "after", MAX_ID)
     limit = number(request.query_params.get("limit", "500"), "limit", MAX_PAGE)
@@ -123,7 +123,7 @@ async def get_events(request: Request) -> Response:
 
 
 def number(text: str, field: str, highest: int) -> int:
-    """Return a whole number given in an address; raises the 400 that names the field."""
+    """Return a whole number from the query; raises the 400 that names the field."""
     if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > highest:
         raise invalid(field, f"write a whole number from 0 to {highest}")
     return int(text)

@@ -1,4 +1,4 @@
-"""The agent as an OpenAI-compatible API, so that existing clients can talk to it."""
+"""The agent as an OpenAI-compatible API, for existing clients."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
-from adapters.web.api.callers import take_leave
+from adapters.web.api.callers import cancel_request
 from adapters.web.api.faults import Fault, invalid
 from adapters.web.api.messages import accept_once, answer_to
 from adapters.web.api.schemas import ChatMessage, ChatRequest, first_of
@@ -33,13 +33,13 @@ KEY_HEADER = "idempotency-key"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What every chunk of one answer repeats."""
+    """The fields that are the same in every chunk of an answer."""
 
     id: str
     created: int
 
     def chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
-        """Return one chunk as a frame; without a delta it has no choice in it."""
+        """Return one chunk as a frame; without a delta it has no choices."""
         choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
         head = {"id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": MODEL}
         return sse.frame(None, {**head, "choices": choices, **more})
@@ -47,10 +47,10 @@ class Head:
 
 @with_token
 async def post_completion(request: Request) -> Response:
-    """Let the last message of the user be answered in the conversation that the request belongs to."""
+    """Answer the user's last message, in the conversation to which the request belongs."""
     app = app_of(request)
     asked = await read_json(request, ChatRequest, max_body(app))
-    refuse_what_we_cannot(asked)
+    refuse_unsupported(asked)
     message = await to_incoming(app, asked, request.headers.get(KEY_HEADER))
     accepted = await accept_once(app, message)
     head = Head(f"chatcmpl-{accepted.inbox_id}", int(message.sent_at.timestamp()))
@@ -58,7 +58,7 @@ async def post_completion(request: Request) -> Response:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
         events = app.events.follow(accepted.inbox_id)
         told = chunks(head, events, with_usage=with_usage)
-        return sse.stream(told, events, lambda: take_leave(app, accepted, message))
+        return sse.stream(told, events, lambda: cancel_request(app, accepted, message))
     answer = await answer_to(request, accepted, message)
     files = [{"filename": file.filename, "url": file.url} for file in answer.files]
     choice = {
@@ -74,13 +74,13 @@ async def post_completion(request: Request) -> Response:
 
 @with_token
 async def get_models(request: Request) -> Response:
-    """List the one model there is: the agent itself."""
+    """List the only model: the agent."""
     return JSONResponse({"object": "list", "data": [MODEL_ENTRY]})
 
 
 @with_token
 async def get_model(request: Request) -> Response:
-    """Return one model by its name."""
+    """Return a model by its name."""
     require_model(request.path_params["model"])
     return JSONResponse(MODEL_ENTRY)
 
@@ -94,8 +94,8 @@ def require_model(name: str) -> None:
         raise Fault(404, "model_not_found", f"There is no such model here; ask for {MODEL}.", field="model")
 
 
-def refuse_what_we_cannot(asked: ChatRequest) -> None:
-    """Refuse what would change the answer's meaning and can't be done; other unknown options are passed over."""
+def refuse_unsupported(asked: ChatRequest) -> None:
+    """Refuse unsupported options that change the meaning of the answer; other unknown options are ignored."""
     for field in ("tools", "functions"):
         if getattr(asked, field):
             raise Fault(400, "unsupported_parameter", ASKED_FOR_TOOLS, field=field)
@@ -103,10 +103,10 @@ def refuse_what_we_cannot(asked: ChatRequest) -> None:
 
 
 async def to_incoming(app: App, asked: ChatRequest, key: str | None) -> IncomingMessage:
-    """Return the request's last user message in our shape, its files stored."""
+    """Return the user's last message as an `IncomingMessage`, with its files stored."""
     message = last_of_user(asked.messages)
     person = asked.user or NOBODY
-    # Unique per person: two clients may number their requests alike.
+    # Scoped to the person, because two clients may use the same keys.
     event_id = f"{person}:{cut(clean(key), 200)}" if key else str(uuid4())
     return IncomingMessage(
         adapter="http",
@@ -121,7 +121,7 @@ async def to_incoming(app: App, asked: ChatRequest, key: str | None) -> Incoming
 
 
 def last_of_user(messages: list[ChatMessage]) -> ChatMessage:
-    """Return the message to answer; raises the 400 that says what is missing."""
+    """Return the message to answer; raises a 400 that names what is missing."""
     if messages[-1].role in ("tool", "function"):
         raise Fault(400, "unsupported_parameter", ASKED_FOR_TOOLS, field="messages")
     last = next((message for message in reversed(messages) if message.role == "user"), None)
@@ -133,9 +133,9 @@ def last_of_user(messages: list[ChatMessage]) -> ChatMessage:
 
 
 def conversation_of(asked: ChatRequest, person: str) -> str:
-    """Return the channel: the named conversation, or what the first messages and the person make of it.
+    """Return the channel: the named conversation, or a hash of the first messages and the person.
 
-    Clients send the whole history each time, so its beginning stays the same as long as the conversation does.
+    Clients send the whole history each time, so its beginning identifies the conversation.
     """
     named = (asked.metadata or {}).get("conversation_id")
     if named:
@@ -146,7 +146,7 @@ def conversation_of(asked: ChatRequest, person: str) -> str:
 
 
 async def chunks(head: Head, events: AsyncIterator[Event], *, with_usage: bool) -> AsyncGenerator[bytes]:
-    """Yield the turn as OpenAI's chunks; what was sent can't be taken back, so a new beginning starts a paragraph."""
+    """Yield the turn as OpenAI chunks; text that was sent can't be withdrawn, so a reset starts a new paragraph."""
     more = {"usage": None} if with_usage else {}
     yield head.chunk({"role": "assistant", "content": ""}, **more)
     shown = Shown()
@@ -168,14 +168,14 @@ async def chunks(head: Head, events: AsyncIterator[Event], *, with_usage: bool) 
 
 
 class Shown:
-    """What a client has been sent so far."""
+    """The text that a client has received so far."""
 
     def __init__(self) -> None:
         self._step = ""
         self._has_said = False
 
     def take(self, event: Event) -> str:
-        """Return the piece of text that this event adds."""
+        """Return the text that this event adds."""
         if event.name == "tool_call":
             self._step = ""
         elif event.name == "text_delta":
@@ -197,17 +197,17 @@ class Shown:
 
 
 def with_links(content: str, files: list[dict[str, Any]]) -> str:
-    """Return the text with a link for each file of the reply: this API has no other place for them."""
+    """Return the text with a link for each file of the reply: the API has no field for files."""
     return "\n\n".join([content, *(f"[{file['filename']}]({file['url']})" for file in files)])
 
 
 def finish_reason(*, finished: bool, error: str | None) -> str:
-    """Return why the answer ended: `length` when a limit cut it, else `stop`."""
+    """Return `length` if a limit ended the answer, else `stop`."""
     return "stop" if finished or error else "length"
 
 
 def to_usage(given: int, cached: int, made: int) -> dict[str, Any]:
-    """Return tokens as OpenAI counts them."""
+    """Return the token usage in OpenAI's form."""
     return {
         "prompt_tokens": given,
         "completion_tokens": made,

@@ -1,4 +1,4 @@
-"""The closed shapes of what callers send, and their way into an `IncomingMessage`."""
+"""Schemas of requests, and their conversion to an `IncomingMessage`."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -22,12 +22,12 @@ from shared.text import clean
 
 MAX_CONTENT = 100_000
 MAX_ATTACHMENTS = 20
-# Postgres and its drivers agree on these years in every time zone.
+# Years that Postgres and its drivers accept in every time zone.
 YEARS = range(1970, 2101)
 
 
 def _from_text(value: Any) -> Any:
-    # A bare number would be taken for seconds since 1970, whatever its writer meant.
+    # Pydantic would read a bare number as seconds since 1970.
     if not isinstance(value, str):
         raise ValueError("write an ISO 8601 date and time, for instance 2026-05-01T12:00:00Z")
     return value
@@ -55,13 +55,13 @@ Flag = Annotated[bool, Field(strict=True)]
 
 
 class Closed(BaseModel):
-    """A shape that refuses fields it does not know."""
+    """A schema that refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class SentFile(Closed):
-    """A file that comes with a message: its content in base64, or an address to fetch it from."""
+    """A file in a message: its content in base64, or a URL to fetch it from."""
 
     filename: Name
     url: WebAddress | None = None
@@ -77,7 +77,7 @@ class SentFile(Closed):
 
 
 class SentDecision(Closed):
-    """The answer to a question for confirmation, by the id that came with it."""
+    """The decision on a request for confirmation, by its id."""
 
     id: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
     approved: Flag
@@ -107,24 +107,24 @@ class SentMessage(Closed):
 
     @property
     def decision(self) -> Decision | None:
-        """Return the answer to a question for confirmation."""
+        """Return the decision on a request for confirmation."""
         return Decision(self.confirmation.id, self.confirmation.approved) if self.confirmation else None
 
     @property
     def sender(self) -> Sender:
-        """Return who wrote it."""
+        """Return the sender."""
         return Sender(self.platform, self.platform_user_id, self.platform_username)
 
     @property
     def place(self) -> Place:
-        """Return where it was written; without a server it is a direct message unless the caller says otherwise."""
+        """Return the place; without a server it is a direct message unless `is_direct` is false."""
         is_direct = self.platform_server_id is None if self.is_direct is None else self.is_direct
         return Place(
             self.platform, self.platform_server_id, self.platform_channel_id, self.platform_thread_id, is_direct
         )
 
     def to_incoming(self, clock: Clock, files: tuple[Attachment, ...], *, wants_stream: bool) -> IncomingMessage:
-        """Return the message in our shape."""
+        """Return the message as an `IncomingMessage`."""
         return IncomingMessage(
             adapter="http",
             sender=self.sender,
@@ -139,40 +139,40 @@ class SentMessage(Closed):
 
 
 class Open(BaseModel):
-    """A shape of OpenAI's API: what we do not know is passed over, because clients send ever more."""
+    """A schema of OpenAI's API: unknown fields are ignored, because clients keep adding them."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
 
 class TextPart(Open):
-    """A text in a message made of parts."""
+    """A text part of a message."""
 
     type: Literal["text"]
     text: Text
 
 
 class ImageAddress(Open):
-    """Where an image is: on the web, or in a `data:` address."""
+    """The URL of an image, or a `data:` URL."""
 
     url: Annotated[str, Field(strict=True)]
 
 
 class ImagePart(Open):
-    """An image in a message made of parts."""
+    """An image part of a message."""
 
     type: Literal["image_url"]
     image_url: ImageAddress
 
 
 class FileContent(Open):
-    """A file's name and content, the content as a `data:` address."""
+    """A file's name, and its content as a `data:` URL."""
 
     filename: Name = "file"
     file_data: Annotated[str, Field(strict=True)]
 
 
 class FilePart(Open):
-    """A file in a message made of parts."""
+    """A file part of a message."""
 
     type: Literal["file"]
     file: FileContent
@@ -186,7 +186,7 @@ def _kind_of_content(value: Any) -> str:
 
 
 class ChatMessage(Open):
-    """One message of the client's own history; only the last one of the user is an event to us."""
+    """A message of the client's history; only the user's last one is answered."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: (
@@ -199,20 +199,20 @@ class ChatMessage(Open):
 
     @property
     def text(self) -> str:
-        """Return its text, the parts joined by line ends."""
+        """Return the text, with parts joined by line breaks."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content or [] if isinstance(part, TextPart))
 
 
 class StreamOptions(Open):
-    """What a streamed answer ends with."""
+    """Options of a streamed answer."""
 
     include_usage: Flag = False
 
 
 class ResponseFormat(Open):
-    """The form of the answer; only text is spoken here."""
+    """The format of the answer; only text is supported."""
 
     type: Literal["text"]
 
@@ -233,5 +233,5 @@ class ChatRequest(Open):
 
 
 def first_of(messages: list[ChatMessage], role: str) -> str:
-    """Return the text of the first message with this role, empty when there is none."""
+    """Return the text of the first message with this role, empty if there is none."""
     return next((message.text for message in messages if message.role == role), "")

@@ -1,4 +1,4 @@
-"""Events of a turn as server-sent events."""
+"""Server-sent events of a turn."""
 
 import asyncio
 import json
@@ -11,26 +11,26 @@ from starlette.types import Receive, Scope, Send
 from agent.journal.steps import Event
 from shared.errors import Unavailable
 
-# Proxies and phones drop a connection that says nothing for a minute.
+# Proxies and mobile networks close a connection that is silent for a minute.
 KEEP_ALIVE_SECONDS = 15.0
 KEEP_ALIVE = b": still here\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
 
 
 def render(event: Event) -> bytes:
-    """Return one event: its name, and its payload with the turn and the position in it."""
+    """Return one event: its name, and its payload with turn id and position."""
     return frame(event.name, {**event.payload, "turn_id": event.turn_id, "seq": event.seq})
 
 
 def frame(name: str | None, value: Any) -> bytes:
-    """Return one frame; JSON has no line ends outside its strings, so one `data:` line holds it."""
+    """Return one frame; JSON has no line breaks outside strings, so one `data:` line is enough."""
     head = f"event: {name}\n" if name else ""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return f"{head}data: {text}\n\n".encode(errors="replace")
 
 
 async def frames(events: AsyncIterator[Event]) -> AsyncGenerator[bytes]:
-    """Yield the events as frames; the last one is `turn_complete`, or `error` when the database was lost."""
+    """Yield the events as frames; the last one is `turn_complete`, or `error` if the database connection is lost."""
     try:
         async for event in events:
             yield render(event)
@@ -42,9 +42,9 @@ OnLeft = Callable[[], Awaitable[None]]
 
 
 class KeptAlive:
-    """The chunks, and a comment whenever there was none for a while; `source` is what they are made of.
+    """Yields the chunks, and a comment after each silence; `source` is closed with it.
 
-    `aclose` ends the reading at once, not whenever the garbage collector comes: who reads counts as waiting.
+    `aclose` stops reading at once and not at garbage collection: a reader counts as a waiting client.
     """
 
     def __init__(self, chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None) -> None:
@@ -53,7 +53,7 @@ class KeptAlive:
         self._waiting: asyncio.Future[bytes | None] | None = None
 
     def __aiter__(self) -> "KeptAlive":
-        """Return itself."""
+        """Return self."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -79,13 +79,13 @@ class KeptAlive:
 
 
 class EventStream(StreamingResponse):
-    """Frames as they come. `on_left` is called when the caller closes the connection before the last one is sent."""
+    """A streaming response. `on_disconnected` is called if the client disconnects before the last frame."""
 
-    def __init__(self, reading: KeptAlive, on_left: OnLeft | None) -> None:
+    def __init__(self, reading: KeptAlive, on_disconnected: OnLeft | None) -> None:
         self._reading = reading
         super().__init__(self._reading, media_type="text/event-stream", headers=HEADERS)
-        self._on_left = on_left
-        self._is_told = self._is_left = False
+        self._on_disconnected = on_disconnected
+        self._is_told = self._is_disconnected = False
 
     async def stream_response(self, send: Send) -> None:
         """Send the frames."""
@@ -93,28 +93,28 @@ class EventStream(StreamingResponse):
         self._is_told = True
 
     async def listen_for_disconnect(self, receive: Receive) -> None:
-        """Return once the caller is gone."""
+        """Return when the client has disconnected."""
         await super().listen_for_disconnect(receive)
-        self._is_left = not self._is_told
+        self._is_disconnected = not self._is_told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
+        """Send the response."""
         try:
             await super().__call__(scope, receive, send)
         finally:
             await self._reading.aclose()
-        # A server that is stopped cancels its answers instead: then the turn goes on.
-        if self._is_left and self._on_left is not None:
-            await self._on_left()
+        # A server that shuts down cancels its responses instead: then the turn continues.
+        if self._is_disconnected and self._on_disconnected is not None:
+            await self._on_disconnected()
 
 
 def stream(
-    chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None = None, on_left: OnLeft | None = None
+    chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None = None, on_disconnected: OnLeft | None = None
 ) -> EventStream:
-    """Return the response that sends these frames as they come; `source` is closed with them."""
-    return EventStream(KeptAlive(chunks, source), on_left)
+    """Return the response that streams these frames; `source` is closed with them."""
+    return EventStream(KeptAlive(chunks, source), on_disconnected)
 
 
-def follow(events: AsyncGenerator[Event], on_left: OnLeft | None = None) -> EventStream:
-    """Return the response that sends these events as they come."""
-    return stream(frames(events), events, on_left)
+def follow(events: AsyncGenerator[Event], on_disconnected: OnLeft | None = None) -> EventStream:
+    """Return the response that streams these events."""
+    return stream(frames(events), events, on_disconnected)

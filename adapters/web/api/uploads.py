@@ -1,4 +1,4 @@
-"""Files that come in with a request: into storage before the inbox row exists."""
+"""Uploaded files: they are stored before the message's inbox row exists."""
 
 import asyncio
 import binascii
@@ -19,13 +19,13 @@ from shared.messages import Attachment
 from shared.text import clean, cut
 
 CHUNK_BYTES = 256 * 1024
-# The part of the key that is a user's id in other files: this one's user may not exist yet.
+# Takes the place of the user's id in the storage key: the user may not exist yet.
 INCOMING = "incoming"
 CONTENT_ADDRESS = re.compile(r"^data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*?(?P<base64>;base64)?,", re.ASCII)
 
 
 async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, ...]:
-    """Store the files that came as base64; those with an address are fetched later, by the turn."""
+    """Store the files sent as base64; those with a URL are fetched later, during the turn."""
     async with all_or_none(app) as stored:
         for position, file in enumerate(files):
             if file.data is None:
@@ -39,7 +39,7 @@ async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, .
 
 
 async def store_parts(app: App, message: ChatMessage) -> tuple[Attachment, ...]:
-    """Store the images and files of an OpenAI message; an image on the web is fetched later, by the turn."""
+    """Store the images and files of an OpenAI message; an image with a URL is fetched later, during the turn."""
     async with all_or_none(app) as stored:
         for number, part in enumerate(message.content if isinstance(message.content, list) else (), 1):
             if isinstance(part, ImagePart):
@@ -50,7 +50,7 @@ async def store_parts(app: App, message: ChatMessage) -> tuple[Attachment, ...]:
 
 
 async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attachment, ...]:
-    """Store the files of a form, in chunks."""
+    """Store the files of a form in chunks."""
     async with all_or_none(app) as stored:
         for upload in uploads:
             stored.append(await _put_upload(app, upload))  # what is there must be known when one fails
@@ -59,7 +59,7 @@ async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attach
 
 @asynccontextmanager
 async def all_or_none(app: App) -> AsyncIterator[list[Attachment]]:
-    """Give the list of what the block stores; when it fails, nothing of that is kept."""
+    """Give the block a list for the files that it stores; if it fails, they are deleted again."""
     stored: list[Attachment] = []
     is_whole = False
     try:
@@ -71,7 +71,7 @@ async def all_or_none(app: App) -> AsyncIterator[list[Attachment]]:
 
 
 async def discard(app: App, attachments: Sequence[Attachment]) -> None:
-    """Remove what was stored for a message that turned out to be known already."""
+    """Delete the files of a message that turned out to be a duplicate."""
     for attachment in attachments:
         if attachment.storage_key is not None:
             await app.storage.delete(attachment.storage_key)
@@ -104,7 +104,7 @@ def _decoded(text: str, field: str) -> bytes:
 
 
 async def store_content(app: App, filename: str, mime_type: str, content: bytes) -> Attachment:
-    """Store one file whose content is here."""
+    """Store one file with this content."""
     key = new_key(INCOMING, filename)
     await app.storage.put(key, content, mime_type)
     return Attachment(clean_filename(filename), mime_type, len(content), storage_key=key)

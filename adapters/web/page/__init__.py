@@ -1,1 +1,1 @@
-"""The chat page and what it asks for; programs use `adapters/web/api`."""
+"""The chat page and its endpoints; the API for programs is in `adapters/web/api`."""

@@ -1,4 +1,4 @@
-"""What the chat page asks for: messages with files, their events again after a lost connection, stop, history."""
+"""The endpoints of the chat page: messages with files, their events after a reconnect, stop, history."""
 
 from typing import Annotated
 
@@ -25,12 +25,12 @@ from shared.models import InboxMessage
 
 PLATFORM = "web"
 
-# Chosen by the page; they become parts of a place and of an event's id.
+# Chosen by the page; these become parts of a channel and of an event id.
 Key = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class Typed(Closed):
-    """The fields of `POST /chat/messages`; files come beside them in the same form."""
+    """The fields of `POST /chat/messages`; files are sent in the same form."""
 
     chat: Key
     event_id: Key
@@ -39,7 +39,7 @@ class Typed(Closed):
 
     @property
     def decision(self) -> Decision | None:
-        """Return the click on a button below a question: its word is the text, its id stands beside it."""
+        """Return the decision of a click on a button; the word is in the text, the id in its own field."""
         approved = read_word(self.content)
         return Decision(self.confirmation, approved) if self.confirmation and approved is not None else None
 
@@ -51,13 +51,13 @@ class Stop(Closed):
 
 
 def place_of(who: str, chat: str) -> Place:
-    """Return the place of one chat of one browser: nobody else can name it."""
+    """Return the place of a chat; it contains the web user's id, so nobody else can name it."""
     return Place(PLATFORM, None, f"{who}/{chat}", is_direct=True)
 
 
 @with_session
 async def post_chat_message(request: Request) -> Response:
-    """Take a message from the page and answer with the events of its turn."""
+    """Accept a message from the page and stream the events of its turn."""
     app, who = app_of(request), session_of(request)
     form = await _read_form(request, max_body(app))
     try:
@@ -84,7 +84,7 @@ async def post_chat_message(request: Request) -> Response:
 
 @with_session
 async def get_chat_events(request: Request) -> Response:
-    """Send the events of a message's turn again: the connection was lost, or the page was loaded anew."""
+    """Stream the events of a message's turn again, after a lost connection or a reload."""
     app, who = app_of(request), session_of(request)
     event_id = f"{who}:{request.query_params.get('event_id', '')}"
     query = select(InboxMessage.id).where(InboxMessage.platform == PLATFORM, InboxMessage.platform_event_id == event_id)
@@ -97,7 +97,7 @@ async def get_chat_events(request: Request) -> Response:
 
 @with_session
 async def post_chat_stop(request: Request) -> Response:
-    """Stop what is being worked on in a chat."""
+    """Stop the running turn of a chat."""
     app, who = app_of(request), session_of(request)
     stop = await read_json(request, Stop, MAX_JSON_BYTES)
     return JSONResponse({"stopped": await request_stop(app.database, place_of(who, stop.chat), None)})
@@ -105,7 +105,7 @@ async def post_chat_stop(request: Request) -> Response:
 
 @with_session
 async def get_history(request: Request) -> Response:
-    """Return this person's chats, and what was said in one of them."""
+    """Return this person's chats, and the events of one of them."""
     who, chat = session_of(request), request.query_params.get("chat", "")
     async with app_of(request).database.transaction() as session:
         chats = await history.list_chats(session, PLATFORM, f"{who}/")
@@ -130,7 +130,7 @@ async def _read_form(request: Request, max_bytes: int) -> FormData:
 
 
 def _split(form: FormData) -> tuple[Typed, list[UploadFile]]:
-    """Return the fields and the files of the form."""
+    """Return the form's fields and files."""
     uploads = [value for key, value in form.multi_items() if key == "files" and isinstance(value, UploadFile)]
     fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
     try:

@@ -1,4 +1,4 @@
-"""What the page shows again after it was closed: read from the stored events."""
+"""The history that the page shows when it is opened again, from the stored events."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ SELECT turn_id, seq, name, payload FROM turn_events JOIN shown ON shown.id = tur
 
 
 async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[dict[str, Any]]:
-    """Return the conversations in channels that begin with the prefix, the latest first."""
+    """Return the conversations whose channels begin with the prefix, latest first."""
     rows = (await session.execute(CHATS, {"platform": platform, "prefix": prefix})).all()
     return [
         {"chat": row.chat, "title": cut(row.title or "", TITLE_CHARS), "last_active_at": row.last_active_at.isoformat()}
@@ -43,14 +43,14 @@ async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[
 
 
 async def list_recent_events(session: AsyncSession, place: Place) -> list[dict[str, Any]]:
-    """Return the events of the last turns in a place, in order, as the event stream would send them."""
+    """Return the events of the last turns in a place, in the order of the event stream."""
     given = {"platform": place.platform, "channel": place.channel, "limit": SHOWN_TURNS}
     rows = (await session.execute(EVENTS, given)).all()
     return [{"name": row.name, **row.payload, "turn_id": row.turn_id, "seq": row.seq} for row in rows]
 
 
 async def list_open_messages(session: AsyncSession, place: Place, prefix: str) -> list[dict[str, Any]]:
-    """Return the messages of a place that are not answered yet, for the page to follow."""
+    """Return the unanswered messages of a place, for the page to follow."""
     query = (
         select(InboxMessage.platform_event_id, InboxMessage.content, InboxMessage.attachments, InboxMessage.turn_id)
         .where(InboxMessage.place_key == place.key, InboxMessage.status.in_(("waiting", "claimed")))

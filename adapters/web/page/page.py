@@ -1,4 +1,4 @@
-"""`GET /`: the chat page itself, behind a one-time link, and the few files that it is made of."""
+"""`GET /`: the chat page, which a one-time link opens, and its static files."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ NOTE = """<!doctype html>
 
 
 async def get_page(request: Request) -> Response:
-    """Open the page for a browser with a session; exchange a one-time link for one."""
+    """Show the page to a browser with a session; exchange a one-time link for a session."""
     app = app_of(request)
     key = request.query_params.get("key")
     who = find_session(request)
@@ -50,14 +50,14 @@ async def get_page(request: Request) -> Response:
     if who is None:
         return _note("This page is opened by a link", NEW_LINK, 401)
     response = HTMLResponse((STATIC / "index.html").read_bytes(), headers=NO_STORE)
-    # Whoever comes back within 30 days stays in.
+    # Each visit extends the session by 30 days.
     give_session(app, response, who)
     return response
 
 
 def _enter(request: Request, who: str) -> Response:
-    # A page that goes on by itself, and no redirect: after a click in another site's page, the browser would
-    # follow the redirect without the cookie that it has just been given.
+    # A page that reloads, and not a redirect: after a click in another site's page, the browser would follow the
+    # redirect without the new cookie.
     response = _note("Welcome", "One moment.", 200, refresh="/")
     give_session(app_of(request), response, who)
     return response
@@ -70,12 +70,12 @@ def _note(title: str, text: str, status: int, refresh: str | None = None) -> Res
 
 
 def to_note(title: str, text: str, *, head: str = "", more: str = "") -> str:
-    """Return a page with one thing to say; `head` and `more` are HTML, the rest is text."""
+    """Return a page with one message; `head` and `more` are HTML, the rest is text."""
     return NOTE.format(head=head, title=escape(title), text=escape(text), more=more)
 
 
 def static_routes() -> list[Route]:
-    """Return a route for each file of the page, read once."""
+    """Return a route for each static file; files are read once, at start."""
     return [
         Route(f"/static/{path.name}", _sender_of(path)) for path in sorted(STATIC.iterdir()) if path.suffix in TYPES
     ]

@@ -1,4 +1,4 @@
-"""How an answer is shown: as it grows on a screen, or whole as plain text."""
+"""Output: the answer as live text on a screen, or whole as plain text."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from typing import Any, Protocol
 from adapters.terminal.files import to_size
 from agent.journal.steps import Event
 
-# What a model says must not steer the terminal: no escape sequences, no carriage returns, no reversed text.
+# Text from a model must not control the terminal: no escape sequences, carriage returns or bidirectional overrides.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[2K"
 MOST_ARGUMENT_CHARS = 100
 
 
 def harmless(text: str) -> str:
-    """Return the text without characters that steer a terminal."""
+    """Return the text without control characters."""
     return CONTROLS.sub("", text)
 
 
@@ -32,54 +32,54 @@ def describe_call(payload: dict[str, Any]) -> str:
     return f"{harmless(payload['tool'])} {shown}"
 
 
-class Voice(Protocol):
-    """Where the conversation is written to; `wants_stream` tells whether the growing answer is of use here."""
+class Output(Protocol):
+    """Where the conversation is written; `wants_stream` tells whether live text is useful there."""
 
     wants_stream: bool
 
     def note(self, text: str) -> None:
-        """Say something that is no part of the conversation."""
+        """Write a line that is not part of the conversation."""
         ...
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write the whole answer to a command."""
         ...
 
     def wait(self) -> None:
-        """Show that an answer is being worked on."""
+        """Show that an answer is expected."""
         ...
 
-    def hear(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
         """Show one event of a turn."""
         ...
 
 
-class PlainVoice:
+class PlainOutput:
     """Answers as plain text on stdout, everything else on stderr."""
 
     wants_stream = False
 
     def note(self, text: str) -> None:
-        """Say something that is no part of the conversation."""
+        """Write a line to stderr."""
         print(text, file=sys.stderr, flush=True)  # noqa: T201  # the terminal is this adapter's platform
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write the whole answer to a command."""
         print(harmless(text), flush=True)  # noqa: T201  # as above
 
     def wait(self) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
-    def hear(self, event: Event) -> None:
-        """Write the answer with its files; tool calls are notes."""
+    def show(self, event: Event) -> None:
+        """Write the answer with its files; tool calls go to stderr."""
         if event.name == "tool_call":
             self.note(f"tool: {describe_call(event.payload)}")
         elif event.name == "message":
-            self.say("\n".join([event.payload["content"], *map(describe_file, event.payload["files"])]))
+            self.write("\n".join([event.payload["content"], *map(describe_file, event.payload["files"])]))
 
 
-class LiveVoice:
-    """The answer as it grows, on a screen; tool calls as dim lines between."""
+class LiveOutput:
+    """Live text on a screen, with tool calls as dim lines."""
 
     wants_stream = True
 
@@ -92,7 +92,7 @@ class LiveVoice:
         self._end_line()
         self._write(f"{DIM}{text}{PLAIN}\n")
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write the whole answer to a command."""
         self._end_line()
         self._write(f"{harmless(text)}\n\n")
@@ -103,7 +103,7 @@ class LiveVoice:
         self._write(f"{DIM}thinking…{PLAIN}")
         self._is_waiting = True
 
-    def hear(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
         """Show one event of a turn."""
         if event.name == "text_delta":
             self._grow(event.payload)
@@ -126,7 +126,7 @@ class LiveVoice:
 
     def _finish(self, payload: dict[str, Any]) -> None:
         whole = harmless(payload["content"])
-        # What was streamed is a view; the stored message decides.
+        # The streamed text is a preview; the stored message is authoritative.
         if self._shown and whole.startswith(self._shown.rstrip()):
             self._write(whole[len(self._shown) :])
         elif whole:
