@@ -1,1 +1,1 @@
-"""What every chat platform needs, once: buttons, edits, catch-up, splitting; no platform is named here."""
+"""The parts that all chat platforms share: buttons, edits, catch-up, splitting; no platform is named here."""

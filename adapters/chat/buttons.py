@@ -1,6 +1,6 @@
-"""Buttons below answers, on every platform. Their ids hold all that is needed, so that any process can take a click.
+"""Buttons below answers, on every platform. A button's id contains everything, so any process can handle a click.
 
-An id is bound to the person who asked, and expires; what it names is looked up again at each click.
+An id is bound to the asker and expires; what it names is looked up again for each click.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """What a click asks for: an action on a turn, for the person who asked there."""
+    """The action of a button, on a turn, for the person who asked."""
 
     action: str
     turn_id: int
@@ -71,13 +71,13 @@ class Button:
         return f"{MARK}:{self.action}:{self.turn_id:x}:{self.asker}:{self.expires:x}:{self.index}"
 
     def is_over(self, now: datetime) -> bool:
-        """Tell whether it has expired."""
+        """Return whether the button has expired."""
         return now.timestamp() > self.expires
 
 
 @dataclass(frozen=True, slots=True)
 class ShownButton:
-    """A button and what stands on it. `kind`: what it should look like; `is_emoji`: the label is one emoji."""
+    """A button with its label. `kind`: its style; `is_emoji`: the label is one emoji."""
 
     button: Button
     label: str
@@ -87,7 +87,7 @@ class ShownButton:
 
 @dataclass(frozen=True, slots=True)
 class AnswerButtons:
-    """The buttons below an answer: what can be chosen, and what can be done about it."""
+    """The buttons below an answer: choices, and actions."""
 
     choices: Sequence[ShownButton] = ()
     actions: Sequence[ShownButton] = ()
@@ -95,20 +95,20 @@ class AnswerButtons:
 
 @dataclass(frozen=True, slots=True)
 class TurnButtons:
-    """Makes the buttons of one turn, for the person who asked."""
+    """Creates the buttons of one turn, for the person who asked."""
 
     turn_id: int
     asker: str
     now: datetime
 
     def stop(self) -> ShownButton:
-        """Return the button below an answer that grows."""
+        """Return the button below live text."""
         return ShownButton(self._make(STOP), STOP_LABEL, "no")
 
     def answer(
         self, choices: Sequence[str] = (), *, status: str = "answered", was_edited: bool = False
     ) -> AnswerButtons:
-        """Return the buttons below an answer; `was_edited`: the question was changed since."""
+        """Return the buttons below an answer; `was_edited`: the question was edited since."""
         offered = [
             ShownButton(self._make(CHOICE, index), to_label(choice), to_kind(choice))
             for index, choice in enumerate(choices)
@@ -117,7 +117,7 @@ class TurnButtons:
         if was_edited:
             return AnswerButtons(offered, [ShownButton(again, EDITED_LABEL, "main")])
         if offered or status == "refused":
-            # A question is answered, not judged; and what was refused once would be refused again.
+            # A question for confirmation has choices and no votes, and a refusal would be repeated by "again".
             return AnswerButtons(offered)
         votes = [ShownButton(self._make(action), emoji, is_emoji=True) for action, emoji in VOTES]
         again_shown = ShownButton(again, AGAIN_EMOJI, is_emoji=True)
@@ -128,7 +128,7 @@ class TurnButtons:
 
 
 def buttons_below(reply: "Reply", delivery: "DeliveryInfo", now: datetime) -> AnswerButtons:
-    """Return the buttons below a reply; none when no turn could begin for it."""
+    """Return the buttons below a reply; none if it has no turn."""
     if not reply.turn_id or delivery.asker is None:
         return AnswerButtons()
     made = TurnButtons(reply.turn_id, delivery.asker, now)
@@ -136,12 +136,12 @@ def buttons_below(reply: "Reply", delivery: "DeliveryInfo", now: datetime) -> An
 
 
 def to_kind(choice: str) -> Literal["choice", "yes", "no"]:
-    """Return what the button of a choice looks like: yes and no answer a question for confirmation."""
+    """Return the style of a choice: yes and no answer a question for confirmation."""
     return "yes" if choice == YES else "no" if choice == NO else "choice"
 
 
 def to_label(choice: str) -> str:
-    """Return what stands on the button of a choice."""
+    """Return the label of a choice."""
     return choice.capitalize() if choice in (YES, NO) else " ".join(choice.split()) or "…"
 
 
@@ -152,18 +152,18 @@ def cut_label(label: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked once more."""
+    """The question that is asked again."""
 
     content: str
     files: tuple[Attachment, ...]
 
 
 def find_button(custom_id: str) -> Button | None:
-    """Return the button that an id names; None when it is none of ours."""
+    """Return the button with this id; None if the id is not one of ours."""
     head, tail = custom_id.split(":", 3), custom_id.rsplit(":", 2)
     if len(head) != 4 or len(tail) != 3 or head[0] != MARK or head[1] not in ACTIONS:
         return None
-    # What is between them is the account, which may have a colon of its own.
+    # The account is between the other fields, because it may contain a colon.
     asker = head[3].removesuffix(f":{tail[1]}:{tail[2]}")
     try:
         button = Button(head[1], int(head[2], 16), asker, int(tail[1], 16), int(tail[2]))
@@ -173,24 +173,24 @@ def find_button(custom_id: str) -> Button | None:
 
 
 async def find_turn(app: App, button: Button) -> Any:
-    """Return the turn that a button names (a row of `TURN`), None unless all it answers was asked by that person."""
+    """Return the button's turn (a row of `TURN`); None unless that person wrote everything that it answers."""
     async with app.database.statement() as session:
         row = (await session.execute(TURN, {"turn_id": button.turn_id})).one_or_none()
-    # Looked up again: an id alone opens nothing.
+    # Checked in the database, because an id can be made up.
     if row is None or not row.asked or any(each["user"] != button.asker for each in row.asked):
         return None
     return row
 
 
 def find_question(row: Any) -> Question | None:
-    """Return what was asked in a turn (a row of `TURN`), without what was deleted since; None when nothing is left."""
+    """Return the question of a turn (a row of `TURN`) without what was deleted since; None if nothing is left."""
     left = [each for each in row.asked if each["content"] != DELETED]
     files = tuple(Attachment(**file) for each in left for file in each["attachments"])
     return Question("\n".join(each["content"] for each in left), files) if left else None
 
 
 async def stop(app: App, button: Button) -> bool:
-    """Stop the turn that a button names; returns whether it ran."""
+    """Cancel the button's turn; return whether it was running."""
     async with app.database.statement() as session:
         given = {"turn_id": button.turn_id, "asker": button.asker}
         row = (await session.execute(RUNNING, given)).one_or_none()
@@ -198,14 +198,14 @@ async def stop(app: App, button: Button) -> bool:
 
 
 async def vote(app: App, button: Button) -> bool:
-    """Store a vote; returns False when its turn is gone."""
+    """Store a vote; return False if its turn no longer exists."""
     given = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
     async with app.database.statement() as session:
         return (await session.execute(VOTE, given)).one_or_none() is not None
 
 
 def to_place(row: Any) -> Place:
-    """Return the place of a row that was found for a button."""
+    """Return the place of a button's turn."""
     return Place(
         row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, is_direct=row.is_direct
     )

@@ -1,6 +1,6 @@
-"""Up to when everything that was written is stored: one row per bot in Postgres, for the next process that listens.
+"""The time up to which every message is stored: one row per bot in Postgres, for the next process that listens.
 
-While a process listens, the platform delivers what is written within seconds, or again until it is accepted.
+While a process listens, the platform delivers a message within seconds, or repeats it until it is accepted.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from shared.log import get_logger
 if TYPE_CHECKING:
     from agent.app import App
 
-# What is older than this has come, or comes again by the platform's own means.
+# Older messages have arrived, or the platform repeats them.
 ON_ITS_WAY = timedelta(seconds=15)
 HELD_SECONDS = 30
 NOTE_SECONDS, LOOK_SECONDS, LOST_SECONDS = 5.0, 0.5, 20.0
@@ -28,7 +28,7 @@ BOT = text("""
 INSERT INTO bots (platform, token_hash) VALUES (:platform, :token_hash)
 ON CONFLICT (platform, token_hash) DO UPDATE SET platform = excluded.platform RETURNING id
 """)
-# The row of the first one who listens is made here, and holds no mark.
+# The first process that listens inserts the row without a mark.
 LOOK = text("""
 INSERT INTO shards (bot_id, shard_id) VALUES (:bot_id, 0)
 ON CONFLICT (bot_id, shard_id) DO UPDATE SET shard_id = 0
@@ -45,7 +45,7 @@ Missed = TypeVar("Missed")
 
 
 class BotAccount:
-    """The row of one bot, made at its first use; it is found by a hash of its token."""
+    """The row of one bot, created at its first use; its key is a hash of the token."""
 
     def __init__(self, database: Database, platform: str, token: str) -> None:
         self._database, self._platform = database, platform
@@ -62,31 +62,31 @@ class BotAccount:
 
 
 class Checkpoint:
-    """The mark of one bot, for all its processes: seconds since 1970, as text."""
+    """The mark of one bot, shared by all its processes: seconds since 1970, as text."""
 
     def __init__(self, database: Database, platform: str, token: str) -> None:
         self._database, self._bot = database, BotAccount(database, platform, token)
 
     async def find_gap(self) -> str | None:
-        """Return since when nobody has listened; None when somebody does, or nothing is known."""
+        """Return the time since which no process has listened; None if one does, or if it is unknown."""
         async with self._database.statement() as session:
             row = (await session.execute(LOOK, {"bot_id": await self._bot.find_id()})).one()
         return None if row.is_held else row.seen_id
 
     async def note(self, now: datetime) -> None:
-        """Note that somebody listens."""
+        """Store that a process listens now."""
         given = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - ON_ITS_WAY), "held": HELD_SECONDS}
         async with self._database.statement() as session:
             await session.execute(NOTE, given)
 
     async def leave(self) -> None:
-        """Note that nobody listens any more, as far as this process knows."""
+        """Store that this process no longer listens."""
         async with self._database.statement() as session:
             await session.execute(LEAVE, {"bot_id": await self._bot.find_id()})
 
 
 async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]) -> None:
-    """Note that we listen as long as we do; raises `Unavailable` when the connection is lost and does not come back."""
+    """Update the checkpoint while we listen; raises `Unavailable` if a lost connection does not come back."""
     try:
         await _note_while_connected(app, checkpoint, is_connected)
     finally:
@@ -111,7 +111,7 @@ async def _note_while_connected(
 
 
 async def take_missed(platform: str, missed: AsyncIterable[Missed], take: Callable[[Missed], Awaitable[None]]) -> int:
-    """Take what was written while nobody listened, in this order; return how many messages there were."""
+    """Accept the missed messages in this order; return how many there were."""
     count = 0
     async for each in missed:
         count += 1
@@ -125,7 +125,7 @@ async def take_missed(platform: str, missed: AsyncIterable[Missed], take: Callab
 
 
 def oldest_missed(app: "App") -> datetime:
-    """Return the time before which nothing is caught up on."""
+    """Return the oldest time that catch-up covers."""
     return app.clock.now() - timedelta(hours=app.settings.catch_up_hours)
 
 

@@ -1,4 +1,4 @@
-"""What happens when somebody presses a button below an answer, on every platform."""
+"""The actions of buttons below answers, on every platform."""
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 class Click(ABC):
-    """One press of a button, as a platform reports it; `account` is the person's id on the platform."""
+    """A click on a button, as the platform reports it; `account` is the person's id on the platform."""
 
     def __init__(self, button: Button, account: str) -> None:
         self.button, self.account = button, account
 
     @abstractmethod
     async def whisper(self, text: str) -> None:
-        """Answer the person alone."""
+        """Answer with a message that only this person sees."""
 
     @abstractmethod
     def to_message(self, row: Any, content: str) -> IncomingMessage:
-        """Return the click as a message of the person; `row` is the turn of the button, as `find_turn` gives it."""
+        """Return the click as a message; `row` is the button's turn, as `find_turn` returns it."""
 
     @abstractmethod
     async def store(self, message: IncomingMessage, row: Any) -> None:
-        """Store the message, and take the buttons away from the answer that was clicked."""
+        """Store the message, and remove the buttons from the answer."""
 
 
 async def take_click(app: "App", click: Click) -> None:
-    """Do what a button asks for, or tell the person why not."""
+    """Run the button's action, or tell the person why it is refused."""
     button = click.button
-    # Who may answer a question for confirmation is looked up with the question.
+    # Who may decide is stored with the question for confirmation.
     if click.account != button.asker and button.action != buttons.CHOICE:
         await _refuse(click)
     elif button.is_over(app.clock.now()):
@@ -67,10 +67,10 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
         await click.whisper(buttons.GONE)
         return
     choice = str(row.choices[click.button.index])
-    # A question for confirmation is answered by its id, whatever was written since.
+    # The decision names the question's id, because other messages may have followed.
     decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == buttons.YES)
     message = replace(click.to_message(row, choice), decision=decision)
-    # One that is closed is reported by the turn, to the person who was asked.
+    # For a closed question the turn answers, to the person whose question it was.
     with suppress(ConfirmationClosed):
         message = await to_answer_of_asked(app.database, app.settings, message)
     if message.sender.platform_user_id != click.button.asker:

@@ -1,4 +1,4 @@
-"""Messages that their writers change or delete after they were stored, on every platform."""
+"""Messages that are edited or deleted after they were stored, on every platform."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class Edits:
-    """Keeps the stored messages of one platform the same as those on the platform."""
+    """Applies edits and deletions to one platform's stored messages."""
 
     def __init__(self, app: "App", platform: str) -> None:
         self._app, self._platform = app, platform
 
     async def change(self, message_id: str, text: str) -> Edited | None:
-        """Replace the text of a stored message; None when it is not stored."""
+        """Replace the text of a stored message; None if it is not stored."""
         content = clean(text)
         return await retry_on_lost_db(
             lambda: change_message(self._app.database, self._platform, message_id, content), STORE_SECONDS
         )
 
     async def delete(self, message_ids: Iterable[str]) -> None:
-        """Cancel what waits for an answer, and remove what was answered."""
+        """Cancel messages that are not answered yet, and redact those that are."""
         ids = set(message_ids)
         database, storage = self._app.database, self._app.storage
         await retry_on_lost_db(
@@ -38,9 +38,9 @@ class Edits:
     async def offer_again(
         self, turn_id: int, asker: str, show: Callable[[Any, AnswerButtons], Awaitable[None]]
     ) -> None:
-        """Offer to answer the changed text, below the answer to the text before it.
+        """Offer to answer the edited text, with a button below the old answer.
 
-        `show` is given the outbox row of that answer. One that is still to be sent will have the button by itself.
+        `show` is called with the outbox row of that answer. An answer that is not sent yet gets the button when it is.
         """
         answer = await find_answer(self._app.database, turn_id)
         if answer is not None:

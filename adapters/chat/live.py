@@ -1,4 +1,4 @@
-"""An answer that is shown while it grows: one message that is edited, at most once a second."""
+"""Live text: one message that is edited while the answer is generated, at most once a second."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,7 +8,7 @@ from shared.log import get_logger
 if TYPE_CHECKING:
     from agent.events.live import LiveTurn
 
-# An answer that comes sooner costs one post and no more.
+# An answer that is complete before this is posted once, without edits.
 LIVE_AFTER = 1.0
 TYPING_LASTS, SECONDS_PER_EDIT = 8.0, 1.0
 
@@ -16,25 +16,25 @@ log = get_logger()
 
 
 class LiveMessage(Protocol):
-    """A place where one answer is shown while it grows."""
+    """The message in which live text is shown."""
 
     async def type(self) -> None:
-        """Show that somebody is writing, for a while."""
+        """Show the typing indicator."""
         ...
 
     async def post(self, text: str) -> str:
-        """Show the first of it and return the message's id."""
+        """Post the message and return its id."""
         ...
 
     async def edit(self, message_id: str, text: str) -> None:
-        """Show more of it."""
+        """Edit the message."""
         ...
 
 
 async def show_live(turn: "LiveTurn", live_message: LiveMessage) -> None:
-    """Show that somebody is writing, then what there is of the answer, with at most one edit a second.
+    """Show the typing indicator, then live text with at most one edit a second.
 
-    A platform that refuses ends the show, not the turn.
+    An error of the platform ends the live text, not the turn.
     """
     try:
         if await turn.ends_within(LIVE_AFTER):
@@ -65,7 +65,7 @@ async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
 
 
 def to_live_text(turn: "LiveTurn") -> str:
-    """Return what is shown of a turn just now: its text, and one line for the tools that run."""
+    """Return the live text of a turn: its text, and one line for the tool calls that are running."""
     names = sorted({tool.replace("__", ".") for tool in turn.tools.values()})
     status = f"🔧 {', '.join(names[:5])} …" if names else ""
     return "\n\n".join(part for part in (turn.text.strip(), status) if part)

@@ -1,4 +1,4 @@
-"""An answer that can't be posted where it belongs: its asker is told so in a direct message, once a day."""
+"""A reply that can't be posted in its place: the asker gets a direct message, at most once a day."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -33,13 +33,13 @@ async def notify_asker(
     channel: str,
     send_direct: Callable[[str, str], Awaitable[object]],
 ) -> None:
-    """Tell the asker why there is no answer in `channel`; without a `reason` for people nothing is sent."""
+    """Tell the asker why there is no reply in `channel`; without a `reason` nothing is sent."""
     if reason is None or asker is None or reply.place.is_direct or await _was_notified(app, reply, asker):
         return
     try:
         await send_direct(asker, NOTICE.format(channel=channel, reason=reason))
     except (Undeliverable, Unavailable) as error:
-        # A person who takes no direct messages can't be told.
+        # A person who accepts no direct messages can't be told.
         log.info("notice_not_sent", reply=reply.id, cause=str(error))
 
 

@@ -1,4 +1,4 @@
-"""What is being taken just now, so that a stop can wait for it."""
+"""The tasks that store incoming messages, so that a shutdown can wait for them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Running:
-    """The tasks that store what came in, which the library starts and forgets; and what runs beside them."""
+    """Tasks of listeners, which the library starts without keeping a reference, and background tasks."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -15,7 +15,7 @@ class Running:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Count the task of the block."""
+        """Count the current task while the block runs."""
         task = asyncio.current_task()
         if task is None or task in self._tasks:
             yield
@@ -27,13 +27,13 @@ class Running:
             self._tasks.discard(task)
 
     def start(self, work: Any, name: str) -> None:
-        """Run something beside what the platform waits for; a stop does not wait for it."""
+        """Run a background task; a shutdown does not wait for it."""
         task = asyncio.create_task(work, name=name)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
     async def settle(self, seconds: float) -> None:
-        """Wait so long for what came in to be stored; what takes longer is cut off, and comes again."""
+        """Wait this many seconds for messages that are being stored; others are cancelled, and arrive again."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         tasks = [*self._tasks, *self._beside]

@@ -1,24 +1,24 @@
-"""Cuts a long answer into messages: every part fits the platform's limit, and code blocks stay closed."""
+"""Splits a long answer into messages: every part fits the platform's limit, and code blocks stay closed."""
 
 import re
 
 FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
-# Whatever a piece of a longer line looks like, this in front of it keeps it from being read as a fence.
+# A zero-width prefix keeps a piece of a longer line from being read as a fence.
 GUARD = "\N{ZERO WIDTH SPACE}"
 
 
 def split_text(text: str, limit: int) -> list[str]:
-    """Return the text in parts of at most `limit` characters, which is 20 at least.
+    """Return the text in parts of at most `limit` characters (at least 20).
 
-    It is cut between lines where that is possible, else between words, else anywhere. A code block that is cut is
-    closed, and opened again in the next part; one that the text leaves open is closed.
+    It is split between lines if possible, else between words, else anywhere. A code block that is split is closed and
+    opened again in the next part; one that the text leaves open is closed.
     """
     parts: list[str] = []
     part, fence = "", ""
     for line in text.split("\n"):
         after = fence_after(fence, line)
         if len(fence_mark(after)) > limit // 6:
-            # A mark this long leaves too little room for text when every part repeats it.
+            # A longer fence would leave too little room when every part repeats it.
             after = fence
         for piece in _pieces(line, limit, fence, after):
             needed = size(piece) + _closing_size(after)
@@ -32,12 +32,12 @@ def split_text(text: str, limit: int) -> list[str]:
 
 
 def size(text: str) -> int:
-    """Return the length as platforms count it: in units of UTF-16, of which an emoji takes two."""
+    """Return the length in UTF-16 units, which platforms count: an emoji has two."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
 
 
 def fence_after(fence: str, line: str) -> str:
-    """Return the line that opened the code block in which the next line stands, "" outside of one."""
+    """Return the line that opened the code block of the next line, "" outside of one."""
     found = FENCE.match(line)
     if found is None:
         return fence
@@ -55,7 +55,7 @@ def fence_mark(fence: str) -> str:
 
 
 def _close(parts: list[str], part: str, fence: str) -> None:
-    # No platform takes a message of blanks alone.
+    # Platforms refuse a message of blanks.
     if part.strip():
         parts.append(part + (f"\n{fence_mark(fence)}" if fence else ""))
 
@@ -65,21 +65,21 @@ def _closing_size(fence: str) -> int:
 
 
 def _reopening(fence: str, limit: int) -> str:
-    # What stands behind the mark is repeated unless it would leave little room for the text.
+    # The info string is repeated unless it would leave little room for the text.
     return fence if size(fence) <= limit // 4 else fence_mark(fence)
 
 
 def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
-    """Return the line in pieces that fit a part of their own; only the first one may open or close a code block."""
+    """Return the line in pieces that fit into a part; only the first one may open or close a code block."""
     fence = before or after
     if before and not after:
-        # Room for closing a block is always kept; room for more than its mark is not.
+        # There is always room for a closing fence, but not for text behind it.
         return [line if size(line) <= len(fence_mark(before)) else fence_mark(before)]
     room = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
     if "```" in line or "~~~" in line:
         room -= len(GUARD)
     pieces, state = [], before
-    # The blanks in front of a mark are no place to cut it off from its line.
+    # The indentation of a fence is not a place to split.
     for piece in _cut(line if after == before else line.lstrip(), room):
         is_meant = fence_after(state, piece) == state or (state != after and bool(fence_after(state, piece)))
         pieces.append(piece if is_meant else GUARD + piece)

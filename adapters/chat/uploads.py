@@ -1,4 +1,4 @@
-"""Files that go out with a reply: those that can be sent."""
+"""The files of a reply that can be sent."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -16,7 +16,7 @@ MOST_FILES = 10
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file on its way to a platform."""
+    """A file to be uploaded."""
 
     filename: str
     content: bytes
@@ -25,7 +25,7 @@ class Upload:
 async def collect(
     app: "App", files: Sequence[ReplyFile], room: int, *, takes_empty: bool = True
 ) -> tuple[list[Upload], list[ReplyFile]]:
-    """Return the files that can be sent in `room` bytes, one place kept free, and the others."""
+    """Return the files that fit into `room` bytes, with one place kept free, and the others."""
     uploads: list[Upload] = []
     others: list[ReplyFile] = []
     for each in files:

@@ -1,1 +1,1 @@
-"""Slack: whoever listens holds a socket or takes signed requests, every worker sends by the Web API."""
+"""The platform Slack: one process or several listen through a socket or by HTTP, every worker sends by the Web API."""

@@ -1,8 +1,8 @@
-"""The library's app: each concern registers what it listens to.
+"""The library's app, on which each part registers its listeners.
 
-Its own checks are left out where ours come first: signatures (`http.py`), our own messages (`events.py`), and
-`auth.test` for every workspace (`clients.py` asks once). An event is acknowledged when its listener has returned; one
-whose listener fails is not, and Slack sends it again.
+Its checks are switched off where we have our own: signatures (`http.py`), our own messages (`events.py`), and
+`auth.test` for every workspace (`clients.py` calls it once). An event is acknowledged when its listener returns; if the
+listener fails it is not, and Slack sends the event again.
 """
 
 import re
@@ -33,7 +33,7 @@ ANYTHING = re.compile(r".*")
 def build_app(
     app: "App", clients: Clients, running: Running, events: Events, installations: "Installations | None" = None
 ) -> AsyncApp:
-    """Return the library's app with all that we listen to."""
+    """Return the library's app with all our listeners."""
 
     async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
         token = await clients.find_token(team_id)
@@ -64,18 +64,18 @@ def build_app(
     interactions.register(bolt, app, clients, running=running, events=events)
     if installations is not None:
         uninstall.register(bolt, Uninstall(clients, installations))
-    # What nobody listens to is acknowledged all the same, or Slack would send it again and again.
-    bolt.event(ANYTHING)(_nothing)
-    bolt.error(_tell)
+    # Events without a listener are acknowledged, too; otherwise Slack would repeat them.
+    bolt.event(ANYTHING)(_ignore)
+    bolt.error(_on_error)
     return bolt
 
 
-async def _nothing(event: dict[str, Any]) -> None:
+async def _ignore(event: dict[str, Any]) -> None:
     return
 
 
-async def _tell(error: Exception, body: dict[str, Any]) -> BoltResponse:
-    # Without an acknowledgement Slack sends it again, to this process or another.
+async def _on_error(error: Exception, body: dict[str, Any]) -> BoltResponse:
+    # Without an acknowledgement Slack sends the event again, to this process or another.
     kind = str((body.get("event") or {}).get("type") or body.get("type") or body.get("command"))
     if isinstance(error, Unavailable):
         log.warning("slack_event_not_taken", kind=kind, cause=str(error.__cause__ or error))

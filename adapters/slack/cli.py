@@ -1,4 +1,4 @@
-"""`parley slack …`: what belongs to the Slack app."""
+"""`parley slack …`: the commands for the Slack app."""
 
 import json
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What `parley doctor` looks at: tokens, scopes, where Slack sends things, and the workspaces that have the app."""
+"""The checks of `parley doctor` for Slack: tokens, scopes, request URLs, and the installations."""
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
@@ -22,13 +22,13 @@ UNSEEN = (
     "Slack does not let an app see its event subscriptions; when messages don't arrive, compare the app's manifest with"
     " `parley slack manifest`"
 )
-# Only the last of them says that the token is no good; the others say that Slack did not care to look.
+# Only the last of them shows that the token is invalid; with the others, Slack has not checked it.
 WRONG_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
 WRONG_KIND = "not_allowed_token_type"
 
 
 async def examine(settings: SlackSettings, public_url: str | None) -> AsyncGenerator[Finding]:
-    """Look at everything that Slack and the settings say about the app."""
+    """Yield the findings about everything that Slack and the settings say about the app."""
     clients = Clients(settings, SystemClock())
     try:
         async with aclosing(_examine(settings, public_url, clients)) as findings:

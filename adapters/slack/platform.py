@@ -1,4 +1,4 @@
-"""Slack as a `ChatPlatform`: it listens in one process or several, and sends and shows in every worker."""
+"""Slack as a `ChatPlatform`: one process or several listen, every worker sends and shows live text."""
 
 import asyncio
 import re
@@ -52,7 +52,7 @@ OWN_HOST = re.compile(r"https://([a-z0-9-]+\.)*slack\.com/")
 
 
 class SlackPlatform(ChatPlatform):
-    """Slack with one token, or with those of all workspaces that have installed the app."""
+    """Slack with one token, or with the tokens of all workspaces that have installed the app."""
 
     name = PLATFORM
     settings: SlackSettings
@@ -74,7 +74,7 @@ class SlackPlatform(ChatPlatform):
         return self._clients
 
     async def open(self, app: "App") -> None:
-        """Take the house's collaborators; nothing is sent yet."""
+        """Create the Web API clients from the app's collaborators; no request is sent yet."""
         await super().open(app)
         self._clients = Clients(self.settings, app.clock)
         self._installations = open_installations(app, self.settings)
@@ -89,29 +89,29 @@ class SlackPlatform(ChatPlatform):
         await super().aclose()
 
     async def listen(self, app: "App") -> None:
-        """Accept what people write, until cancelled: through a socket, or by waiting for signed requests."""
+        """Accept events until cancelled, through a socket or as signed HTTP requests."""
         if self.settings.app_token is None and self.settings.signing_secret is None:
             raise ConfigurationError(NO_TRANSPORT)
         await super().listen(app)
 
     async def receive(self) -> None:
-        """Hold a socket, or wait for requests, which come by the web adapter."""
-        # A token that Slack refuses is reported now, not with the first message; workspaces with their own go on.
+        """Hold a socket, or wait for requests on the web adapter's routes."""
+        # Reports a refused token now and not with the first message; installed workspaces are not affected.
         with suppress(Unavailable):
             await self.clients.find(None)
         secret = self.settings.app_token
         if secret is None:
-            await self._attend(_always)
+            await self._listen_while_connected(_always)
             return
-        async with open_socket(self._listener(), self.clients, secret, self.app.clock, self._running) as socket:
-            await self._attend(socket.client.is_connected)
+        async with open_socket(self._open_bolt(), self.clients, secret, self.app.clock, self._running) as socket:
+            await self._listen_while_connected(socket.client.is_connected)
 
-    async def _attend(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
-        """Listen while there is a connection; what was written before there was one is read."""
-        self._listener()
+    async def _listen_while_connected(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
+        """Listen while there is a connection, and catch up on messages from before."""
+        self._open_bolt()
         token = self.settings.bot_token
-        named = token.get_secret_value() if token is not None else str(self.settings.client_id)
-        checkpoint = Checkpoint(self.app.database, PLATFORM, named)
+        account = token.get_secret_value() if token is not None else str(self.settings.client_id)
+        checkpoint = Checkpoint(self.app.database, PLATFORM, account)
         since = await checkpoint.find_gap()
         if since is not None and self._events is not None:
             missed, take = list_missed(self.app, self.clients, since), self._events.accept_missed
@@ -119,17 +119,17 @@ class SlackPlatform(ChatPlatform):
         await attend(self.app, checkpoint, is_connected)
 
     async def take(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
-        """Take a request of Slack's that came by HTTP and whose signature is genuine."""
+        """Handle an HTTP request whose signature has been verified."""
         with self._running.kept():
-            return await self._listener().async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
+            return await self._open_bolt().async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
 
     def routes(self) -> "Sequence[Route]":
-        """Return where Slack sends requests, and where people install the app."""
+        """Return the routes for Slack's requests and for installations."""
         requests = http.routes(self.settings.signing_secret, self.app.clock, self.take)
         return [*requests, *install.routes(self.settings)]
 
     async def send(self, reply: "Reply") -> str | None:
-        """Post a reply by the Web API; the same reply is never posted twice."""
+        """Post a reply by the Web API; a reply that was already posted is not posted again."""
         web = await self.clients.get(reply.place.server)
         delivery = await find_delivery_info(self.app.database, reply.turn_id)
         rows = to_rows(buttons_below(reply, delivery, self.app.clock.now()))
@@ -141,9 +141,9 @@ class SlackPlatform(ChatPlatform):
                 await uninstall.on_refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
-            return await self._send_otherwise(web, reply, delivery=delivery, rows=rows, error=error)
+            return await self._send_or_notify(web, reply, delivery=delivery, rows=rows, error=error)
 
-    async def _send_otherwise(
+    async def _send_or_notify(
         self, web: Web, reply: "Reply", *, delivery: DeliveryInfo, rows: Sequence[Json], error: Refused
     ) -> str | None:
         try:
@@ -161,25 +161,25 @@ class SlackPlatform(ChatPlatform):
         return None
 
     async def show(self, turn: "LiveTurn") -> None:
-        """Show an answer while it grows."""
+        """Show an answer as live text."""
         web = await self.clients.get(turn.place.server)
         await asyncio.gather(show(self.app, web, turn, self._shown), offer_stop(self.app, web, turn))
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
-        """Return the workspace's token for a file of Slack's own; nobody else is shown it."""
+        """Return the workspace's token for a file on Slack's hosts, and no headers for any other URL."""
         web = await self.clients.find(credential.partition(":")[2])
         if web is None or not (OWN_HOST.match(url) or self.app.http.is_platform(url)):
             return {}
         return {"authorization": f"Bearer {web.token.secret.get_secret_value()}"}
 
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:
-        """Yield what `parley doctor` reports: tokens, scopes, where Slack sends things."""
+        """Yield the findings for `parley doctor`: tokens, scopes, request URLs."""
         from adapters.slack.doctor import examine
 
         async for finding in examine(self.settings, settings.public_url):
             yield finding
 
-    def _listener(self) -> "AsyncApp":
+    def _open_bolt(self) -> "AsyncApp":
         if self._bolt is None:
             self._events = Events(self.app, self.clients, self._running)
             self._bolt = build_app(self.app, self.clients, self._running, self._events, self._installations)

@@ -1,4 +1,4 @@
-"""The settings of Slack, read as `SLACK_BOT_TOKEN` and so on."""
+"""The settings of Slack, read from `SLACK_BOT_TOKEN` and so on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from adapters.base import PlatformSettings
 
 @dataclass(frozen=True)
 class SlackSettings(PlatformSettings):
-    """One workspace by a bot token, many by a client id, or both; `api_base` is for a proxy or a test."""
+    """The settings of one workspace (bot token), of many (client id), or both; `api_base` is for a proxy or a test."""
 
     bot_token: SecretStr | None = None
     app_token: SecretStr | None = None
@@ -27,10 +27,10 @@ class SlackSettings(PlatformSettings):
 
     @property
     def serves_http(self) -> bool:
-        """Return whether Slack sends requests, or people install the app, over the web adapter."""
+        """Return whether Slack sends requests, or people install the app, through the web adapter."""
         return self.signing_secret is not None or self.client_id is not None
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Return where files come from."""
+        """Return the origins from which files may be fetched."""
         return {"SLACK_API_BASE": self.api_base} if self.api_base else {}

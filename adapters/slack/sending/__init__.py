@@ -1,1 +1,1 @@
-"""How a reply goes out on Slack; what it says is decided before."""
+"""Sends replies to Slack; the content of a reply is decided elsewhere."""

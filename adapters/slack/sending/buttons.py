@@ -1,4 +1,4 @@
-"""Buttons below answers, as Slack's blocks."""
+"""Buttons below answers as Slack blocks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,22 +14,22 @@ STYLES = {"main": "primary", "yes": "primary", "no": "danger"}
 
 
 def to_rows(shown: AnswerButtons) -> list[Json]:
-    """Return the blocks below an answer."""
+    """Return the blocks with the buttons of an answer."""
     rows = ((CHOICES, shown.choices[:MOST_BUTTONS]), (ACTIONS, shown.actions))
     return [
-        {"type": "actions", "block_id": block_id, "elements": [_drawn(each) for each in buttons]}
+        {"type": "actions", "block_id": block_id, "elements": [_element(each) for each in buttons]}
         for block_id, buttons in rows
         if buttons
     ]
 
 
 def stop_rows(made: TurnButtons) -> list[Json]:
-    """Return the blocks below an answer that grows."""
+    """Return the blocks with the stop button of live text."""
     return to_rows(AnswerButtons((), [made.stop()]))
 
 
 def without_buttons(blocks: Sequence[Json], chosen: str | None = None) -> list[Json]:
-    """Return a message's blocks with no buttons of ours, and with what was chosen."""
+    """Return a message's blocks without our buttons, and with what was chosen."""
     kept = [each for each in blocks if each.get("block_id") not in OURS]
     if chosen is None:
         return kept
@@ -39,7 +39,7 @@ def without_buttons(blocks: Sequence[Json], chosen: str | None = None) -> list[J
 
 
 async def replace_buttons(web: Web, answer: Any, shown: AnswerButtons) -> None:
-    """Show other buttons below an answer that was posted; `answer` is its outbox row."""
+    """Replace the buttons of a posted answer; `answer` is its outbox row."""
     where = {"channel": answer.platform_channel_id, "ts": answer.platform_message_id}
     posted = await _find_message(web, where["channel"], answer.platform_thread_id, where["ts"])
     if posted is not None:
@@ -56,7 +56,7 @@ async def _find_message(web: Web, channel: str, thread: str | None, ts: str) -> 
     return next((each for each in (found or {}).get("messages", ()) if each.get("ts") == ts), None)
 
 
-def _drawn(shown: ShownButton) -> Json:
+def _element(shown: ShownButton) -> Json:
     drawn: Json = {
         "type": "button",
         "action_id": f"{ACTION_ID}:{shown.button.action}:{shown.button.index}",

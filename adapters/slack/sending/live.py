@@ -1,6 +1,6 @@
-"""An answer while it grows: a stream with cards for the tools in a thread, edits of a message elsewhere.
+"""Live text: in a thread a stream with a card for each tool call, elsewhere a message that is edited.
 
-What is streamed can't be taken back: what may become a call of somebody is held back until it can't.
+Streamed text can't be withdrawn: the beginning of a possible mention is held back until it is complete.
 """
 
 import re
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from agent.events.live import LiveTurn
 
 REMEMBERED = 1000
-# It takes no message's place to say so: that somebody is writing may be shown sooner.
+# The typing status replaces no message, so it may be shown sooner than live text.
 TYPING_AFTER = 0.6
 STATUS = "is thinking …"
 STOP_AFTER, CAN_STOP = 4.0, "This takes a while."
-# Where Slack streams nothing at all it says so once; elsewhere it may next time.
+# The errors of a workspace without streaming, after which it is not tried again.
 NO_STREAMS = frozenset({"unknown_method", "feature_not_enabled", "missing_scope", "not_allowed_token_type"})
 NOT_STREAMING = frozenset({"message_not_in_streaming_state", "message_not_found"})
 OPEN_END = re.compile(r"<[!@#]?\Z")
@@ -36,9 +36,9 @@ log = get_logger()
 
 @dataclass
 class Shown:
-    """A message in which an answer grows: what it holds by now, and its cards by the call's id.
+    """The content of a live message: its text, and its cards by call id.
 
-    `edited_at` is when it was last edited, by the monotonic clock.
+    `edited_at` is the monotonic time of the latest edit.
     """
 
     is_stream: bool
@@ -48,24 +48,24 @@ class Shown:
 
 
 class ShownMessages:
-    """The messages that this process has shown answers in, for the final send."""
+    """The live messages of this process, for sending the final text."""
 
     def __init__(self) -> None:
         self._shown: OrderedDict[str, Shown] = OrderedDict()
 
     def keep(self, ts: str, shown: Shown) -> None:
-        """Keep what a message holds."""
+        """Store the content of a message."""
         self._shown[ts] = shown
         if len(self._shown) > REMEMBERED:
             self._shown.popitem(last=False)
 
     def take(self, ts: str | None) -> Shown | None:
-        """Return what a message holds and forget it; None when another process has shown it."""
+        """Remove and return the content of a message; None if another process has shown it."""
         return self._shown.pop(ts or "", None)
 
 
 async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
-    """Show an answer while it grows; a platform that refuses ends the show, not the turn."""
+    """Show live text until the turn ends; an error of the platform ends the live text, not the turn."""
     live_message = _Message(app, web, turn, kept)
     try:
         if await turn.ends_within(TYPING_AFTER):
@@ -85,7 +85,7 @@ async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> N
 
 
 async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
-    """Let who asked end a stream that takes its time: a stream itself has no buttons before its end."""
+    """Offer the asker a stop button during a long stream, which can't have buttons before its end."""
     place = turn.place
     if place.thread is None or await turn.ends_within(STOP_AFTER) or not web.can_stream:
         return
@@ -100,7 +100,7 @@ async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
 
 
 async def stop_stream(web: Web, channel: str, ts: str, **last: Any) -> bool:
-    """End a stream, its last pieces and blocks included; return False when it is none any more."""
+    """End a stream with its last text and blocks; return False if it has ended already."""
     try:
         await web.call("chat.stopStream", channel=channel, ts=ts, **last)
     except Refused as error:
@@ -111,7 +111,7 @@ async def stop_stream(web: Web, channel: str, ts: str, **last: Any) -> bool:
 
 
 class _Message:
-    # Edits of one message, at most one a second.
+    # A message that is edited at most once a second.
     def __init__(self, app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
         self._app, self._web, self._turn, self._kept = app, web, turn, kept
 
@@ -153,7 +153,7 @@ class _Message:
 
 
 class _Stream:
-    # One message that grows by pieces.
+    # A message that is streamed.
     def __init__(self, app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
         self._app, self._web, self._turn, self._kept = app, web, turn, kept
         self._shown = Shown(is_stream=True)
@@ -169,7 +169,7 @@ class _Stream:
                 return
 
     def _list_pieces(self) -> list[Json]:
-        # Worked out and not yet kept: what can't be told now is told with the next.
+        # Computed but not stored yet: what can't be sent now is sent with the next update.
         cards = self._list_cards()
         text = self._new_text()[0]
         return [*cards.values(), *([{"type": "markdown_text", "text": text}] if text else [])]
@@ -182,13 +182,13 @@ class _Stream:
         now = OPEN_END.sub("", neutralise_mentions(self._turn.text.strip()))
         if now.startswith(self._step):
             return now[len(self._step) :], now
-        # Another step: what was said before it stays until the answer is there.
+        # After a reset the streamed text stays until the final answer replaces it.
         return ("\n\n" if self._shown.text else "") + now, now
 
     async def _tell(self, pieces: list[Json]) -> bool:
         new, step = self._new_text()
         if len(self._shown.text) + len(new) > MESSAGE_LIMIT:
-            # The end of a long answer comes with the whole.
+            # The end of a long answer is posted with the whole.
             return False
         where = {"channel": self._turn.place.channel, "chunks": pieces}
         if self._ts is None:
@@ -237,7 +237,7 @@ def to_card(turn: "LiveTurn", call_id: str) -> Json:
 
 
 def to_metadata(turn_id: int, reply_id: int, part: int) -> Json:
-    """Return what names a message of ours: a turn's part, or that of a reply that no turn could begin for."""
+    """Return the metadata of a message: the turn, or the reply if there is no turn, and the part's number."""
     of = {"turn": turn_id} if turn_id else {"reply": reply_id}
     return {"event_type": "parley_reply", "event_payload": {**of, "part": part}}
 

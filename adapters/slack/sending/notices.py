@@ -1,4 +1,4 @@
-"""Why an answer can't be posted on Slack, in words for people."""
+"""The notice to a person whose answer can't be posted on Slack."""
 
 from adapters.slack.transport.api import Web
 
@@ -15,6 +15,6 @@ REASONS = {
 
 
 async def send_direct(web: Web, account: str, text: str) -> None:
-    """Write to one person."""
+    """Send a direct message."""
     opened = await web.call("conversations.open", users=account.rpartition(":")[2])
     await web.call("chat.postMessage", channel=str(opened["channel"]["id"]), text=text)

@@ -1,4 +1,4 @@
-"""An answer as Slack takes it: Markdown in blocks, nobody called by accident, parts of 12,000 characters."""
+"""An answer as Slack blocks with Markdown: no accidental mentions, parts of at most 12,000 characters."""
 
 import html
 import re
@@ -9,27 +9,27 @@ from adapters.chat.splitting import split_text
 from adapters.slack.transport.api import Json
 from shared.messages import ReplyFile
 
-# With blocks the text is for notifications; without it is the message.
+# Next to blocks, the text is used for notifications; without blocks it is the message.
 MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
 MOST_PARTS = 3
 PREVIEW_CHARS = 3000
 AS_FILE = "The whole answer is in the file."
 EMPTY = "\N{ZERO WIDTH SPACE}"
-# `<!channel>`, `<!subteam^S1>`, `<@U1>`, `<#C1>`: what Slack makes a call or a link of, in Markdown too.
+# `<!channel>`, `<!subteam^S1>`, `<@U1>`, `<#C1>`: Slack reads these as mentions or links, in Markdown too.
 CALL = re.compile(r"<(?=[!@#][A-Za-z0-9])")
 MENTION_OF_MANY = re.compile(r"<(?=(?:!|#)[A-Za-z0-9])")
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What is posted: parts in order, and the whole as a file when it is too long for that."""
+    """The parts of an answer in order, and the whole as a file if it is too long."""
 
     parts: tuple[str, ...]
     file: str | None = None
 
 
 def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:
-    """Return the parts of an answer; one of more than three goes as a file, behind its beginning, or if `is_short`."""
+    """Return the parts; an answer of more than three, or any with `is_short`, becomes a file behind its beginning."""
     shown = neutralise_mentions(text.strip(), allows_mentions=allows_mentions) or EMPTY
     parts = split_text(shown, MESSAGE_LIMIT)
     if len(parts) <= MOST_PARTS and not is_short:
@@ -39,7 +39,7 @@ def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) 
 
 
 def neutralise_mentions(text: str, *, allows_mentions: bool = False) -> str:
-    """Return the text with what would call somebody made harmless; people may be named if the persona may."""
+    """Return the text without mentions; mentions of people stay if the persona may mention them."""
     return (MENTION_OF_MANY if allows_mentions else CALL).sub("&lt;", text)
 
 
@@ -49,11 +49,11 @@ def links_to(files: Iterable[ReplyFile]) -> list[str]:
 
 
 def to_blocks(part: str) -> list[Json]:
-    """Return one part as Slack's blocks."""
+    """Return one part as blocks."""
     return [{"type": "markdown", "text": part}]
 
 
 def to_notice(part: str, limit: int = TEXT_LIMIT) -> str:
-    """Return the part as plain text, for notifications and for clients that show no blocks; it mentions nobody."""
+    """Return the part as plain text without mentions, for notifications and clients that show no blocks."""
     text = html.escape(html.unescape(part), quote=False) or EMPTY
     return text if len(text) <= limit else text[: limit - 1].rpartition("\n")[0] + "\n…"

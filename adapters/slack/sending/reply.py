@@ -1,4 +1,4 @@
-"""A reply goes out: a message in the thread of the question, the end of its stream, edits, parts, files."""
+"""Sends a reply: a message in the question's thread, the end of its stream, or edits; parts and files."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.uploads import Upload, collect
 from adapters.slack.sending.live import Shown, ShownMessages, stop_stream, to_metadata
 from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
-from adapters.slack.sending.sent import SentBefore, find_sent
+from adapters.slack.sending.sent import AlreadySent, find_sent
 from adapters.slack.transport.api import Json, Refused, Web
 from shared.log import get_logger
 
@@ -30,7 +30,7 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A reply with all that goes with it; `rows` are the buttons below it."""
+    """A reply and what is sent with it; `rows` are the blocks with its buttons."""
 
     reply: "Reply"
     delivery: "DeliveryInfo"
@@ -40,12 +40,12 @@ class Draft:
     cards: Sequence[Json] = ()
 
     def render(self, *, is_short: bool = False) -> Rendered:
-        """Return its parts; `is_short`: as a file behind its beginning."""
+        """Return the parts; `is_short`: a file behind its beginning."""
         text = "\n".join([self.reply.content, *self.links])
         return render(text, allows_mentions=self.delivery.allows_mentions, is_short=is_short)
 
     def body(self, rendered: Rendered, index: int) -> Json:
-        """Return one part as a message: the cards come first, the buttons last."""
+        """Return one part as a message: cards first, buttons last."""
         part = rendered.parts[index]
         blocks = [*(self.cards if index == 0 else ()), *to_blocks(part)]
         if index == len(rendered.parts) - 1:
@@ -57,11 +57,11 @@ class Draft:
 async def send(
     app: "App", web: Web, reply: "Reply", *, delivery: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
 ) -> str:
-    """Post it once and return the id of the last message."""
-    # Slack takes no empty files.
+    """Post a reply once and return the id of the last message."""
+    # Slack refuses empty files.
     uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, takes_empty=False)
     shown = kept.take(reply.live_message_id)
-    before = await find_sent(web, reply) if reply.was_tried else SentBefore()
+    before = await find_sent(web, reply) if reply.was_tried else AlreadySent()
     draft = Draft(reply, delivery, rows, uploads, links_to(others), _to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown, before)
     try:
@@ -75,17 +75,17 @@ async def send(
 def _to_cards(shown: Shown | None) -> list[Json]:
     cards = shown.cards.values() if shown is not None else ()
     return [
-        {"type": "task_card", "task_id": each["id"], "title": each["title"], "status": _settled(each)} for each in cards
+        {"type": "task_card", "task_id": each["id"], "title": each["title"], "status": _final(each)} for each in cards
     ]
 
 
-def _settled(card: Json) -> str:
-    # The end of a turn is the end of its tools.
+def _final(card: Json) -> str:
+    # When the turn ends, no tool call is running any more.
     return "complete" if card["status"] == "in_progress" else str(card["status"])
 
 
 class _MessageWriter:
-    def __init__(self, app: "App", web: Web, draft: Draft, shown: Shown | None, before: SentBefore) -> None:
+    def __init__(self, app: "App", web: Web, draft: Draft, shown: Shown | None, before: AlreadySent) -> None:
         self._app, self._web, self._draft, self._shown, self._before = app, web, draft, shown, before
         self._place = draft.reply.place
 
@@ -93,7 +93,7 @@ class _MessageWriter:
         """Write all parts, then the files; return the id of the last part."""
         ts = ""
         for index in range(len(rendered.parts)):
-            # A second attempt, with a file instead, goes on with what is there.
+            # A second attempt, with a file instead of parts, continues with the existing messages.
             ts = self._before.parts[index] = await self._write_part(rendered, index)
         uploads = [*([Upload("answer.md", rendered.file.encode())] if rendered.file else []), *self._draft.uploads]
         left = [each for each in uploads if not self._before.has_file(each)]
@@ -110,7 +110,7 @@ class _MessageWriter:
         if live is not None and before is None and (ended := await self._end_live(live, rendered, body)):
             return ended
         if before is not None:
-            # It is there; what it says may be that of a message that showed the answer grow.
+            # The message exists, but may still contain live text.
             return await self._change(before, body)
         return await self._post(body, to_notice(rendered.parts[index], WHOLE_LIMIT))
 
@@ -128,7 +128,7 @@ class _MessageWriter:
         return str(made["ts"])
 
     async def _end_live(self, ts: str, rendered: Rendered, body: Json) -> str | None:
-        """Let the message that showed the answer grow say all of it; None when somebody has deleted it."""
+        """Replace the live text by the answer; return None if the message was deleted."""
         shown = self._shown
         try:
             if shown is not None and shown.is_stream and await self._end_stream(ts, shown, rendered, body):
@@ -143,13 +143,13 @@ class _MessageWriter:
             return None
 
     async def _end_stream(self, ts: str, shown: Shown, rendered: Rendered, body: Json) -> bool:
-        """End it with what is left to say; False when what was streamed is not how the answer begins."""
+        """End the stream with the rest of the answer; return False if the streamed text is not its beginning."""
         part = rendered.parts[0]
         if not part.startswith(shown.text) or len(rendered.parts) > 1:
             await stop_stream(self._web, self._place.channel, ts)
             return False
         left = part[len(shown.text) :]
-        ends = [each | {"status": _settled(each)} for each in shown.cards.values() if each["status"] == "in_progress"]
+        ends = [each | {"status": _final(each)} for each in shown.cards.values() if each["status"] == "in_progress"]
         pieces = [*ends, *([{"type": "markdown_text", "text": left}] if left else [])]
         more: Json = {"chunks": pieces} if pieces else {}
         rows = {"blocks": list(self._draft.rows)} if self._draft.rows else {}
