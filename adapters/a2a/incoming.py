@@ -126,15 +126,18 @@ async def _store_files(app: App, parts: Any) -> tuple[Attachment, ...]:
     files = [part for part in parts if part.HasField("raw") or part.HasField("url")]
     if len(files) > MAX_ATTACHMENTS:
         raise invalid("message.parts", f"there are more than {MAX_ATTACHMENTS} files in them")
-    # Files with an address are fetched later, during the turn, through the egress guard.
+    # All addresses are checked before the first file is stored.
     linked = [_linked(part) if part.HasField("url") else None for part in files]
-    return tuple([
-        link or await store_content(app, part.filename or "file", cut(part.media_type, 200) or NO_TYPE, part.raw)
-        for part, link in zip(files, linked, strict=True)
-    ])  # fmt: skip
+    return tuple([link or await _stored(app, part) for part, link in zip(files, linked, strict=True)])
+
+
+async def _stored(app: App, part: Part) -> Attachment:
+    filename, mime_type = part.filename or "file", cut(part.media_type, 200) or NO_TYPE
+    return await store_content(app, filename, mime_type, content=part.raw)
 
 
 def _linked(part: Part) -> Attachment:
+    # Files with an address are fetched later, during the turn, through the egress guard.
     try:
         url = ADDRESS.validate_python(part.url)
         name = part.filename or PurePosixPath(urlsplit(url).path).name or "file"

@@ -124,7 +124,7 @@ class TurnButtons:
         return AnswerButtons((), [again_shown, *(votes if status == "answered" else ())])
 
     def _make(self, action: str, index: int = 0) -> Button:
-        return Button(action, self.turn_id, self.asker, int((self.now + LASTS).timestamp()), index)
+        return Button(action, self.turn_id, self.asker, expires=int((self.now + LASTS).timestamp()), index=index)
 
 
 def buttons_below(reply: "Reply", delivery: "DeliveryInfo", now: datetime) -> AnswerButtons:
@@ -166,7 +166,7 @@ def find_button(custom_id: str) -> Button | None:
     # The account is between the other fields, because it may contain a colon.
     asker = head[3].removesuffix(f":{tail[1]}:{tail[2]}")
     try:
-        button = Button(head[1], int(head[2], 16), asker, int(tail[1], 16), int(tail[2]))
+        button = Button(head[1], int(head[2], 16), asker, expires=int(tail[1], 16), index=int(tail[2]))
     except ValueError:
         return None
     return button if 0 < button.turn_id <= MAX_ID and 0 <= button.index < MAX_ID else None
@@ -207,5 +207,9 @@ async def vote(app: App, button: Button) -> bool:
 def to_place(row: Any) -> Place:
     """Return the place of a button's turn."""
     return Place(
-        row.platform, row.platform_server_id, row.platform_channel_id, row.platform_thread_id, is_direct=row.is_direct
+        row.platform,
+        row.platform_server_id,
+        row.platform_channel_id,
+        thread=row.platform_thread_id,
+        is_direct=row.is_direct,
     )

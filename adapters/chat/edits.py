@@ -24,7 +24,7 @@ class Edits:
         """Replace the text of a stored message; None if it is not stored."""
         content = clean(text)
         return await retry_on_lost_db(
-            lambda: change_message(self._app.database, self._platform, message_id, content), STORE_SECONDS
+            lambda: change_message(self._app.database, self._platform, message_id, content=content), STORE_SECONDS
         )
 
     async def delete(self, message_ids: Iterable[str]) -> None:

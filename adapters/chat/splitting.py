@@ -20,7 +20,7 @@ def split_text(text: str, limit: int) -> list[str]:
         if len(fence_mark(after)) > limit // 6:
             # A longer fence would leave too little room when every part repeats it.
             after = fence
-        for piece in _pieces(line, limit, fence, after):
+        for piece in _pieces(line, limit, fence, after=after):
             needed = size(piece) + _closing_size(after)
             if part and size(part) + 1 + needed > limit:
                 _close(parts, part, fence)

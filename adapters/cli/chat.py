@@ -50,7 +50,7 @@ async def _talk(settings: "Settings", address: "Address") -> None:
         worker = LocalWorker(house)
         warming = asyncio.create_task(house.router.warm(), name="warm")
         try:
-            await Chat(house, reader, output, worker.ensure_worker).run()
+            await Chat(house, reader, output, before_sending=worker.ensure_worker).run()
         finally:
             warming.cancel()
             await worker.close()

@@ -34,7 +34,7 @@ def serve_mcp(
         async with open_app(settings, await prepare(find_database(settings))) as house:
             if http:
                 await serve_http(
-                    house, ModuleServer(house, modules or ()), port, lambda url: complain(f"serving {url}")
+                    house, ModuleServer(house, modules or ()), port, started=lambda url: complain(f"serving {url}")
                 )
             else:
                 await serve_stdio(ModuleServer(house, modules or (), await resolve_terminal_user(house)))

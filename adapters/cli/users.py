@@ -73,7 +73,7 @@ def promote(
 
     async def work(session: "AsyncSession", settings: "Settings") -> str:
         user_id = await _find(session, who, settings.default_guest_token_budget if new else None)
-        return await _promote(session, user_id, permission, settings.default_guest_token_budget)
+        return await _promote(session, user_id, permission, guest_budget=settings.default_guest_token_budget)
 
     say(in_transaction(work))
 
@@ -109,7 +109,7 @@ def link(
 
     async def work(session: "AsyncSession", _settings: "Settings") -> int:
         user_id = await _find(session, who)
-        await _link(session, user_id, platform, account_id, may_move=move)
+        await _link(session, user_id, platform, account_id=account_id, may_move=move)
         return user_id
 
     say(f"user {in_transaction(work)}: {platform}:{account_id} is linked")

@@ -194,7 +194,7 @@ class Gateway(discord.AutoShardedClient):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         thread_id = await self._open_thread(message) if mention.wants_thread else None
-        incoming = to_incoming(message, self.me, earlier, thread_id)
+        incoming = to_incoming(message, self.me, earlier, thread_id=thread_id)
         await accept(self._app.database, replace(incoming, sent_at=sent_at or incoming.sent_at))
         self._listening.mark_known(message)
 
@@ -205,7 +205,9 @@ class Gateway(discord.AutoShardedClient):
             return False
         platform_context = to_platform_context(message.author, message.channel, message.guild)
         place = to_place(message.channel, message.guild)
-        reply = await commands.answer(self._app, to_sender(message.author), place, text, platform_context)
+        reply = await commands.answer(
+            self._app, to_sender(message.author), place, text=text, platform_context=platform_context
+        )
         if reply is None:
             return False
         try:

@@ -82,7 +82,7 @@ class DiscordPlatform(ChatPlatform):
             async with Gateway(app, rest, seen, shard_ids=shard_ids, shard_count=count, **self._options) as client:
                 await client.start_up(self._token)
 
-        await Shards(app, self.settings, rest, connect).run()
+        await Shards(app, self.settings, rest, connect=connect).run()
 
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply by REST; a reply that was already posted is not posted again."""
@@ -106,7 +106,7 @@ class DiscordPlatform(ChatPlatform):
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer as live text."""
         writer = writer_for(self.rest, turn.place, turn.reply_to)
-        await show_live(turn, _LiveMessage(self.app, writer, turn, self._edited))
+        await show_live(turn, _LiveMessage(self.app, writer, turn, edited=self._edited))
 
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of Discord
         """Yield what `parley doctor` reports: token, intents, permissions, commands."""

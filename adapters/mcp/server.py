@@ -104,7 +104,7 @@ class ModuleServer:
         scope, tool_context = await self._prepare(call, tool)
         toolbox = self._app.toolbox
         arguments = read_arguments(json.dumps(params.arguments or {}))
-        pending = PendingCall(call.call_id, tool.name, arguments, scope, toolbox.offered_to(scope))
+        pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=toolbox.offered_to(scope))
         outcome = await toolbox.call(pending, tool_context)
         return _to_result(outcome.content, is_error=is_error(outcome))
 
@@ -132,7 +132,7 @@ class ModuleServer:
         async with app.database.transaction() as session:
             user = await resolve_user(session, call.sender, app.settings.default_guest_token_budget)
             persona = await resolve_persona(session, call.place, user.permission, settings=app.settings)
-            conversation = await resolve_conversation(session, user.id, persona.id, call.place)
+            conversation = await resolve_conversation(session, user.id, persona.id, place=call.place)
         caller = user.as_caller()
         context = ToolContext(
             user=caller,

@@ -103,7 +103,9 @@ class SlackPlatform(ChatPlatform):
         if secret is None:
             await self._listen_while_connected(_always)
             return
-        async with open_socket(self._open_bolt(), self.clients, secret, self.app.clock, self._running) as socket:
+        async with open_socket(
+            self._open_bolt(), self.clients, secret, clock=self.app.clock, running=self._running
+        ) as socket:
             await self._listen_while_connected(socket.client.is_connected)
 
     async def _listen_while_connected(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
@@ -163,7 +165,7 @@ class SlackPlatform(ChatPlatform):
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer as live text."""
         web = await self.clients.get(turn.place.server)
-        await asyncio.gather(show(self.app, web, turn, self._shown), offer_stop(self.app, web, turn))
+        await asyncio.gather(show(self.app, web, turn, kept=self._shown), offer_stop(self.app, web, turn))
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the workspace's token for a file on Slack's hosts, and no headers for any other URL."""
@@ -182,7 +184,9 @@ class SlackPlatform(ChatPlatform):
     def _open_bolt(self) -> "AsyncApp":
         if self._bolt is None:
             self._events = Events(self.app, self.clients, self._running)
-            self._bolt = build_app(self.app, self.clients, self._running, self._events, self._installations)
+            self._bolt = build_app(
+                self.app, self.clients, self._running, events=self._events, installations=self._installations
+            )
         return self._bolt
 
 

@@ -83,7 +83,7 @@ class Chat:
             return True
         if not line and not self._files:
             return True
-        reply = await commands.answer(self._app, self._sender, self._place, text)
+        reply = await commands.answer(self._app, self._sender, self._place, text=text)
         if reply is None:
             await self._ask(text)
             return True

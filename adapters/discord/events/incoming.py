@@ -35,7 +35,7 @@ def to_incoming(
         attachments=tuple(to_attachment(each) for each in list_attachments(message)),
         platform_message_id=str(message.id),
         platform_context=to_platform_context(
-            message.author, message.channel, message.guild, [*earlier, *to_forwarded(message)]
+            message.author, message.channel, message.guild, earlier=[*earlier, *to_forwarded(message)]
         ),
     )
 
@@ -51,8 +51,8 @@ def to_place(channel: object, guild: discord.Guild | None, thread_id: str | None
     if guild is None:
         return Place(PLATFORM, None, channel_id, is_direct=True)
     if isinstance(channel, discord.Thread):
-        return Place(PLATFORM, str(guild.id), str(channel.parent_id), channel_id)
-    return Place(PLATFORM, str(guild.id), channel_id, thread_id)
+        return Place(PLATFORM, str(guild.id), str(channel.parent_id), thread=channel_id)
+    return Place(PLATFORM, str(guild.id), channel_id, thread=thread_id)
 
 
 def to_text(message: discord.Message, me: int) -> str:
@@ -87,7 +87,7 @@ def list_attachments(message: discord.Message) -> list[discord.Attachment]:
 
 def to_attachment(given: discord.Attachment) -> Attachment:
     """Return a file of a message; the worker downloads it."""
-    return to_file(given.filename, given.content_type, given.size, given.url)
+    return to_file(given.filename, given.content_type, given.size, url=given.url)
 
 
 def to_file(filename: str, content_type: str | None, size: int, url: str) -> Attachment:

@@ -81,7 +81,9 @@ class Interactions:
     async def _on_click(self, interaction: discord.Interaction, custom_id: str) -> None:
         button = find_button(custom_id)
         if button is not None:
-            await take_click(self._app, DiscordClick(button, interaction, self._acknowledger, self._app.database))
+            await take_click(
+                self._app, DiscordClick(button, interaction, self._acknowledger, database=self._app.database)
+            )
 
     async def _on_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         name, options = str(given["name"]), list(given.get("options", ()))
@@ -99,7 +101,9 @@ class Interactions:
         found = next((each for each in commands.list_commands(PLATFORM) if each.name == name), None)
         sender, place = to_sender(interaction.user), to_place(interaction.channel, interaction.guild)
         platform_context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
-        work = commands.answer(self._app, sender, place, slash.to_line(name, options), platform_context)
+        work = commands.answer(
+            self._app, sender, place, text=slash.to_line(name, options), platform_context=platform_context
+        )
         answering = asyncio.create_task(work, name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
         if is_deferred := not answering.done():
@@ -136,7 +140,7 @@ class Interactions:
             sent_at=interaction.created_at,
             attachments=files,
             platform_message_id=f"{WHISPER if is_deferred_in_private else INTERACTION}:{interaction.token}",
-            platform_context=to_platform_context(interaction.user, interaction.channel, guild, earlier),
+            platform_context=to_platform_context(interaction.user, interaction.channel, guild, earlier=earlier),
         )
         defer = partial(self._acknowledger.defer, interaction, is_private=False)
         await store(self._app.database, message, None if is_deferred_in_private else defer)
@@ -174,4 +178,4 @@ def _files(given: Any, file_id: Any) -> tuple[Attachment, ...]:
     found = given.get("resolved", {}).get("attachments", {}).get(str(file_id)) if file_id else None
     if found is None:
         return ()
-    return (to_file(found["filename"], found.get("content_type"), found["size"], found["url"]),)
+    return (to_file(found["filename"], found.get("content_type"), found["size"], url=found["url"]),)

@@ -20,7 +20,10 @@ def to_rows(shown: AnswerButtons) -> list[Json]:
 
 def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
     """Return the rows after a choice, all disabled."""
-    buttons = [ShownButton(Button(CHOICE, 0, "", 0, number), to_label(each)) for number, each in enumerate(choices)]
+    buttons = [
+        ShownButton(Button(CHOICE, 0, "", expires=0, index=number), to_label(each))
+        for number, each in enumerate(choices)
+    ]
     styles = [GREEN if number == index else GREY for number in range(len(choices))]
     drawn = [_component(each) | {"style": style, "disabled": True} for each, style in zip(buttons, styles, strict=True)]
     return _rows(drawn)

@@ -61,7 +61,7 @@ class ChannelWriter:
         path = "/channels/{channel_id}/messages/{message_id}"
         body = body | {"flags": SUPPRESS_EMBEDS}
         changed: Json = await self._rest.call(
-            "PATCH", path, body, files, channel_id=self._channel, message_id=message_id
+            "PATCH", path, body, files=files, channel_id=self._channel, message_id=message_id
         )
         return changed
 
@@ -71,7 +71,7 @@ class ChannelWriter:
 
     async def _post(self, body: Json, files: Sequence[Upload]) -> Json:
         path = "/channels/{channel_id}/messages"
-        made: Json = await self._rest.call("POST", path, body, files, channel_id=self._channel)
+        made: Json = await self._rest.call("POST", path, body, files=files, channel_id=self._channel)
         return made
 
 
@@ -90,12 +90,12 @@ class ResponseWriter:
         if nonce.endswith("-0") and not self._follows:
             return await self.change("@original", body, files)
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
-        return await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", body | {"flags": flags}, files)
+        return await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", body | {"flags": flags}, files=files)
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
         """Edit the response."""
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
-        return await self._call("PATCH", path, body | {"flags": SUPPRESS_EMBEDS}, files, message_id=message_id)
+        return await self._call("PATCH", path, body | {"flags": SUPPRESS_EMBEDS}, files=files, message_id=message_id)
 
     async def type(self) -> None:
         """Do nothing: the response shows "is thinking…"."""
@@ -105,7 +105,7 @@ class ResponseWriter:
         ids: Json = {"webhook_id": str(me["id"]), "webhook_token": self._token, "message_id": message_id}
         for wait in (*UNKNOWN_WAITS, None):
             try:
-                return cast("Json", await self._rest.call(method, path, body, files, **ids))
+                return cast("Json", await self._rest.call(method, path, body, files=files, **ids))
             except Refused as error:
                 if error.number not in GONE or wait is None:
                     raise

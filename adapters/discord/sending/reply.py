@@ -24,12 +24,12 @@ async def send(
     writer, ids = writer_for(rest, reply.place, reply.reply_to), list[str]()
     allowed = await limits.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
     while True:
-        draft = await _draft(app, reply, delivery, rows, allowed)
+        draft = await _draft(app, reply, delivery, rows=rows, allowed=allowed)
         try:
             await _write(writer, draft, ids)
         except Refused as error:
             if error.number in GONE and isinstance(writer, ResponseWriter):
-                writer = await _after_response(rest, writer, reply, delivery)
+                writer = await _after_response(rest, writer, reply, delivery=delivery)
             elif error.number == TOO_LARGE and draft.has_files:
                 allowed = limits.note_refusal(reply.place, allowed)
             elif error.number == MISSING_PERMISSIONS and draft.has_files:
@@ -78,7 +78,7 @@ async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Seque
     uploads, others = await collect(app, reply.files, allowed)
     rendered = render("\n".join([reply.content, *map(_link, others)]), may_attach=allowed > 0)
     whole = [rendered.file] if rendered.file else []
-    return _Draft(reply, delivery, rows, rendered, [*whole, *uploads])
+    return _Draft(reply, delivery, rows, rendered=rendered, uploads=[*whole, *uploads])
 
 
 async def _write(writer: MessageWriter, draft: _Draft, ids: list[str]) -> None:
@@ -87,7 +87,7 @@ async def _write(writer: MessageWriter, draft: _Draft, ids: list[str]) -> None:
         if index < len(ids):
             continue
         live = draft.reply.live_message_id if index == 0 else None
-        ids.append(await _write_one(writer, body, files, live, f"{_nonce(draft.reply)}-{index}"))
+        ids.append(await _write_one(writer, body, files, live=live, nonce=f"{_nonce(draft.reply)}-{index}"))
 
 
 async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:

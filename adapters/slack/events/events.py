@@ -164,7 +164,7 @@ class Events:
         names = await self.directory.list_names(web, list_people([event]))
         platform_context = await self._platform_context(event, web, earlier)
         event = await self.directory.with_files(web, event)
-        message = to_incoming(event, web.token, names, platform_context)
+        message = to_incoming(event, web.token, names, platform_context=platform_context)
         message = replace(message, sent_at=sent_at or message.sent_at)
         if await self._typed.answer(message, web):
             return True
@@ -173,7 +173,7 @@ class Events:
         # A thread of the panel begins with a message of the app.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id
         if accepted.is_new and mention.is_first and is_panel and place.thread is not None:
-            self._running.start(set_title(web, place.channel, place.thread, message.content), "title")
+            self._running.start(set_title(web, place.channel, place.thread, question=message.content), "title")
         return True
 
     async def _platform_context(self, event: Json, web: Web, earlier: list[QuotedMessage]) -> PlatformContext:

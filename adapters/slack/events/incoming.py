@@ -57,7 +57,7 @@ def to_place(event: Json, token: Token) -> Place:
     channel, ts = str(event["channel"]), str(event["ts"])
     is_direct = event.get("channel_type") == "im" or channel.startswith("D")
     thread = event.get("thread_ts") or (None if is_direct else ts)
-    return Place(PLATFORM, token.team_id, channel, thread, is_direct)
+    return Place(PLATFORM, token.team_id, channel, thread=thread, is_direct=is_direct)
 
 
 def to_moment(ts: str) -> datetime:

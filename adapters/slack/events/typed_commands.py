@@ -30,7 +30,7 @@ class TypedCommands:
         if not await accept_answered(self._app.database, message):
             return True
         reply = await commands.answer(
-            self._app, message.sender, message.place, message.content, message.platform_context
+            self._app, message.sender, message.place, text=message.content, platform_context=message.platform_context
         )
         if reply is not None:
             await self._post(message, web, reply)

@@ -98,7 +98,7 @@ class Installations:
             self._cached.pop(team_id, None)
             return None
         secret = SecretStr(self._decrypt(team_id, row.token))
-        token = Token(secret, row.team_id, row.bot_user_id, row.bot_id, row.team_name)
+        token = Token(secret, row.team_id, row.bot_user_id, bot_id=row.bot_id, team_name=row.team_name)
         self._cached[team_id] = _Cached(row.token, token, self._clock.monotonic() + CACHE_SECONDS)
         return token
 

@@ -138,17 +138,17 @@ async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) 
     """Answer a browser; `request` is the library's. Any error becomes a page with one sentence."""
     if app.settings.public_url is None:
         log.error("slack_install_impossible", remedy="set PUBLIC_URL")
-        return _page("This can't be installed yet", NO_ADDRESS, 503, "")
+        return _page("This can't be installed yet", NO_ADDRESS, 503, more="")
     clients = Clients(settings, app.clock)
     try:
         flow = _build_flow(app, settings, clients.library_client())
         return await (flow.handle_installation(request) if step == "install" else flow.handle_callback(request))
     except ParleyError as error:
         log.error("slack_install_failed", cause=str(error))
-        return _page("It did not work", str(error), 503, BEGIN_AGAIN)
+        return _page("It did not work", str(error), 503, more=BEGIN_AGAIN)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         log.error("slack_install_failed", cause=repr(error))
-        return _page("It did not work", UNREACHABLE, 503, BEGIN_AGAIN)
+        return _page("It did not work", UNREACHABLE, 503, more=BEGIN_AGAIN)
     finally:
         await clients.aclose()
 
@@ -184,7 +184,7 @@ async def _succeeded(done: AsyncSuccessArgs) -> BoltResponse:
     installation = done.installation
     team = installation.team_name or "your workspace"
     url = f"https://slack.com/app_redirect?app={installation.app_id}&team={installation.team_id}"
-    response = _page("Installed", DONE.format(agent="Parley", team=team), 200, OPEN.format(url=url))
+    response = _page("Installed", DONE.format(agent="Parley", team=team), 200, more=OPEN.format(url=url))
     response.headers["set-cookie"] = [done.settings.state_utils.build_set_cookie_for_deletion()]
     return response
 
@@ -195,7 +195,7 @@ async def _failed(failure: AsyncFailureArgs) -> BoltResponse:
         reason = str(failure.error)
     log.warning("slack_install_refused", reason=failure.reason[:40])
     status = min(400, failure.suggested_status_code)
-    return _page("It did not work", reason, status, BEGIN_AGAIN)
+    return _page("It did not work", reason, status, more=BEGIN_AGAIN)
 
 
 def _page(title: str, sentence: str, status: int, more: str) -> BoltResponse:

@@ -59,7 +59,7 @@ class Actors:
             role_ids=ids,
             server_name=clean(token.team_name) if token.team_name else None,
         )
-        return Actor(user_id, sender, platform_context, web)
+        return Actor(user_id, sender, platform_context, web=web)
 
     async def _find_groups(
         self, team_id: str, home: str, user_id: str
@@ -77,7 +77,7 @@ class Actors:
     async def find_place(self, actor: Actor, channel: str, thread: str | None = None) -> Place:
         """Return a place in the actor's workspace; it is direct if it is the person's direct message with the agent."""
         is_direct = channel.startswith("D") and channel == await self.find_direct(actor)
-        return Place(PLATFORM, actor.team_id, channel, thread, is_direct)
+        return Place(PLATFORM, actor.team_id, channel, thread=thread, is_direct=is_direct)
 
     async def find_direct(self, actor: Actor) -> str | None:
         """Return the channel of the person's direct message with the agent; None if Slack does not answer in time."""

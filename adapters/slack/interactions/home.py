@@ -132,7 +132,7 @@ class Homes:
             user = await with_roles(
                 session, user, sender=actor.sender, place=place, platform_context=actor.platform_context
             )
-        return Request(self._app, actor.sender, place, user, argument)
+        return Request(self._app, actor.sender, place, user=user, argument=argument)
 
     async def _publish(self, actor: Actor, note: str = "") -> None:
         try:
@@ -152,7 +152,7 @@ class Homes:
         for panel in list_panels():
             listed = await panel.list_entries(request)
             sections.append(Section(panel, listed.entries, listed.more))
-        return Home(user.permission.label, status, persona.name, sections, server, note)
+        return Home(user.permission.label, status, persona.name, sections=sections, server=server, note=note)
 
 
 def register(bolt: "AsyncApp", homes: Homes) -> None:

@@ -70,7 +70,7 @@ class Slash:
             if actor is not None:
                 # Stored before the acknowledgement, under the trigger's id, so that a repeated command is a duplicate.
                 place = await self._actors.find_place(actor, str(body.get("channel_id")))
-                await accept(self._app.database, self._to_message(body, actor, place, question))
+                await accept(self._app.database, self._to_message(body, actor, place, question=question))
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
             await ack(text=to_notice(str(error)), response_type="ephemeral")
@@ -100,7 +100,9 @@ class Slash:
         url = url_of(body)
         try:
             actor = await self._find_actor(body)
-            answer, is_private = (NOT_INSTALLED, True) if actor is None else await self._run(body, actor, name, rest)
+            answer, is_private = (
+                (NOT_INSTALLED, True) if actor is None else await self._run(body, actor, name, rest=rest)
+            )
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))
             answer, is_private = str(error), True
@@ -116,7 +118,9 @@ class Slash:
         place = await self._actors.find_place(actor, str(body.get("channel_id")))
         if name.lower() == STOP:
             place = await find_running(self._app, actor, place)
-        reply = await commands.answer(self._app, actor.sender, place, line, actor.platform_context)
+        reply = await commands.answer(
+            self._app, actor.sender, place, text=line, platform_context=actor.platform_context
+        )
         if reply is None:
             return TO_ASK, True
         if name.lower() == HELP and not rest:

@@ -41,7 +41,7 @@ def without_buttons(blocks: Sequence[Json], chosen: str | None = None) -> list[J
 async def replace_buttons(web: Web, answer: Any, shown: AnswerButtons) -> None:
     """Replace the buttons of a posted answer; `answer` is its outbox row."""
     where = {"channel": answer.platform_channel_id, "ts": answer.platform_message_id}
-    posted = await _find_message(web, where["channel"], answer.platform_thread_id, where["ts"])
+    posted = await _find_message(web, where["channel"], answer.platform_thread_id, ts=where["ts"])
     if posted is not None:
         blocks = [*without_buttons(posted.get("blocks", ())), *to_rows(shown)]
         await web.find("chat.update", text=posted["text"], blocks=blocks, **where)

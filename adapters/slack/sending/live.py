@@ -66,7 +66,7 @@ class ShownMessages:
 
 async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
     """Show live text until the turn ends; an error of the platform ends the live text, not the turn."""
-    live_message = _Message(app, web, turn, kept)
+    live_message = _Message(app, web, turn, kept=kept)
     try:
         if await turn.ends_within(TYPING_AFTER):
             return
@@ -74,7 +74,7 @@ async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> N
         if await turn.ends_within(LIVE_AFTER - TYPING_AFTER):
             return
         if turn.place.thread is not None and web.can_stream and await turn.find_message() is None:
-            await _Stream(app, web, turn, kept).run()
+            await _Stream(app, web, turn, kept=kept).run()
             return
         if (found := await turn.find_message()) is not None:
             await stop_stream(web, turn.place.channel, found)

@@ -62,8 +62,8 @@ async def send(
     uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, takes_empty=False)
     shown = kept.take(reply.live_message_id)
     before = await find_sent(web, reply) if reply.was_tried else AlreadySent()
-    draft = Draft(reply, delivery, rows, uploads, links_to(others), _to_cards(shown))
-    writer = _MessageWriter(app, web, draft, shown, before)
+    draft = Draft(reply, delivery, rows, uploads=uploads, links=links_to(others), cards=_to_cards(shown))
+    writer = _MessageWriter(app, web, draft, shown=shown, before=before)
     try:
         return await writer.write(draft.render())
     except Refused as error:
@@ -131,7 +131,7 @@ class _MessageWriter:
         """Replace the live text by the answer; return None if the message was deleted."""
         shown = self._shown
         try:
-            if shown is not None and shown.is_stream and await self._end_stream(ts, shown, rendered, body):
+            if shown is not None and shown.is_stream and await self._end_stream(ts, shown, rendered, body=body):
                 return ts
             if shown is not None and shown.edited_at:
                 wait = shown.edited_at + SECONDS_PER_EDIT - self._app.clock.monotonic()

@@ -113,4 +113,6 @@ class SettingsToken:
         self._clients.forget(unknown)
         if not me.get("team_id") or not me.get("user_id"):
             raise Unavailable("Slack did not say whose token SLACK_BOT_TOKEN is.")
-        return Token(secret, me["team_id"], me["user_id"], me.get("bot_id"), me.get("team"), is_home=True)
+        return Token(
+            secret, me["team_id"], me["user_id"], bot_id=me.get("bot_id"), team_name=me.get("team"), is_home=True
+        )

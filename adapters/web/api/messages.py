@@ -41,7 +41,7 @@ async def post_message(request: Request) -> Response:
     sent = await read_json(request, SentMessage, max_body(app))
     watched = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
-    said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, sent.content)
+    said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, text=sent.content)
     if said is not None:
         return sse.follow(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
     files = await store_sent(app, sent.attachments) if sent.attachments else ()
@@ -95,10 +95,13 @@ def to_json(response: AgentResponse) -> Response:
 
 async def command_events(text: str) -> AsyncGenerator[Event]:
     """Yield a command's answer as the events of a turn."""
-    yield Event(0, 0, "message", {"content": text, "files": []})
+    yield Event(0, 0, "message", payload={"content": text, "files": []})
     nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
     yield Event(
-        0, 1, "turn_complete", {"iterations": 0, "usage": nothing, "finished": True, "error": None, "model": None}
+        0,
+        1,
+        "turn_complete",
+        payload={"iterations": 0, "usage": nothing, "finished": True, "error": None, "model": None},
     )
 
 

@@ -120,7 +120,11 @@ class SentMessage(Closed):
         """Return the place; without a server it is a direct message unless `is_direct` is false."""
         is_direct = self.platform_server_id is None if self.is_direct is None else self.is_direct
         return Place(
-            self.platform, self.platform_server_id, self.platform_channel_id, self.platform_thread_id, is_direct
+            self.platform,
+            self.platform_server_id,
+            self.platform_channel_id,
+            thread=self.platform_thread_id,
+            is_direct=is_direct,
         )
 
     def to_incoming(self, clock: Clock, files: tuple[Attachment, ...], *, wants_stream: bool) -> IncomingMessage:

@@ -34,7 +34,7 @@ async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, .
             content = await _decode(file.data, f"attachments.{position}.data")
             if file.size_bytes not in (None, len(content)):
                 raise invalid(f"attachments.{position}.size_bytes", f"the content has {len(content)} bytes")
-            stored.append(await store_content(app, file.filename, file.mime_type, content))
+            stored.append(await store_content(app, file.filename, file.mime_type, content=content))
     return tuple(stored)
 
 
@@ -87,7 +87,7 @@ async def _from_address(app: App, address: str, filename: str) -> Attachment:
     body = address[known.end() :]
     content = await _decode(body, "messages") if known["base64"] else unquote_to_bytes(body)
     name = filename if "." in filename else f"{filename}.{mime_type.partition('/')[2].partition('+')[0]}"
-    return await store_content(app, name, mime_type, content)
+    return await store_content(app, name, mime_type, content=content)
 
 
 async def _decode(text: str, field: str) -> bytes:

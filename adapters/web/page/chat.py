@@ -63,7 +63,7 @@ async def post_chat_message(request: Request) -> Response:
     try:
         typed, uploads = _split(form)
         sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
-        if (said := await commands.answer(app, sender, place, typed.content)) is not None:
+        if (said := await commands.answer(app, sender, place, text=typed.content)) is not None:
             return sse.follow(command_events(said.text))
         message = IncomingMessage(
             adapter="web",
