@@ -136,7 +136,7 @@ async def test_a_call_without_a_proper_person_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("token", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer"])
-async def test_nobody_comes_in_without_the_token(token: str | None, url: str) -> None:
+async def test_a_request_without_the_token_is_refused(token: str | None, url: str) -> None:
     async with httpx2.AsyncClient(trust_env=False) as http:
         answer = await http.post(url, json={}, headers={"authorization": token} if token else {})
 
@@ -144,7 +144,7 @@ async def test_nobody_comes_in_without_the_token(token: str | None, url: str) ->
     assert "API_TOKEN" in answer.json()["message"]
 
 
-async def test_permission_and_personas_hold_on_the_other_side_as_well(url: str, house: House) -> None:
+async def test_the_server_checks_permission_and_persona_as_well(url: str, house: House) -> None:
     await house.sql(
         "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
         " VALUES ('P', 'Be brief.', true, '[\"knowledge\"]')"

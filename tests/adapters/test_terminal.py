@@ -100,7 +100,7 @@ def test_a_stored_answer_that_differs_is_written_whole(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "Hell\nI have to stop here.\n\n"
 
 
-def test_a_stream_that_began_anew_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reset_of_the_stream_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     tell(LiveOutput(), delta("Hel"), delta("", reset=True), delta("Good day."), message("Good day."))
 
     assert "Hel\n\x1b[2m(the answer begins anew)\x1b[0m\nGood day.\n\n" in capsys.readouterr().out
@@ -117,14 +117,14 @@ def test_a_tool_call_is_one_dim_line_between_the_texts(capsys: pytest.CaptureFix
     assert max(map(len, shown.splitlines())) < 200
 
 
-def test_a_tool_that_failed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_tool_call_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     tell(LiveOutput(), ("tool_result", {"id": "1", "tool": "a.b", "result": {}, "error": True}))
 
     assert "a.b failed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("output", [LiveOutput(), PlainOutput()])
-def test_what_a_model_says_does_not_steer_the_terminal(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_of_a_model_contains_no_control_characters(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
     tell(output, message("\x1b]0;owned\x07a\rb\x9bc\u202ed\ttab\nline"))
 
     shown = capsys.readouterr().out

@@ -41,7 +41,7 @@ async def test_a_peer_that_waits_gets_the_whole_task(poller: Peer, site: Site) -
     assert await site.house.value("SELECT door FROM outbox WHERE status = 'delivered'") == "a2a"
 
 
-async def test_the_answer_grows_before_the_eyes_of_the_peer(peer: Peer, site: Site) -> None:
+async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> None:
     words = " ".join(f"word{number} né 🦜" for number in range(60))
     site.house.model.play([Answer(words, chunk_delay=0.02)])
 
@@ -60,7 +60,7 @@ async def test_a_thousand_chunks_arrive_whole(peer: Peer, site: Site) -> None:
     assert (await peer.says("count")).answer == words
 
 
-async def test_what_is_said_before_a_tool_call_is_replaced_by_the_answer(peer: Peer, site: Site) -> None:
+async def test_text_before_a_tool_call_is_replaced_by_the_answer(peer: Peer, site: Site) -> None:
     site.house.model.play([
         Answer("Let me look.", tool_calls=[("calculator__calculate", {"expression": "2+2"})], chunk_delay=0.1),
         Answer("It is 4.", chunk_delay=0.1),
@@ -72,7 +72,7 @@ async def test_what_is_said_before_a_tool_call_is_replaced_by_the_answer(peer: P
     assert "Let me look." in "".join(heard.pieces)
 
 
-async def test_a_peer_may_come_back_for_the_answer(poller: Peer, site: Site) -> None:
+async def test_a_peer_may_poll_for_the_answer(poller: Peer, site: Site) -> None:
     heard = await poller.says("hello", at_once=True)
 
     assert heard.states[0] in ("submitted", "working")
@@ -152,7 +152,7 @@ async def test_letters_of_all_kinds_and_halves_of_emoji_pass(peer: Peer) -> None
     assert heard.answer == "You said: né 漢字 🦜 \u202e"
 
 
-async def test_a_half_emoji_is_cleaned(site: Site) -> None:
+async def test_a_lone_surrogate_is_replaced(site: Site) -> None:
     body = json.dumps(call("message/send", {"message": message("broken \ud83e end")}))
     answer = await site.client.post("/a2a", content=body.encode(), headers={"content-type": "application/json"})
 

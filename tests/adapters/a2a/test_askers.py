@@ -73,13 +73,13 @@ async def test_metadata_that_can_not_be_read_is_refused_with_the_reason(
     assert await site.house.value("SELECT count(*) FROM inbox") == 0
 
 
-async def test_other_metadata_is_passed_over(peer: Peer) -> None:
+async def test_unknown_metadata_is_ignored(peer: Peer) -> None:
     heard = await peer.says("hello", metadata={"https://example.org/ext": {"deep": [1, None, "x"]}})
 
     assert heard.answer == "You said: hello"
 
 
-async def test_a_question_that_comes_back_to_the_house_is_refused(peer: Peer, site: Site) -> None:
+async def test_a_message_that_returns_to_this_installation_is_refused(peer: Peer, site: Site) -> None:
     hops = ["elsewhere", house_id(site.house.app.secrets)]
 
     with pytest.raises(A2AError, match="has been here before"):
@@ -95,7 +95,7 @@ async def test_a_question_may_be_passed_on_three_times_and_no_more(peer: Peer) -
         await peer.says("hello", metadata={"parley/trail": ["a", "b", "c", "d"]})
 
 
-async def test_a_house_that_names_no_person_asks_for_itself(peer: Peer, site: Site) -> None:
+async def test_a_peer_that_names_no_person_asks_for_itself(peer: Peer, site: Site) -> None:
     await peer.says("hello", metadata={"parley/trail": ["first", "second"]})
 
     assert await site.house.value("SELECT platform_user_id FROM user_platform_links") == "second"

@@ -48,7 +48,7 @@ async def test_the_card_names_the_public_address_and_the_persona(
 
 
 @pytest.mark.parametrize("token", [None, "Bearer wrong", "Basic x", "Bearer"])
-async def test_nobody_comes_in_without_the_token(token: str | None, site: Site) -> None:
+async def test_a_request_without_the_token_is_refused(token: str | None, site: Site) -> None:
     headers = {"authorization": token} if token else {}
     async with httpx.AsyncClient(base_url=site.url) as stranger:
         answer = await stranger.post("/a2a", json=call("message/send", {"message": message("hi")}), headers=headers)
@@ -115,7 +115,7 @@ async def test_garbage_is_answered_with_an_honest_error(body: str, status: int, 
     assert len(answer.text) < 5000
 
 
-async def test_a_call_of_the_newer_generation_has_to_say_so(site: Site) -> None:
+async def test_a_call_of_version_1_has_to_name_its_version(site: Site) -> None:
     answer = await site.client.post("/a2a", json=call("SendMessage", {"message": message("hi")}))
 
     assert answer.json()["error"]["code"] == -32009
@@ -138,7 +138,7 @@ async def test_what_is_not_offered_is_refused(peer: Peer, site: Site) -> None:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-async def test_a_bug_is_told_to_the_operator_and_not_to_the_peer(
+async def test_a_bug_is_logged_and_not_shown_to_the_peer(
     generation: str, site: Site, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broken = replace(site.house.app, clock=None)  # type: ignore[arg-type]  # what breaks it
@@ -164,7 +164,7 @@ async def test_a_database_that_is_away_is_said_in_one_sentence(method: str, site
     assert (card.status_code, card.json()["error"]["code"]) == (503, "database_lost")
 
 
-def test_the_sdk_is_not_imported_before_somebody_asks() -> None:
+def test_the_sdk_is_imported_with_the_first_request() -> None:
     program = (
         "import sys\nimport adapters.cli.compose, adapters.web.app, agent.queue.worker\n"
         "sys.exit(' '.join({'a2a', 'google.protobuf', 'sse_starlette'} & set(sys.modules)) or None)"

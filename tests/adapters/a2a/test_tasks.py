@@ -77,14 +77,14 @@ async def test_a_task_that_is_not_there_is_not_found(task_id: str, site: Site) -
                 await ask(task_id)
 
 
-async def test_a_message_of_another_door_is_no_task(peer: Peer, site: Site) -> None:
+async def test_a_message_of_another_adapter_is_no_task(peer: Peer, site: Site) -> None:
     await site.posts("hello")
 
     with pytest.raises(TaskNotFoundError):
         await peer.task(str(await site.house.value("SELECT id FROM inbox")))
 
 
-async def test_a_peer_that_left_finds_its_task_again(peer: Peer, site: Site) -> None:
+async def test_a_disconnected_peer_finds_its_task_again(peer: Peer, site: Site) -> None:
     site.house.model.play([Answer("Told in many small pieces.", chunk_delay=0.1)])
     async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
         task_id = (await anext(stream)).task.id
@@ -106,7 +106,7 @@ async def test_another_process_knows_the_task(peer: Peer, site: Site, settings: 
         assert text_of((await client.task(heard.task_id)).artifacts[0].parts) == "You said: hello"
 
 
-async def test_a_caller_that_leaves_before_it_was_told_the_task_ends_the_turn(site: Site) -> None:
+async def test_a_disconnect_before_the_task_id_is_sent_ends_the_turn(site: Site) -> None:
     site.house.model.play(hanging)
     asking = asyncio.create_task(site.client.post("/a2a", json=call("message/send", {"message": message("think")})))
     await asked_the_model(site)
@@ -115,7 +115,7 @@ async def test_a_caller_that_leaves_before_it_was_told_the_task_ends_the_turn(si
     await eventually(lambda: site.house.sql("SELECT id FROM turns WHERE status = 'cancelled'"))
 
 
-async def test_a_caller_that_leaves_a_stream_ends_nothing(peer: Peer, site: Site) -> None:
+async def test_a_disconnect_from_a_stream_ends_nothing(peer: Peer, site: Site) -> None:
     site.house.model.play([Answer("Told in many small pieces.", chunk_delay=0.2)])
     async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
         task_id = (await anext(stream)).task.id

@@ -78,14 +78,14 @@ def test_a_dropped_file_is_attached_too(shell: Shell, tmp_path: Path) -> None:
     assert "dropped.txt (13 bytes) goes with your next message." in shell.run("chat", stdin=f"'{plan}'\n").err
 
 
-def test_a_file_that_is_not_there_is_told_and_the_talk_goes_on(shell: Shell, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_and_the_conversation_goes_on(shell: Shell, tmp_path: Path) -> None:
     done = shell.run("chat", stdin=f"/attach {tmp_path / 'no such'}\nwhat is 12*7?\n")
 
     assert "There is no file" in done.err
     assert "84" in done.out
 
 
-def test_what_needs_a_yes_is_asked_and_answered_in_words(fresh: Shell, tmp_path: Path) -> None:
+def test_a_confirmation_is_asked_and_answered_in_words(fresh: Shell, tmp_path: Path) -> None:
     plan = tmp_path / "plan.txt"
     plan.write_text("First we eat.")
 
@@ -113,7 +113,7 @@ def test_help_names_what_only_a_terminal_has(shell: Shell) -> None:
         assert f"\n{command} - " in said
 
 
-def test_tool_calls_and_files_are_told_and_nothing_steers_the_terminal(fresh: Shell) -> None:
+def test_tool_calls_and_files_are_shown_without_control_characters(fresh: Shell) -> None:
     note = {"title": "Tea", "content": "hot", "format": "md"}
     script = [
         {"content": "One moment.", "tool_calls": [{"name": "file_manager.create_document", "arguments": note}]},

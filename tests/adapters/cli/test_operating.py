@@ -21,7 +21,7 @@ def test_an_account_is_promoted_before_its_first_message(shell: Shell) -> None:
     assert "admin" in shell.says("user", "show", "discord:80")
 
 
-def test_one_who_is_admin_no_more_has_a_limit_again(shell: Shell) -> None:
+def test_a_former_admin_has_a_limit_again(shell: Shell) -> None:
     shell.says("user", "promote", "discord:81", "owner", "--new")
 
     assert shell.says("user", "promote", "discord:81", "guest").endswith("guest, 5,000 tokens in 30 days\n")
@@ -35,7 +35,7 @@ def test_a_limit_that_an_admin_chose_stays_with_the_permission_user(shell: Shell
     assert "0 of unlimited" in shell.says("user", "show", "discord:82")
 
 
-def test_an_account_is_linked_and_moved_only_when_that_is_said(shell: Shell) -> None:
+def test_an_account_is_linked_and_moved_only_with_the_option(shell: Shell) -> None:
     shell.says("user", "set-budget", "discord:83", "1000", "--new")
     shell.says("user", "set-budget", "slack:U83", "2000", "--new")
 
@@ -61,7 +61,7 @@ def test_tokens_of_slack_workspaces_are_encrypted_with_the_newest_key(shell: She
     cell(shell, "DELETE FROM slack_installations")
 
 
-def test_people_are_found_by_name_unless_two_bear_it(shell: Shell) -> None:
+def test_people_are_found_by_name_unless_two_have_the_same(shell: Shell) -> None:
     for number in (84, 85):
         shell.says("user", "set-budget", f"discord:{number}", "1000", "--new")
     cell(shell, "UPDATE user_platform_links SET platform_username = 'Eve' WHERE platform_user_id IN ('84', '85')")

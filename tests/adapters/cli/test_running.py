@@ -120,7 +120,7 @@ def test_an_address_of_another_machine_is_one_line(shell: Shell) -> None:
     assert done.code == 2
 
 
-def test_a_message_that_came_by_the_web_door_is_answered_by_a_worker_elsewhere(shell: Shell) -> None:
+def test_a_message_to_the_web_adapter_is_answered_by_another_worker(shell: Shell) -> None:
     with started(shell, "adapter", "web", until="database", PORT="0") as (web, lines):
         with started(shell, "worker", until="the worker is ready") as (worker, _):
             answer = ask_over_http(shell, find_base(lines), "what is 12*7?")
@@ -129,7 +129,7 @@ def test_a_message_that_came_by_the_web_door_is_answered_by_a_worker_elsewhere(s
         assert stop(web) < 10
 
 
-def test_it_starts_again_after_kill_9_with_all_it_knew(shell: Shell) -> None:
+def test_it_starts_again_after_kill_9_with_its_memories(shell: Shell) -> None:
     with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         ask_over_http(shell, find_base(lines), "remember that my dog is called Rex", "bob")
         running.kill()
@@ -150,7 +150,7 @@ def test_a_chat_is_answered_when_the_worker_beside_it_was_killed(shell: Shell) -
     assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
 
 
-def test_a_token_without_an_adapter_is_told(shell: Shell) -> None:
+def test_a_token_without_an_adapter_is_reported(shell: Shell) -> None:
     done = shell.run("adapter", "irc")
 
     assert "This Parley has no adapter for irc; there are:" in done.err

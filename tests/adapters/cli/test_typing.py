@@ -104,7 +104,7 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(fresh: Shell, settings: dic
     assert (done.code, done.out) == (2, "")
 
 
-def test_an_unknown_name_in_the_env_file_is_told_with_the_nearest_one(fresh: Shell) -> None:
+def test_an_unknown_name_in_the_env_file_is_reported_with_the_nearest_one(fresh: Shell) -> None:
     (fresh.folder / ".env").write_text("LLM_MODEL=gpt-4o-mini\n")
 
     done = fresh.run("user", "list")
@@ -141,7 +141,7 @@ def test_an_adapter_that_cannot_run_says_what_to_set_or_to_run_instead(
     assert (done.code, done.out) == (2, "")
 
 
-def test_a_slip_in_a_platform_s_setting_is_told_with_the_right_name(fresh: Shell) -> None:
+def test_a_typo_in_a_platform_s_setting_is_reported_with_the_right_name(fresh: Shell) -> None:
     (fresh.folder / ".env").write_text("DISCORD_TOKN=x\n")
 
     done = fresh.run("adapter", "discord")

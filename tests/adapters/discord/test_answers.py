@@ -28,7 +28,7 @@ async def test_a_quick_answer_is_one_post_without_typing(pond: Scene) -> None:
     assert [(each.method, each.path.rsplit("/", 1)[-1]) for each in pond.discord.journal] == [("POST", "messages")]
 
 
-async def test_a_slow_answer_grows_in_one_message_with_at_most_one_edit_a_second(pond: Scene) -> None:
+async def test_a_slow_answer_is_live_text_with_at_most_one_edit_a_second(pond: Scene) -> None:
     text = " ".join(f"word{number}" for number in range(40))
     pond.model.play([Answer(text, delay=1.2, chunk_chars=8, chunk_delay=0.1)])
 

@@ -99,7 +99,7 @@ async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: 
     assert expired.text == "These buttons have expired."
 
 
-async def test_an_id_that_names_another_persons_turn_opens_nothing(pond: Scene) -> None:
+async def test_a_button_id_with_another_persons_turn_is_refused(pond: Scene) -> None:
     pond.model.play([Answer("For Ann.")])
     await pond.ann.asks("my secret", pond.general)
     await pond.ann.hears(pond.general)

@@ -89,7 +89,7 @@ async def test_of_two_messages_that_one_answer_covers_the_other_stays(
     assert ("first" in told, "one.txt" in told) == (False, False)
 
 
-async def test_an_edit_that_calls_the_agent_is_answered_once_like_a_new_message(pond: Scene) -> None:
+async def test_an_edit_that_mentions_the_agent_is_answered_once_like_a_new_message(pond: Scene) -> None:
     pond.model.play([Answer("Green."), Answer("Brown."), Answer("Done.")])
     me = pond.discord.world.bot
     quiet = await pond.ann.says("just talk", pond.general)

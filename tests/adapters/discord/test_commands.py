@@ -85,7 +85,7 @@ async def test_ask_is_a_question_whose_answer_is_the_response(pond: Scene) -> No
     ]
 
 
-async def test_a_slow_answer_to_ask_grows_in_the_response(pond: Scene) -> None:
+async def test_a_slow_answer_to_ask_is_live_text_in_the_response(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
     counted = "One two three four five six seven."
     pond.model.play([Answer(counted, chunk_chars=4, chunk_delay=0.3)])
@@ -150,7 +150,7 @@ async def test_a_conversation_can_be_summarised_from_a_message_on(pond: Scene) -
     assert "before" not in prompt.replace("before this", "")
 
 
-async def test_what_is_for_one_person_stays_so_however_long_and_late_it_is(pond: Scene) -> None:
+async def test_a_private_answer_stays_private_however_long_and_late_it_is(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
     first = await pond.bob.says("a heron came", pond.general)
     pond.model.play([Answer("word " * 700), Answer("Shorter."), Answer("Late.", delay=0.5)])
@@ -168,7 +168,7 @@ async def test_what_is_for_one_person_stays_so_however_long_and_late_it_is(pond:
     assert pond.ann.reads(pond.general) == []
 
 
-async def test_who_asks_about_what_can_not_be_read_is_told_so(pond: Scene) -> None:
+async def test_a_question_about_an_unreadable_message_is_refused_with_the_reason(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
     pond.discord.world.forbid(pond.general, "read_message_history")
     first = await pond.bob.says("a heron came", pond.general)

@@ -37,7 +37,7 @@ async def test_what_is_missing_is_named_with_its_remedy(scene: Scene) -> None:
     assert "ask" in commands[1]
 
 
-async def test_a_token_that_is_refused_is_said_so(scene: Scene) -> None:
+async def test_a_refused_token_is_reported(scene: Scene) -> None:
     scene.own = replace(scene.own, token=SecretStr("old"))
 
     assert await found(scene) == [

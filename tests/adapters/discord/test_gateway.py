@@ -111,7 +111,7 @@ async def test_a_token_that_is_refused_keeps_the_process_up(scene: Scene, addres
     assert scene.discord.gateway.identifies == []
 
 
-async def test_without_the_intent_it_says_so_and_does_not_hammer(
+async def test_without_the_intent_it_logs_the_remedy_and_retries_slowly(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     scene.discord.world.application_flags = 0
@@ -125,7 +125,9 @@ async def test_without_the_intent_it_says_so_and_does_not_hammer(
     assert len(scene.discord.gateway.identifies) == 1
 
 
-async def test_what_is_older_than_the_cap_is_not_answered(scene: Scene, address: Address, model: OpenAIStub) -> None:
+async def test_messages_older_than_the_catch_up_limit_are_not_answered(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
     scene.settings = scene.settings.model_copy(update={"catch_up_hours": 1.0})
     async with opened(scene, address, model):
         model.play([Answer("Hello.")])

@@ -108,7 +108,7 @@ async def test_who_has_used_up_their_own_budget_is_told_so_first(pond: Scene) ->
     assert (await pond.ann.hears(pond.general, 2))[1].startswith("You have used this month's budget")
 
 
-async def test_a_new_server_is_greeted_once_and_whoever_invited_it_gets_a_hint(pond: Scene) -> None:
+async def test_a_new_server_is_greeted_once_and_the_inviter_gets_a_hint(pond: Scene) -> None:
     lake = pond.discord.world.add_guild("The Lake", pond.ann.user, joined_at=now())
     shore = pond.discord.world.add_channel(lake["id"], "shore")
     pond.bob.joins(lake)

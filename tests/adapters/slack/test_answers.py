@@ -123,7 +123,7 @@ async def test_a_text_that_slack_finds_too_long_becomes_a_file(office: Scene) ->
     assert [each["name"] for each in office.ann.written()[1]["files"]] == ["answer.md"]
 
 
-async def test_nobody_is_called_unless_the_persona_allows_it_and_never_everyone(office: Scene) -> None:
+async def test_nobody_is_mentioned_unless_the_persona_allows_it_and_never_everyone(office: Scene) -> None:
     said = f"<!channel> <!here|here> <!everyone> <!subteam^S1> <@{office.bob.id}> a < b && c <#C1>"
     office.model.play([Answer(said), Answer(said), Answer(said, chunk_chars=1, chunk_delay=0.02)])
 
@@ -171,7 +171,7 @@ async def test_files_of_an_answer_come_along(office: Scene) -> None:
     assert office.refusals() == []
 
 
-async def test_where_no_files_are_taken_there_is_a_link(office: Scene) -> None:
+async def test_where_files_are_refused_there_is_a_link(office: Scene) -> None:
     arguments = {"title": "Frogs", "content": "Green.", "format": "md"}
     office.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
     office.slack.fail("files.getUploadURLExternal", error="file_uploads_disabled")

@@ -158,7 +158,7 @@ async def test_a_running_answer_can_be_stopped_by_who_asked(office: Scene) -> No
     assert await stopped.answered(2) == ["Stopping.", "It has ended already."]
 
 
-async def test_who_waits_for_a_stream_in_a_thread_is_offered_a_stop_of_their_own(office: Scene) -> None:
+async def test_a_long_stream_in_a_thread_offers_its_asker_a_stop_button(office: Scene) -> None:
     office.model.play([Answer("One two three four five six seven eight nine ten.", chunk_chars=2, chunk_delay=0.5)])
     await office.ann.mentions(office.general, "slowly")
 
@@ -186,7 +186,7 @@ async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: 
         assert await scene.ann.hears(count=2) == ["Before.", "After."]
 
 
-async def test_what_somebody_has_made_up_opens_nothing(office: Scene) -> None:
+async def test_a_made_up_button_id_is_refused(office: Scene) -> None:
     office.model.play([Answer("For Ann.")])
     await office.ann.mentions(office.general, "my secret")
     await office.ann.hears(office.general)

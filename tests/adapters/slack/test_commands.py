@@ -29,7 +29,7 @@ async def test_a_command_is_acknowledged_and_answered_to_the_person_alone(office
     assert "of nothing" not in await told(office, office.ann, "  BUDGET  ")
 
 
-async def test_help_lists_every_command_of_the_house_as_it_is_typed_here(office: Scene) -> None:
+async def test_help_lists_every_command_as_it_is_typed_on_slack(office: Scene) -> None:
     listed = await told(office, office.ann, "")
 
     for each in all_commands():
@@ -65,7 +65,7 @@ async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -
     )
 
 
-async def test_in_a_talk_of_two_people_nothing_private_is_known(office: Scene) -> None:
+async def test_a_direct_message_between_people_shows_nothing_private(office: Scene) -> None:
     office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
     await office.ann.direct("I like frogs")
     await office.ann.hears()
@@ -162,7 +162,7 @@ async def test_a_form_that_can_not_be_opened_in_time_is_told(office: Scene) -> N
     assert was_private(asked)
 
 
-async def test_what_is_not_made_as_slack_makes_it_hurts_nobody(office: Scene) -> None:
+async def test_malformed_payloads_do_no_harm(office: Scene) -> None:
     base = {"user": {"id": office.ann.id}, "team": {"id": office.slack.team_id}}
     value = f"parley:choice:{'f' * 20}:{office.ann.id}:ffffffff:0"
     clicks: list[Json] = [

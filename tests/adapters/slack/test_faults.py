@@ -94,7 +94,7 @@ async def test_a_token_that_is_revoked_is_told_once_and_the_reply_stays_for_late
     assert office.slack.bot_token not in told
 
 
-async def test_names_that_slack_does_not_tell_delay_nobody_for_long(office: Scene) -> None:
+async def test_unknown_names_delay_a_message_for_a_moment_only(office: Scene) -> None:
     office.model.play([Answer("Whoever you are.")])
     office.slack.fail("users.info", retry_after=60, times=5)
     office.slack.fail("conversations.info", seconds=30)

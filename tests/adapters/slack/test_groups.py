@@ -50,7 +50,7 @@ async def test_groups_give_permission_and_budget_and_take_them_along(office: Sce
     assert "permission guest" in await told(office, office.ann, "me")
 
 
-async def test_a_group_counts_for_messages_from_the_next_one_on_and_the_model_is_told(office: Scene) -> None:
+async def test_a_group_counts_from_the_next_message_on_and_is_shown_to_the_model(office: Scene) -> None:
     keepers = office.slack.world.add_user_group("Keepers", [office.bob.user])
     office.model.play([Answer("First."), Answer("Now I may.")])
     await office.bob.direct("hello")

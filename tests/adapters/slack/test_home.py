@@ -103,7 +103,7 @@ async def test_an_admin_sees_the_workspaces_spend_and_sets_its_budget(office: Sc
     assert await office.value("SELECT token_budget_monthly FROM servers") is None
 
 
-async def test_a_form_of_somebody_who_is_admin_no_more_changes_nothing(office: Scene) -> None:
+async def test_a_form_of_a_former_admin_changes_nothing(office: Scene) -> None:
     office.model.play([Answer("Hi.")])
     await office.ann.direct("hello")
     await office.ann.hears()

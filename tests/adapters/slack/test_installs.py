@@ -108,7 +108,7 @@ async def test_an_installation_is_finished_once_in_the_browser_that_began_it_and
         assert await scene.value("SELECT count(*) FROM slack_installations") == 1
 
 
-async def test_whoever_says_no_or_brings_a_bad_code_is_told_so_and_nothing_is_kept(
+async def test_a_refused_or_invalid_installation_is_explained_and_not_stored(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     _, frog = new_team(scene.slack, "Pond")
@@ -153,7 +153,7 @@ async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_c
         assert await scene.value(ENDED) == 0
 
 
-async def test_a_token_that_is_taken_away_without_a_word_is_wiped_and_a_fault_on_the_way_is_no_end(
+async def test_a_revoked_token_is_deleted_without_an_event_and_a_network_error_deletes_none(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     _, toad = new_team(scene.slack, "Lake")
@@ -173,7 +173,7 @@ async def test_a_token_that_is_taken_away_without_a_word_is_wiped_and_a_fault_on
         assert await scene.value("SELECT ended_because FROM slack_installations") == "revoked"
 
 
-async def test_tokens_open_with_old_keys_are_written_anew_and_a_lost_key_is_one_clear_line(
+async def test_tokens_are_decrypted_with_old_keys_and_rotated_and_a_lost_key_is_one_log_line(
     scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pond, frog = new_team(scene.slack, "Pond")
@@ -215,7 +215,7 @@ async def test_installations_that_could_not_work_are_refused_and_their_tokens_gi
         assert await scene.value("SELECT count(*) FROM slack_installations") == 0
 
 
-async def test_the_houses_own_workspace_has_the_token_of_the_settings_beside_those_that_install(
+async def test_the_token_in_the_settings_works_beside_installed_workspaces(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     _, frog = new_team(scene.slack, "Pond")

@@ -145,7 +145,7 @@ async def test_events_that_come_by_http_are_answered_and_their_copies_are_not(
         assert all(each.seconds < 3 for each in acked(scene) if each.seconds is not None)
 
 
-async def test_only_what_slack_has_signed_just_now_is_taken_and_each_once(
+async def test_only_fresh_signed_requests_are_accepted_and_each_once(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("Hi.")])
@@ -181,7 +181,9 @@ async def test_only_what_slack_has_signed_just_now_is_taken_and_each_once(
     assert asked.status_code == 405
 
 
-async def test_without_a_signing_secret_nobody_listens_there(scene: Scene, address: Address, model: OpenAIStub) -> None:
+async def test_without_a_signing_secret_the_routes_are_not_found(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
     scene.settings = scene.settings.model_copy(update={"port": 0})
     async with opened(scene, address, model, listens=False), open_site(scene.house) as site:
         answer = await site.client.post("/slack/events", content=b"{}")

@@ -158,7 +158,7 @@ async def test_a_message_of_the_page_is_answered_with_events(site: Site) -> None
     assert [tuple(row) for row in rows] == [("web", "web", "ann", True)]
 
 
-async def test_history_tells_chats_and_what_was_said(site: Site) -> None:
+async def test_history_lists_chats_and_their_events(site: Site) -> None:
     async with site.browser("ann") as browser:
         await sends(browser, "about tea", chat="c1", event_id="e1")
         await sends(browser, "about pots", chat="c2", event_id="e2")
@@ -185,7 +185,7 @@ async def test_one_person_s_chats_are_not_another_s(site: Site) -> None:
             assert (await other.get("/chat/events", params={"event_id": "e1"})).status_code == 404
 
 
-async def test_a_message_that_waits_is_told_as_open(site: Site) -> None:
+async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
     go_on = asyncio.Event()
 
     async def patient(_body: dict[str, Any], _number: int) -> Answer:

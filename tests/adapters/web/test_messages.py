@@ -51,7 +51,7 @@ async def test_a_message_is_answered_with_an_agent_response(site: Site) -> None:
     assert answer["usage"]["input_tokens"] > 0
 
 
-async def test_tool_calls_are_told_with_their_results(site: Site) -> None:
+async def test_tool_calls_are_listed_with_their_results(site: Site) -> None:
     site.house.model.play(
         [Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes oolong."})]), Answer("Noted.")]
     )

@@ -64,7 +64,7 @@ async def test_a_completion_is_streamed_with_usage(client: AsyncOpenAI, site: Si
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-async def test_a_stream_without_options_tells_no_usage(client: AsyncOpenAI) -> None:
+async def test_a_stream_without_options_has_no_usage(client: AsyncOpenAI) -> None:
     stream = await client.chat.completions.create(model="parley", messages=said("hello"), stream=True)
     chunks = [chunk async for chunk in stream]
 
@@ -72,7 +72,7 @@ async def test_a_stream_without_options_tells_no_usage(client: AsyncOpenAI) -> N
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "You said: hello"
 
 
-async def test_tools_of_the_agent_run_unseen_and_its_words_stay_apart(client: AsyncOpenAI, site: Site) -> None:
+async def test_tool_calls_are_hidden_and_texts_before_and_after_stay_apart(client: AsyncOpenAI, site: Site) -> None:
     remember = ("knowledge__remember", {"content": "Ann likes oolong."})
     site.house.model.play([Answer("Let me note that.", tool_calls=[remember]), Answer("Noted.")])
 
@@ -82,7 +82,7 @@ async def test_tools_of_the_agent_run_unseen_and_its_words_stay_apart(client: As
     assert text == "Let me note that.\n\nNoted."
 
 
-async def test_the_history_that_a_client_repeats_leads_to_one_conversation(client: AsyncOpenAI, site: Site) -> None:
+async def test_a_repeated_history_identifies_one_conversation(client: AsyncOpenAI, site: Site) -> None:
     first = await client.chat.completions.create(model="parley", messages=said("one"), user="ann")
     answer = first.choices[0].message.content or ""
     second = await client.chat.completions.create(model="parley", messages=said("one", answer, "two"), user="ann")
@@ -139,7 +139,7 @@ async def test_an_image_part_is_seen_by_the_model(client: AsyncOpenAI, site: Sit
     assert [each.size for each in shown(site.house)] == [(40, 20)]
 
 
-async def test_options_that_change_nothing_here_are_passed_over(client: AsyncOpenAI) -> None:
+async def test_options_without_an_effect_are_ignored(client: AsyncOpenAI) -> None:
     completion = await client.chat.completions.create(
         model="parley",
         messages=[{"role": "system", "content": "Be brief."}, *said("hello")],
@@ -183,7 +183,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "param", "reason"), REFUSED, ids=range(len(REFUSED)))
-async def test_what_cannot_be_done_is_refused_in_the_client_s_own_shape(
+async def test_unsupported_options_are_refused_in_openai_s_error_format(
     client: AsyncOpenAI, change: dict[str, Any], param: str, reason: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as refused:

@@ -109,7 +109,7 @@ async def test_a_used_link_is_refused_kindly(site: Site, chromium: Browser) -> N
     await context.close()
 
 
-async def test_an_answer_grows_before_the_eyes_and_stays_after_a_reload(window: Window, site: Site) -> None:
+async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site: Site) -> None:
     told, go_on = asyncio.Event(), asyncio.Event()
 
     async def two_steps(_body: dict[str, Any], number: int) -> Answer:
@@ -163,7 +163,7 @@ async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: 
         await window.page.reload()
 
 
-async def test_what_people_and_models_write_stays_text(window: Window, site: Site) -> None:
+async def test_html_of_people_and_models_is_shown_as_text(window: Window, site: Site) -> None:
     site.house.model.play([Answer(HOSTILE)])
 
     await window.says(HOSTILE)
@@ -253,7 +253,7 @@ async def test_messages_written_while_one_is_answered_are_answered_too(window: W
     ]
 
 
-async def test_a_lost_connection_is_found_again_without_doubles(window: Window, site: Site) -> None:
+async def test_a_reconnect_continues_without_duplicates(window: Window, site: Site) -> None:
     go_on = asyncio.Event()
 
     async def patient(_body: dict[str, Any], _number: int) -> Answer:
@@ -322,14 +322,14 @@ async def test_chats_are_kept_apart_and_can_be_opened_again(window: Window) -> N
     await expect(window.page.locator(".message")).to_have_count(2)
 
 
-async def test_a_refusal_is_said_where_the_answer_would_be(window: Window) -> None:
+async def test_a_refusal_is_shown_in_place_of_the_answer(window: Window) -> None:
     await window.says("x" * 100_001)
 
     await expect(window.page.locator(".fault")).to_contain_text("content: string should have at most 100000 characters")
     window.complaints = [each for each in window.complaints if "400 (Bad Request)" not in each]
 
 
-async def test_the_page_fits_a_phone_and_the_night(site: Site, chromium: Browser) -> None:
+async def test_the_page_fits_a_phone_and_the_dark_mode(site: Site, chromium: Browser) -> None:
     site.house.model.play([Answer("A " + "very_long_word" * 20 + "\n\n```\n" + "code " * 60 + "\n```\n" + HOSTILE)])
     phone = {"width": 390, "height": 800}
     async with open_window(chromium, site.link("ann"), viewport=phone, color_scheme="dark") as window:

@@ -82,7 +82,7 @@ async def test_closing_the_request_ends_the_turn_and_the_model_s_connection(site
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_who_asks_again_later_is_told_that_it_was_stopped(site: Site, way: str) -> None:
+async def test_a_repeated_request_is_answered_that_the_turn_was_stopped(site: Site, way: str) -> None:
     site.house.model.play(endless)
     async with caller(site, **WAYS[way]):
         await site.house.model.until(1)
@@ -142,7 +142,7 @@ async def test_a_turn_goes_on_while_somebody_else_waits_for_the_same_event(house
     assert (await other).error is None
 
 
-async def test_who_comes_back_at_once_finds_the_turn_running(house: House) -> None:
+async def test_a_client_that_reconnects_at_once_finds_the_turn_running(house: House) -> None:
     gate = asyncio.Event()
     house.model.play(one_by_one(gate))
     accepted = await house.accepts("hello")
@@ -204,7 +204,7 @@ async def test_messages_answered_together_go_on_until_the_last_caller_leaves(hou
         assert (await house.app.events.response(each.inbox_id)).error == "stopped"
 
 
-async def test_a_message_that_still_waits_is_taken_back_with_its_files(site: Site) -> None:
+async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None:
     gate = asyncio.Event()
     site.house.model.play(one_by_one(gate))
     first = asyncio.create_task(site.posts("first"))
