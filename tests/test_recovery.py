@@ -282,6 +282,12 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
     modules = FaultyModules(())
     with capture_logs():
         async with open_house_with(settings, address, model, modules=modules) as house:
+            # With another permission than Ann, so that nobody's offer is kept for Mallory yet.
+            await house.sql("""
+                WITH made AS (INSERT INTO users (permission_level) VALUES ('user') RETURNING id)
+                INSERT INTO user_platform_links (user_id, platform, platform_user_id)
+                SELECT id, 'test', 'mallory' FROM made
+            """)
             held = asyncio.Event()
             model.play(lambda _body, number: _after(held, Answer(f"answer {number}")))
             place = {"server": "s", "channel": "general"}
