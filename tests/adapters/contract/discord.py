@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
+from adapters.discord.platform import DiscordPlatform
 from shared.settings import Settings
 from tests.adapters.contract.driver import (
     ANN,
@@ -42,6 +43,10 @@ class Driver(PlatformDriver):
         """Run the stand-in."""
         async with DiscordStandIn() as standin:
             yield cls(make_scene(standin, settings))
+
+    def build(self) -> DiscordPlatform:
+        """Return the platform with the stand-in's addresses."""
+        return DiscordPlatform(self.scene.own)
 
     def environment(self) -> dict[str, str]:
         """Return token and addresses."""

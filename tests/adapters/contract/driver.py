@@ -11,6 +11,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Self
 
+from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -198,12 +199,16 @@ class PlatformDriver(ABC):
     def refusals(self) -> list[Any]:
         """Return the requests that were refused for another reason than their number."""
 
+    @abstractmethod
+    def build(self) -> ChatPlatform:
+        """Return the platform under test, with the stand-in's addresses."""
+
     @asynccontextmanager
     async def open(
         self, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True
     ) -> AsyncIterator[None]:
         """Open the house: with an adapter that listens, a worker, or both."""
-        platform = import_module(f"adapters.{self.name}").build(self.scene.settings)
+        platform = self.build()
         connected = self.until_connected if listens else None
         async with open_scene(self.scene, address, model, platform, until_connected=connected, works=works):
             yield

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
+from adapters.slack.platform import SlackPlatform
 from shared.settings import Settings
 from tests.adapters.contract.driver import (
     ANN,
@@ -41,6 +42,10 @@ class Driver(PlatformDriver):
         """Run the stand-in."""
         async with SlackStandIn() as standin:
             yield cls(make_scene(standin, settings))
+
+    def build(self) -> SlackPlatform:
+        """Return the platform with the stand-in's addresses."""
+        return SlackPlatform(self.scene.own)
 
     def environment(self) -> dict[str, str]:
         """Return tokens and address."""
