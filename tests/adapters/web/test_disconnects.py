@@ -1,4 +1,4 @@
-"""Callers who close their request before it is answered: their turn ends, unless somebody else waits for it too."""
+"""A client that disconnects before it is answered: its turn ends, unless another client waits for the same message."""
 
 import asyncio
 import base64
