@@ -44,7 +44,7 @@ log = get_logger()
 
 
 class Unreadable(Refusal):
-    """I can't read what was messages there; I need the permission to read the history of this channel."""
+    """I can't read what was said there; I need the permission to read the history of this channel."""
 
     code = "unreadable"
 
