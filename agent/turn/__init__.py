@@ -1,1 +1,1 @@
-"""One turn from its beginning to its reply: open, loop, close. What it shows the model is built in `agent/context`."""
+"""Runs one turn: opens it, loops between model and tools, closes it with a reply. `agent/context` builds the prompt."""

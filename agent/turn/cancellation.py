@@ -1,4 +1,4 @@
-"""The turns that run in this process, so that a person's stop reaches them."""
+"""Cancels the turns that run in this process when a user asks them to stop."""
 
 import asyncio
 from collections import deque
@@ -12,16 +12,16 @@ REMEMBERED = 200
 
 
 class Stops:
-    """Turns by id, each with the task that runs it."""
+    """Maps the ids of running turns to their asyncio tasks, so that a turn can be cancelled by its id."""
 
     def __init__(self) -> None:
         self._running: dict[int, asyncio.Task[Any]] = {}
         self._asked: set[int] = set()
-        # Asked while a turn was being opened, here or elsewhere; the newest are enough.
+        # Stop requests for turns that do not run here yet: still being opened, or run by another process. Bounded.
         self._early: deque[int] = deque(maxlen=REMEMBERED)
 
     def ask(self, turn_id: int) -> None:
-        """Stop this turn if it runs here."""
+        """Cancel this turn if it runs here; otherwise remember the request for when the turn starts here."""
         task = self._running.get(turn_id)
         if task is None:
             self._early.append(turn_id)
@@ -31,7 +31,10 @@ class Stops:
 
     @asynccontextmanager
     async def watch(self, turn_id: int) -> AsyncIterator[None]:
-        """Let the block be stopped: it then raises `Stopped`. Any other cancellation passes through."""
+        """Make the block cancellable by `ask`.
+
+        Raises `Stopped` when a stop was requested; any other cancellation propagates as `CancelledError`.
+        """
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a turn runs in a task")

@@ -1,4 +1,4 @@
-"""How a turn ends: the last step, the payment, the reply and the end of its messages, in one statement."""
+"""Ends a turn: stores the last step, the payment, the reply and the state of its inbox rows in one statement."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,7 +28,11 @@ WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_F
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What a turn comes to for the person; what it has cost and done stands in its spend and its log."""
+    """The result of a turn as the user sees it; its cost is in `Spend`, its steps are in `TurnLog`.
+
+    `finished` is False when the answer is incomplete; `error` is an error code, `cause` a technical description of it.
+    `question` is the request for approval that the turn ends with.
+    """
 
     text: str
     thinking: str = ""
@@ -42,9 +46,9 @@ class TurnResult:
 
 
 async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> Reply:
-    """End the turn with this answer: journal, ledger, outbox and inbox in one statement.
+    """End the turn with this answer, write journal, ledger, outbox and inbox, and return the stored reply.
 
-    Raises `Superseded` when another attempt runs the turn: then nothing is written and nothing may be sent.
+    Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
     """
     await turn.announcer.flush()
     message = turn.message
@@ -87,7 +91,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
 
 
 def to_ending(turn: RunningTurn, answer: TurnResult) -> Ending:
-    """Return how the turn ends, for the database."""
+    """Convert the result to the end of the turn as the database stores it."""
     return Ending(
         status=answer.status,
         finished=answer.finished,
@@ -99,7 +103,7 @@ def to_ending(turn: RunningTurn, answer: TurnResult) -> Ending:
 
 
 def to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:
-    """Return the answer as the last step of the turn's journal."""
+    """Convert the answer to the last step of the turn's journal."""
     return Step(
         seq=1 + max(step.seq for step in turn.log.steps),
         role="assistant",
@@ -110,12 +114,12 @@ def to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:
 
 
 def count_iterations(turn: RunningTurn) -> int:
-    """Return how many model calls the turn has made at its end: one that is not paid yet stands in no step."""
+    """Return the number of model calls of a turn that ends, including an unpaid one that has no step yet."""
     return turn.log.model_calls + (1 if turn.spend.unpaid else 0)
 
 
 def to_response(turn: RunningTurn, answer: TurnResult, reply: Reply) -> AgentResponse:
-    """Return what the callers of a turn are told, without reading it back."""
+    """Convert the result to the response for the caller of the turn, without querying the database."""
     return AgentResponse(
         turn_id=turn.key.id,
         content=reply.content,

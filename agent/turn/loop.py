@@ -1,7 +1,8 @@
-"""The loop: model, wave of tools, model, until an answer.
+"""The agent loop: calls the model and runs its tool calls (a wave) in turns, until the model gives an answer.
 
-Each answer is recorded with its calls as intents, paid, and the next call reserved, before a tool runs. What is
-recorded is never done again. The loop alone records.
+Before any tool runs, one statement records the model answer with its tool calls, pays for it, and reserves tokens for
+the next model call. A later attempt at the turn does not repeat recorded work. Only this module writes to the journal
+while the turn runs.
 """
 
 import asyncio
@@ -44,17 +45,18 @@ BUDGET_WAIT_SECONDS = 0.1
 
 
 async def respond(services: TurnServices, turn: RunningTurn, context: Context) -> TurnResult:
-    """Ask the model and run its tool calls until it answers.
+    """Call the model and run its tool calls until it answers.
 
-    Raises `Refusal` (budget, stop) and `Unavailable` (no model, deadline); the turn's log and spend hold what was done.
+    Raises `Refusal` (budget, stop) and `Unavailable` (no model, deadline). `turn.log` and `turn.spend` then hold the
+    work done so far.
     """
     log, mode = turn.log, services.modes[turn.loop_mode]
     shown = Taint(context.shows_untrusted, context.shows_private)
     if log.answers:
-        # The turn goes on where an earlier attempt was cut off, or carries out a call that the person has decided on.
+        # Continues an interrupted attempt, or handles a call that the user has approved or denied.
         interrupted = [str(call.tool_call_id) for call in log.open_calls]
         await _run_wave(services, turn, shown, interrupted=interrupted)
-        # Should no model come to say it, the person still hears what became of their yes.
+        # If no model can be reached, the user still learns what happened to the call they approved or denied.
         log.keep_partial(describe_decision(log.steps))
     while (end := _find_end(turn, mode)) is None:
         await _admit(services, turn)
@@ -67,7 +69,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context) -
 
 
 async def _admit(services: TurnServices, turn: RunningTurn) -> None:
-    # Refused only because others of the same person are running: wait for them, within the deadline.
+    # BUSY: other turns of the same user hold the rest of the budget. Wait for them until the deadline.
     spend = turn.spend
     while not spend.admission.is_admitted:
         if spend.admission.status is AdmissionStatus.EXHAUSTED:
@@ -120,7 +122,7 @@ async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> M
 
 
 async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[RejectedCall]) -> None:
-    # An attempt that was paid for is a call: the one after it has to be admitted like any other.
+    # A rejected answer that costs tokens is a model call too: pay for it, and get the budget's admission for the retry.
     async def settle_them() -> None:
         calls = turn.spend.to_paid(spent)
         seconds = _reservation_seconds(services, turn)
@@ -134,7 +136,7 @@ async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[
 
 
 class _Stream:
-    # What of a model answer was told to readers as it came.
+    # Streams a model answer to clients while it arrives; `told` is the text that was sent to them.
     def __init__(self, turn: RunningTurn, mode: Mode) -> None:
         self._told: list[str] = []
         self._announcer = turn.announcer
@@ -154,7 +156,7 @@ class _Stream:
         self._announcer.reset_text()
 
     def finish(self, answer: ModelTurn) -> None:
-        # A listener holds back what it can't be sure of; natively all has been told.
+        # A listener withholds text until it is sure that it is for the user. In native mode all text was already sent.
         if self._listener is None:
             return
         if not answer.text.startswith(self.told):
@@ -182,7 +184,7 @@ async def _record_answer(services: TurnServices, turn: RunningTurn, answer: Mode
     steps = [step, *answer.calls]
     events = turn.announcer.thinking(answer.thinking) + _events(services, turn).of_calls(answer.calls)
     spend.grow(sum(step.token_count for step in steps))
-    # Results are not known yet; a character is a token at the most.
+    # Upper estimate of the results, which are not known yet: one token per character.
     room = answer.results * services.settings.tool_result_max_chars
     seconds = turn.deadline - services.clock.monotonic()
     payment = Payment(spend.unpaid, spend.estimate + room, seconds + RESERVATION_SLACK_SECONDS)
@@ -203,7 +205,7 @@ async def _record_answer(services: TurnServices, turn: RunningTurn, answer: Mode
 
 
 async def _run_wave(services: TurnServices, turn: RunningTurn, shown: Taint, interrupted: Collection[str] = ()) -> None:
-    # Runs the open calls, and those that wait for one of them as soon as they may.
+    # Runs the open calls, and starts each dependent call as soon as the results it needs are recorded.
     mode = services.modes[turn.loop_mode]
     taint = TurnTaint(
         services.database,
@@ -228,7 +230,7 @@ async def _run_wave(services: TurnServices, turn: RunningTurn, shown: Taint, int
 def _policies(
     services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Collection[str]
 ) -> tuple[Policy, ...]:
-    # What stands before every call of a wave, in this order.
+    # The policies that check every call of a wave, in this order.
     return (
         Surplus(turn.log),
         *services.modes[turn.loop_mode].policies(turn),
@@ -243,7 +245,8 @@ def _policies(
 async def _start(services: TurnServices, turn: RunningTurn, batch: ToolBatch, steps: Sequence[Step]) -> None:
     calls = [to_pending(step, turn.scope, turn.offer) for step in steps]
     if any(call.tool is not None and call.tool.spends_budget for call in calls):
-        # What is held for the answer after them could leave them nothing to work with, and both would wait for ever.
+        # These tools call models themselves. If this turn kept its reservation, they could wait for budget that this
+        # turn only frees after they have finished.
         async with services.database.statement() as session:
             await release(session, turn.key.id)
         turn.spend.release()
@@ -267,7 +270,7 @@ async def _run_tool(services: TurnServices, turn: RunningTurn, taint: TurnTaint,
 
 
 def _build_tool_context(services: TurnServices, turn: RunningTurn, call: PendingCall) -> ToolContext:
-    # Who, where and in which conversation come from the turn, never from the model.
+    # User, place and conversation come from the turn, never from the model.
     place, user, conversation = turn.conversation.place, turn.user, turn.conversation
     return ToolContext(
         user=turn.scope.user,
@@ -328,7 +331,7 @@ def _events(services: TurnServices, turn: RunningTurn) -> ToolEvents:
 
 
 def _find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
-    # A question ends the turn, and so does a tool of the last answer that says so, or a plan that was carried out.
+    # A turn ends with an approval request, with a tool that `ends_turn`, or with a plan whose calls all succeeded.
     log = turn.log
     if not log.answers:
         return None
@@ -350,7 +353,10 @@ def _find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
 
 
 def to_question(turn: RunningTurn, question: ApprovalRequest, *, again: bool = False) -> TurnResult:
-    """Return the end of a turn with a question; `again`: a yes may have been meant for something else."""
+    """Return the result of a turn that ends with a question.
+
+    `again` asks a question once more, because it is unclear whether the user's yes was meant for it.
+    """
     text = f"{prompts().confirmation.again}\n\n{question.shown}" if again else question.shown
     return TurnResult(text, choices=CHOICES, question=question, file_ids=list_file_ids(turn.log.steps))
 

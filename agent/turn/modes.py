@@ -1,4 +1,4 @@
-"""How a model is asked in the course of a turn, and what its answer means: one `Mode` for each way a turn may go."""
+"""Modes of a turn: how requests to the model are built and how its answers are read; native tool calls are one."""
 
 import json
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ STEPS_LEFT_TOLD = 2
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn:
-    """What a model answer comes to: the answer to the person, or what is recorded before the model is asked again.
+    """A model answer as the mode reads it: the final answer (`is_answer`), or tool calls before the next request.
 
-    `text` is for people to read, whatever stood around it; `calls` may run now, and `results` is how many results there
-    will be, those of calls that still wait included; `plan` is what the journal keeps of a plan.
+    `text` is the part for the user, without protocol syntax. `calls` may run now; `results` is the number of results
+    to expect, including those of calls that still wait for others. `plan` is the plan as the journal stores it.
     """
 
     text: str
@@ -40,53 +40,53 @@ class ModelTurn:
 
 
 class Listener(Protocol):
-    """What a streamed answer is fed to, so that nobody reads what is not for people."""
+    """Filters a streamed answer, so that users see only the text that is meant for them."""
 
     def feed(self, piece: str) -> str:
-        """Take a piece and return what may be told of it."""
+        """Add a piece of the stream and return the text that may be sent to the user now, possibly empty."""
         ...
 
 
 class Mode(Protocol):
-    """One way to ask and to understand. `prompt_tokens` is what its form adds to every prompt, at the most."""
+    """Builds requests to the model and reads its answers."""
 
     @property
     def prompt_tokens(self) -> int:
-        """Return an upper estimate of what its form costs in a prompt."""
+        """Return an upper estimate of the tokens that the mode's instructions add to every prompt."""
         ...
 
     def request(self, turn: RunningTurn, context: Context) -> ModelRequest:
-        """Return the next question."""
+        """Build the next request to the model."""
         ...
 
     def listen(self) -> Listener | None:
-        """Return what a streamed answer is fed to; None when all of it is for the person."""
+        """Return a new filter for a streamed answer; None when all of its text is for the user."""
         ...
 
     def read(self, turn: RunningTurn, completion: Completion) -> ModelTurn:
-        """Return what the answer means; raises `Unavailable` when nothing can be made of it."""
+        """Read a model answer; raises `Unavailable` when it cannot be understood."""
         ...
 
     def policies(self, turn: RunningTurn) -> Sequence[Policy]:
-        """Return what else stands before the calls of a turn."""
+        """Return the additional policies that check every call of the turn."""
         ...
 
     def ready_calls(self, turn: RunningTurn, results: Sequence[Step]) -> Sequence[Step]:
-        """Return the calls of the last answer that waited for these results and may run now."""
+        """Return the calls of the last answer that depend on these results and may run now."""
         ...
 
     def find_response(self, turn: RunningTurn) -> str:
-        """Return what the last answer says to the person once its calls have succeeded; empty when a model is asked."""
+        """Return the response that ends the turn without another model call; empty when the model is called again."""
         ...
 
 
 class NativeMode:
-    """Tools are offered as the provider's interface has them, or in the blocks of a text protocol."""
+    """Uses the provider's native tool calls, or a text protocol for models without them."""
 
     prompt_tokens = 0
 
     def request(self, turn: RunningTurn, context: Context) -> ModelRequest:
-        """Return the next question, without tools when no wave is left."""
+        """Build the next request; it offers no tools when the turn has no waves left."""
         messages = [*context.messages, *to_messages(turn.log.in_order)]
         left = waves_left(turn)
         note = steps_note(turn) if left > 0 else prompts().turn.last_answer
@@ -103,11 +103,11 @@ class NativeMode:
         )
 
     def listen(self) -> Listener | None:
-        """Return nothing: the text is for the person."""
+        """Return None: all text is for the user."""
         return None
 
     def read(self, turn: RunningTurn, completion: Completion) -> ModelTurn:
-        """Return the calls as they are, or the answer."""
+        """Read the tool calls of a completion, or its final answer."""
         seq = turn.log.next_seq
         calls = [
             to_step(turn, call_seq(seq, index), name=call.name, arguments=call.arguments)
@@ -125,20 +125,20 @@ class NativeMode:
         )
 
     def policies(self, turn: RunningTurn) -> Sequence[Policy]:
-        """Return none: no call waits for another."""
+        """Return no additional policies."""
         return ()
 
     def ready_calls(self, turn: RunningTurn, results: Sequence[Step]) -> Sequence[Step]:
-        """Return none: no call waits for another."""
+        """Return no calls: native calls do not depend on each other."""
         return ()
 
     def find_response(self, turn: RunningTurn) -> str:
-        """Return nothing: the model is told the results."""
+        """Return an empty text: the results are always sent to the model."""
         return ""
 
 
 def to_step(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
-    """Return the call that a model wrote as the journal keeps it at this position."""
+    """Convert a tool call of a model to a journal step at position `seq`; `arguments` is the text the model wrote."""
     given = read_arguments(arguments)
     content = json.dumps(given, ensure_ascii=False)
     return Step(
@@ -153,11 +153,11 @@ def to_step(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
 
 
 def waves_left(turn: RunningTurn) -> int:
-    """Return how many waves of tools the turn may still have."""
+    """Return how many waves of tool calls the turn may still run."""
     return turn.persona.max_iterations - turn.log.waves
 
 
 def steps_note(turn: RunningTurn) -> str:
-    """Return what the model is told near the limit; empty before."""
+    """Return a note for the model that few waves are left; empty when there are more than that."""
     left = waves_left(turn)
     return prompts().turn.steps_left.format(left=left) if left <= STEPS_LEFT_TOLD else ""

@@ -1,6 +1,6 @@
-"""How a turn begins: from waiting messages, or from the journal of an attempt that was cut off.
+"""Opens a turn: a new one for waiting messages, or the next attempt at one that was interrupted.
 
-Everything is read first, then the turn begins in one statement.
+All data is read first; then one statement writes the start of the turn.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from shared.messages import IncomingMessage
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What an attempt at a turn begins from; `answer`: the message may answer a question."""
+    """What an attempt at a turn starts with; `answer` is set when the message may answer a request for approval."""
 
     job: Job
     inbox_ids: tuple[int, ...]
@@ -52,7 +52,7 @@ class Opening:
 
 
 async def prepare(services: TurnServices, session: Connection, job: Job, run: Sequence[Waiting]) -> Opening:
-    """Read all that the turn of these waiting messages begins from."""
+    """Read everything that is needed to open the turn of these waiting messages."""
     message = merge(run)
     participants = await resolve_participants(session, message, database=services.database, settings=services.settings)
     turn_id = run[0].turn_id or participants.turn_id
@@ -79,7 +79,10 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
 
 
 def choose_loop_mode(services: TurnServices, opening: Opening) -> LoopMode:
-    """Return the mode of a new turn: as the persona or the settings say, where a model can and it is installed."""
+    """Return the mode of a new turn, chosen by the persona or the settings.
+
+    Falls back to "native" when no route of the persona can plan, or the chosen mode is not installed.
+    """
     persona = opening.participants.persona
     if not services.router.can_plan((persona.model,) if persona.model else ()):
         return "native"
@@ -89,7 +92,7 @@ def choose_loop_mode(services: TurnServices, opening: Opening) -> LoopMode:
 
 
 def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequence[Step], loop_mode: LoopMode) -> int:
-    """Return an upper estimate of the next model call of a turn with these steps, in tokens."""
+    """Return an upper estimate, in tokens, of the next model call of a turn with these steps."""
     participants = opening.participants
     tokens = estimate(
         participants.persona,
@@ -103,7 +106,7 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
 
 
 def merge(run: Sequence[Waiting]) -> IncomingMessage:
-    """Return one message for all that one person wrote in a row; it answers the last of them."""
+    """Merge consecutive messages of one user into one; its reply refers to the last of them."""
     last = run[-1].message
     if len(run) == 1:
         return last
@@ -123,15 +126,16 @@ UPDATE turns SET attempt = attempt + 1, handovers = least(handovers + :forgiven,
 WHERE id = :turn_id AND status = 'running'
 RETURNING attempt, handovers, user_id, stop_requested, loop_mode
 """)
-# The identity may have been given to another user since: who pays is who reserves.
+# The identity may have been linked to another user since the last attempt: the turn is then charged to that user.
 LAST_SEQ = text("SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id")
 CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
 
 
 async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
-    """Begin the next turn of the job's place, or go on with one that was cut off.
+    """Open the next turn in the job's place, or continue one that was interrupted.
 
-    Returns None when nothing is left to do there, or another worker has been given the place.
+    Returns None when the place has no waiting messages, or another worker has claimed it. Raises `Superseded` when
+    the interrupted turn is no longer running.
     """
     began = services.clock.monotonic()
     while True:
@@ -151,7 +155,7 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
 
 
 async def _begin_with_more(services: TurnServices, opening: Opening, began: float) -> RunningTurn | None:
-    # The message brings files, or answers a question: what that takes belongs to the begin of its turn.
+    # Files and the answer to a question are recorded in the same transaction as the new turn.
     user, conversation = opening.participants.user, opening.participants.conversation
     attachments = opening.message.attachments
     async with services.database.transaction() as session:
@@ -192,7 +196,7 @@ async def _begin(
         told = ToolEvents(announcer, services.toolbox, scope=opening.scope, offer=opening.offer)
         events += told.of_calls(step for step in steps if step.role == "tool_call")
     tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
-    # The first model call is shown what the call returns; a character is a token at the most.
+    # If the turn starts with an approved call, the first prompt contains its result: at most one token per character.
     room = services.settings.tool_result_max_chars if len(steps) > 1 else 0
     admission = await begin_turn(
         session,
@@ -243,7 +247,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         if row.user_id != user.id:
             await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
         steps = await list_steps(session, turn_id)
-        # An answer that began the turn with a call stands in its journal; any other comes to the same once more.
+        # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
         is_open = opening.answer is not None and len(steps) == 1
         decision = await take_answer(session, opening.answer, user, conversation.id, turn_id) if is_open else None
         files = await list_pending(session, turn_id, message.attachments)

@@ -1,4 +1,4 @@
-"""One turn, from the stored message to the delivered reply: the whole path on one page."""
+"""Runs one turn from the stored message to the delivered reply, and stops running turns on request."""
 
 import asyncio
 from collections.abc import Sequence
@@ -57,10 +57,10 @@ SELECT pg_notify('{STOPS}', CAST(id AS text)) FROM stopped
 
 
 async def run_turn(services: TurnServices, job: Job, stops: Stops) -> None:
-    """Take the next turn of the job's place to its end.
+    """Run the next turn in the job's place and deliver its reply; returns at once when there is no turn to run.
 
-    Raises `Superseded` when another worker has taken the turn over, `DatabaseLost` when the turn has to be taken up
-    again, and whatever a bug raises.
+    Raises `Superseded` when another worker has taken over the turn, and `DatabaseLost` when the turn must be retried.
+    Unexpected exceptions propagate.
     """
     database, storage = services.database, services.files.storage
     turn = await open_turn(services, job)
@@ -76,7 +76,7 @@ async def run_turn(services: TurnServices, job: Job, stops: Stops) -> None:
             # What attempts before this one did is known to the tables alone.
             services.events.finish(inbox_ids, to_response(turn, answer, reply) if turn.key.attempt == 1 else None)
     except asyncio.CancelledError:
-        # Without the database the turn is found by whoever sees that this worker is gone.
+        # Without the database, another worker takes over the turn once this worker's lease has expired.
         with suppress(DatabaseLost):
             await asyncio.shield(hand_over(database, turn.key, turn.spend.unpaid))
         raise
@@ -99,7 +99,10 @@ async def run_turn(services: TurnServices, job: Job, stops: Stops) -> None:
 
 
 async def answer_turn(services: TurnServices, turn: RunningTurn, stops: Stops, last_error: str | None) -> TurnResult:
-    """Return what the turn comes to: the model's answer, or the one honest sentence that stands for it."""
+    """Return the result of the turn: the model's answer, or a message that says why there is none.
+
+    Fails the turn without running it when it has failed `MAX_FAILURES` times. Raises `DatabaseLost`.
+    """
     if turn.start.failures >= MAX_FAILURES:
         cause = f"failed {turn.start.failures} times; last: {last_error or 'the worker died'}"
         return TurnResult(prompts().turn.parked, status="failed", finished=False, error="parked", cause=cause)
@@ -115,7 +118,10 @@ async def answer_turn(services: TurnServices, turn: RunningTurn, stops: Stops, l
 
 
 async def hand_over(database: Database, key: TurnKey, unpaid: Sequence[PaidCall] = ()) -> None:
-    """Leave a turn to another worker: pay for the call that was cut off, give the rest back, and count no failure."""
+    """Release a turn so that another worker can continue it, without counting the attempt as a failure.
+
+    Pays for the interrupted model call and releases the rest of the reservation.
+    """
     async with database.transaction() as session:
         is_ours = (await session.execute(HAND_OVER, {"turn_id": key.id, "attempt": key.attempt})).all()
         if is_ours:
@@ -160,7 +166,7 @@ async def _build_context(services: TurnServices, turn: RunningTurn) -> Context:
 
 
 def _interrupted(turn: RunningTurn, error: ParleyError) -> TurnResult:
-    # What the model had said so far is kept; the sentence says why it ends here.
+    # Keeps the text that the model has written so far, and adds a sentence with the reason for the interruption.
     result = TurnResult(str(error), finished=False, error=error.code, file_ids=list_file_ids(turn.log.steps))
     if isinstance(error, Stopped):
         return replace(result, text=f"{turn.log.partial}\n\n{error}".strip(), status="cancelled")
@@ -176,7 +182,10 @@ def _interrupted(turn: RunningTurn, error: ParleyError) -> TurnResult:
 
 
 async def request_stop(database: Database, place: Place, user_id: int | None) -> bool:
-    """Ask the running turn of a place (of this user; None: anybody's) to stop; returns whether there was one."""
+    """Request that the running turn in a place stops; returns whether there was one.
+
+    With `user_id` only a turn of this user is stopped, with None the turn of any user.
+    """
     given = {
         "platform": place.platform,
         "server": place.server,

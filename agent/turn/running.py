@@ -1,4 +1,4 @@
-"""A running turn: what it was begun with, and what it has come to."""
+"""The state of a running turn: its fixed inputs, its log and its spending."""
 
 from dataclasses import dataclass, field
 
@@ -16,15 +16,15 @@ from agent.tools.offer import Offer, Scope
 from agent.turn.spend import Spend
 from shared.messages import IncomingMessage
 
-# A reservation outlives its turn's deadline by this, so that only dead turns lose theirs.
+# A reservation expires this long after the turn's deadline, so that only turns whose worker died lose theirs.
 RESERVATION_SLACK_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a turn is to answer: the message, stored in the rows `inbox_ids`, after this history.
+    """The message that a turn answers, stored in the inbox rows `inbox_ids`, and the history before it.
 
-    `taint` is what the message itself was written with in view: a task that another turn hands on.
+    `taint` is the taint of the turn that delegated this message as a task; empty for a user's own message.
     """
 
     message: IncomingMessage
@@ -36,9 +36,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How an attempt at a turn began; `decision` is what came of the message when it answers a question.
+    """How an attempt at a turn began; `began` and `deadline` are seconds on the monotonic clock.
 
-    `failures` counts the attempts before that failed; `is_stopped`: the person has asked to stop it.
+    `failures` is the number of earlier failed attempts. `is_stopped` is True when the user has requested a stop.
+    `decision` is the result of the message when it answers a question.
     """
 
     began: float
@@ -50,7 +51,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class RunningTurn:
-    """A turn whose work has begun; `log` and `spend` are what it has come to so far."""
+    """A turn that is being run; `log` and `spend` grow with its work, the other fields do not change."""
 
     key: TurnKey
     request: Request
@@ -65,25 +66,25 @@ class RunningTurn:
 
     @property
     def message(self) -> IncomingMessage:
-        """Return the message that it answers."""
+        """Return the message that the turn answers."""
         return self.request.message
 
     @property
     def user(self) -> ResolvedUser:
-        """Return who wrote, who pays and whose permission counts."""
+        """Return the user who wrote the message, who is charged for the turn and whose permission applies."""
         return self.participants.user
 
     @property
     def persona(self) -> ResolvedPersona:
-        """Return who answers."""
+        """Return the persona that answers."""
         return self.participants.persona
 
     @property
     def conversation(self) -> ResolvedConversation:
-        """Return where it is said."""
+        """Return the conversation of the turn."""
         return self.participants.conversation
 
     @property
     def deadline(self) -> float:
-        """Return when it has to end, on the monotonic clock."""
+        """Return the time by which the turn must end, in seconds on the monotonic clock."""
         return self.start.deadline

@@ -1,4 +1,4 @@
-"""The collaborators of a turn, made once by the composition root and passed in."""
+"""The collaborators of a turn, built once by the composition root and passed as arguments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from shared.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where files come from and go to."""
+    """The collaborators that download, store and show files."""
 
     storage: Storage
     images: Images
@@ -29,7 +29,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class TurnServices:
-    """What a turn works with. `modes` are the ways in which one may go; "native" is always among them."""
+    """The collaborators of a turn. `modes` maps the names of the installed modes; "native" is always one of them."""
 
     settings: Settings
     clock: Clock

@@ -1,4 +1,4 @@
-"""What a turn spends: the budget's admission for its next model call, what is not paid yet, and the sums so far."""
+"""The spending of a turn: the budget's admission of the next model call, the unpaid calls and the total usage."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +13,11 @@ from shared.messages import Usage
 
 @dataclass
 class Spend:
-    """The model calls of a turn; it survives an exception, so that what was spent is paid when the turn is closed.
+    """Counts the model calls of a turn; kept when the turn fails, so that closing it still pays for them.
 
-    `estimate` is the upper estimate of the next model call, in tokens. `purpose` is what the ledger says of the calls.
-    `usage` counts those of the agents that were asked, too. `numbers` gives the positions of the model calls in a
-    scripted conversation, those of agents among them.
+    `estimate` is an upper estimate of the next model call, in tokens. `purpose` is the ledger's label for the calls.
+    `usage` includes the calls of agents that the turn has delegated to. `numbers` yields the positions of model calls
+    in a scripted conversation, shared with those agents; None when calls are not numbered.
     """
 
     admission: Admission
@@ -29,46 +29,46 @@ class Spend:
     model: str | None = None
 
     def add(self, calls: Sequence[RejectedCall]) -> None:
-        """Count calls that were made and are to be paid with the next step; a rejected one was paid for as well."""
+        """Set the calls to be paid with the next step, rejected answers included, and add them to the usage."""
         self.unpaid = self.to_paid(calls)
         self.add_usage(self.unpaid)
 
     def add_usage(self, calls: Sequence[PaidCall]) -> None:
-        """Count calls in the sums."""
+        """Add calls to the total usage; the last one's model becomes the model of the turn."""
         for call in calls:
             self.model = call.model
             self.usage = add_usage(self.usage, call.usage)
 
     def to_paid(self, calls: Sequence[RejectedCall]) -> list[PaidCall]:
-        """Return calls as the ledger keeps them."""
+        """Convert calls to the ledger's form."""
         return [PaidCall(each.model, each.usage, self.purpose) for each in calls]
 
     def settle(self, admission: Admission | None) -> None:
-        """Note that all calls are paid, and what the budget says to the next one."""
+        """Mark all calls as paid, and set the admission of the next call if there is one."""
         self.unpaid = []
         self.admission = admission or self.admission
 
     def admit(self, admission: Admission) -> None:
-        """Note what the budget says to the next call."""
+        """Set the budget's admission of the next call."""
         self.admission = admission
 
     def release(self) -> None:
-        """Note that what was held for the next call has been given back."""
+        """Mark the reservation for the next call as released."""
         self.admission = replace(self.admission, status=AdmissionStatus.NOT_REQUESTED)
 
     def grow(self, tokens: int) -> None:
-        """Note that the next prompt is longer by so many tokens."""
+        """Raise the estimate of the next model call by this many tokens."""
         self.estimate += tokens
 
     def add_work(self, work: ModelWork) -> None:
-        """Add what models did for a call."""
+        """Add the usage of the models that a tool call has used."""
         if work.usage != Usage():
             self.usage = add_usage(self.usage, work.usage)
 
     def number_calls(self, first: int) -> None:
-        """Number the model calls that follow from this position on."""
+        """Number the following model calls, starting at this position."""
         self.numbers = count(first)
 
     def next_number(self) -> int:
-        """Return the position of the next model call in its conversation; 0 where none are numbered."""
+        """Return the position of the next model call in its conversation; 0 when calls are not numbered."""
         return 0 if self.numbers is None else next(self.numbers)

@@ -1,4 +1,4 @@
-"""Tools that run side by side: all calls of one model answer at once; none ends by another's failure."""
+"""Runs the tool calls of one model answer concurrently; the failure of one does not cancel the others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +10,7 @@ from agent.tools.calls import PendingCall
 from agent.tools.outcomes import Outcome
 from shared.tasks import LEAVE_SECONDS
 
-# Outcomes that come this close together are recorded in one transaction.
+# Outcomes that arrive within this time of each other are recorded in one transaction.
 GROUPING_SECONDS = 0.005
 
 Finished = tuple[PendingCall, Outcome]
@@ -18,7 +18,7 @@ RunTool = Callable[[PendingCall], Awaitable[Outcome]]
 
 
 class ToolBatch:
-    """Runs calls that no policy stops, at most `width` at once. At the end of its block nothing runs any more."""
+    """Runs the calls that no policy stops, at most `width` at a time; leaving the `async with` block cancels the rest."""
 
     def __init__(self, policies: Sequence[Policy], run: RunTool, width: int) -> None:
         self._policies, self._run = policies, run
@@ -26,12 +26,12 @@ class ToolBatch:
         self._running: set[asyncio.Task[Finished]] = set()
 
     async def start(self, calls: Sequence[PendingCall]) -> None:
-        """Begin these calls; the policies are asked for all of them first, as they were written at the same time."""
+        """Start these calls, after the policies have checked all of them: none may see the effect of another."""
         checked = [(call, await check_call(self._policies, call)) for call in calls]
         self._running |= {asyncio.create_task(self._finish(*each), name=each[0].id) for each in checked}
 
     async def finished(self) -> list[Finished]:
-        """Wait for the next calls to end, and return them with their outcomes; none when nothing runs any more."""
+        """Wait until calls finish and return them with their outcomes; an empty list when none are running."""
         if not self._running:
             return []
         await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
@@ -50,7 +50,7 @@ class ToolBatch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Only a stop, a lost turn or the deadline comes here with calls still running.
+        # Calls are only still running here after a stop, the deadline, or when another worker took over the turn.
         for task in self._running:
             task.cancel()
         if self._running:
