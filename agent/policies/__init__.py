@@ -1,1 +1,1 @@
-"""What stands before a call: each policy says whether it may run. Running it is the business of `agent/turn`."""
+"""Policies that decide whether a tool call may run. `agent/turn` applies them and runs the calls."""

@@ -1,4 +1,4 @@
-"""Approval: a call that answers a question is made with the person's yes, once, and never after their no."""
+"""Runs a call that the user was asked about only if they approved it, and only once."""
 
 import json
 from dataclasses import replace
@@ -14,20 +14,20 @@ from shared.errors import ToolError
 
 
 class Approval:
-    """Spends the yes of an answered question on its call, in the scope of the agent that had asked."""
+    """Consumes the approval of a call, and lets it run in the scope of the agent that requested it."""
 
     def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey) -> None:
         self._database, self._toolbox, self._key = database, toolbox, key
 
     async def check(self, call: PendingCall) -> PendingCall | Failed | NotRun:
-        """Stop a call that was denied, or whose yes is spent; give the others what was agreed to."""
+        """Stop a call that was denied or whose approval is consumed; add the approved question to the others."""
         if call.confirmation is None:
             return call
         if not call.confirmation["approved"]:
             return Failed(json.dumps({"error": True, "message": prompts().confirmation.denied}))
         agreed = await consume(self._database, self._key, call.confirmation["id"])
         if agreed is None:
-            # The yes is spent: an attempt before this one has begun the call.
+            # The approval was consumed before: an earlier attempt started the call, and its outcome is unknown.
             return unknown_outcome()
         if agreed.agent is None:
             return replace(call, agreed_to=agreed.question)

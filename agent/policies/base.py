@@ -1,4 +1,4 @@
-"""What a policy is: it lets a call go on, perhaps with more known of it, or says what the call comes to instead."""
+"""The interface of a policy: it lets a call continue, possibly with added fields, or returns an outcome instead."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,15 +8,15 @@ from agent.tools.outcomes import Outcome
 
 
 class Policy(Protocol):
-    """Stands before every call of a turn."""
+    """Checks every tool call of a turn before it runs."""
 
     async def check(self, call: PendingCall) -> PendingCall | Outcome:
-        """Return the call when it may go on, otherwise what it comes to without being run."""
+        """Return the call if it may continue, otherwise its outcome; the call is then not run."""
         ...
 
 
 async def check_call(policies: Sequence[Policy], call: PendingCall) -> PendingCall | Outcome:
-    """Return what a call comes to by the first policy that stops it; the call when none does."""
+    """Apply the policies in order; return the outcome from the first one that stops the call, or the checked call."""
     for policy in policies:
         checked = await policy.check(call)
         if not isinstance(checked, PendingCall):

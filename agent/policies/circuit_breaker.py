@@ -1,6 +1,6 @@
-"""The circuit breaker: a tool that keeps failing in the same way ends the turn.
+"""The circuit breaker: ends the turn when a tool keeps failing with the same error.
 
-It is read from the journal, so that a turn taken over by another worker counts on.
+Failures are counted from the journal, so that the count continues when another worker takes over the turn.
 """
 
 import re
@@ -16,9 +16,9 @@ NUMBER = re.compile(r"\d+")
 
 
 def check(steps: Sequence[Step]) -> None:
-    """Raise `ToolKeepsFailing` when a tool has failed three waves in a row with the same error.
+    """Raise `ToolKeepsFailing` when a tool has failed with the same error in `LIMIT` waves in a row.
 
-    Equal errors within one wave count once; a success of the tool resets its count.
+    Equal errors within one wave count once. A call of the tool that does not fail resets its count.
     """
     counts: dict[str, tuple[str, int]] = {}
     for wave in _waves(step for step in steps if step.outcome != "not_run"):
@@ -35,7 +35,7 @@ def check(steps: Sequence[Step]) -> None:
 
 
 def _waves(steps: Iterable[Step]) -> list[list[Step]]:
-    # Calls that were left out, because one that they needed failed, say nothing about their tool.
+    # Groups the tool results by the model answer they follow. Calls that were not run are no evidence about their tool.
     waves: list[list[Step]] = []
     for step in sorted(steps, key=lambda each: each.seq):
         if step.role == "assistant":
@@ -46,5 +46,5 @@ def _waves(steps: Iterable[Step]) -> list[list[Step]]:
 
 
 def _normalised(message: str) -> str:
-    # The same fault with another number or name in it is the same fault.
+    # Errors that differ only in numbers or quoted names count as the same error.
     return " ".join(NUMBER.sub("#", QUOTED.sub("…", message.lower())).split())

@@ -1,4 +1,4 @@
-"""Interruption: a call with effects that an earlier attempt may have begun is not made a second time."""
+"""Does not run a call with effects again when an interrupted attempt may have started it."""
 
 from collections.abc import Collection
 
@@ -7,16 +7,16 @@ from agent.tools.outcomes import Failed, unknown_outcome
 
 
 class Interruption:
-    """Stops the calls with these ids, which come from the journal of an attempt that was cut off, if they have effects.
+    """Stops those of the given calls that have effects; they were open in the journal of an interrupted attempt.
 
-    A call that carries out an answered question has its own safeguard: the yes to it can be spent once.
+    Calls that the user was asked about are not stopped here: their approval can be consumed only once.
     """
 
     def __init__(self, interrupted: Collection[str]) -> None:
         self._interrupted = frozenset(interrupted)
 
     async def check(self, call: PendingCall) -> PendingCall | Failed:
-        """Stop a call whose effect may have happened; the model is told that its outcome is unknown."""
+        """Stop a call whose effect may already have happened; its outcome tells the model that this is unknown."""
         tool = call.tool
         if call.id not in self._interrupted or call.confirmation is not None or tool is None:
             return call

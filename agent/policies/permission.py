@@ -1,4 +1,4 @@
-"""Permission: a call is made only of a tool that is there and that this person may use here."""
+"""Runs a call only if its tool exists and the user may use it in this place."""
 
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import Failed
@@ -6,11 +6,11 @@ from agent.tools.toolbox import Toolbox
 
 
 class Permitted:
-    """Stops calls of tools that are not offered any more; the toolbox decides, as it does for the offer."""
+    """Stops calls of tools that are missing or not permitted; the toolbox decides by the same rule as for the offer."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
 
     async def check(self, call: PendingCall) -> PendingCall | Failed:
-        """Stop a call that may not be made."""
+        """Stop a call whose tool is missing or not permitted."""
         return self._toolbox.refuse(call) or call

@@ -1,6 +1,6 @@
-"""Repetition: a call that has failed in this turn is not run again with the same arguments.
+"""Does not run a call again that has already failed in this turn with the same arguments.
 
-It is read from the journal, so that a turn taken over by another worker remembers.
+Failures are read from the journal, so that they are still known when another worker takes over the turn.
 """
 
 import json
@@ -15,13 +15,13 @@ Key = tuple[str, str]
 
 
 class Repetition:
-    """Stops the calls that had failed before this wave of tools began, and tells their errors again."""
+    """Stops calls that failed in an earlier wave of this turn, and returns their earlier errors with a hint."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._failures = find_failures(steps)
 
     async def check(self, call: PendingCall) -> PendingCall | Failed:
-        """Stop a call that is known to fail."""
+        """Stop a call that failed before with the same arguments."""
         known = self._failures.get(_to_key(call.name, call.arguments)) if self._failures else None
         if known is None:
             return call
@@ -30,11 +30,11 @@ class Repetition:
 
 
 def find_failures(steps: Sequence[Step]) -> dict[Key, str]:
-    """Return the calls that failed and did not succeed since, by tool and arguments, each with its error result."""
+    """Return the error results of calls that failed and have not succeeded since, keyed by tool and arguments."""
     calls = {step.tool_call_id: step for step in steps if step.role == "tool_call"}
     failures: dict[Key, str] = {}
     for step in steps:
-        # A call that was left out says nothing about its tool.
+        # A call that was not run is no evidence about its tool.
         if step.role != "tool_result" or step.outcome == "not_run":
             continue
         call = calls[step.tool_call_id]
@@ -46,5 +46,5 @@ def find_failures(steps: Sequence[Step]) -> dict[Key, str]:
 
 
 def _to_key(name: str, arguments: Mapping[str, object]) -> Key:
-    # The same call whatever the order of its arguments.
+    # Sorted keys: the order of the arguments makes no difference.
     return name, json.dumps(arguments, sort_keys=True)

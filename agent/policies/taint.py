@@ -1,10 +1,15 @@
-"""Taint: what the model is shown in a turn may have been written to turn it against the person.
+"""Taint tracking: guards against prompt injection that could make the model leak private data or act on its own.
 
-A turn that shows the model both untrusted text (what somebody else wrote) and private data acts outward, or changes
-something, only with the person's yes. Untrusted are the results of tools that are marked so, in a shared channel what
-others have said, and whatever an agent of another house writes; private are the results of tools that are marked so,
-and in a direct message the recalled memories. All that is shown counts, earlier turns too; what the person has typed is
-neither. An agent is shown a task that was written with all this in view, and its answer tells what it has read itself.
+Once the prompt contains both untrusted text and private data, a call that sends data out or changes something needs
+the user's approval. The whole prompt counts, including earlier turns:
+
+- Untrusted: results of tools marked `reads_untrusted`, messages of other users in a shared channel, and everything
+  that an agent of another installation writes.
+- Private: results of tools marked `reads_private`, and in a direct message the recalled memories.
+- Neither: what the user has typed.
+
+Taint passes through delegation: a child turn starts with the taint of the turn that wrote its task, and what the child
+turn has read counts for the turn that receives its answer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,17 +32,17 @@ from shared.messages import IncomingMessage
 from shared.tools import Tool
 
 LAST_ID = 2**63 - 1
-# Behind these adapters a program speaks for a person: nothing that it writes is the person's own word.
+# Through these adapters a program writes on behalf of a user: its messages do not count as typed by the user.
 AGENT_ADAPTERS = frozenset({"a2a"})
 
-# What a summary was made of: the turns before the window.
+# The contents of the turns before the history window; the conversation's summary was written from them.
 SUMMARISED = text("""
 SELECT array_agg(DISTINCT tool_name) FILTER (WHERE role = 'tool_result') AS tools,
        coalesce(bool_or(role = 'user' AND user_id IS DISTINCT FROM :user_id), false) AS has_others
 FROM messages
 WHERE conversation_id = :conversation_id AND turn_id < :window AND (NOT :is_direct OR user_id = :user_id)
 """)
-# What the agents have read that were asked in these turns; one without a persona is in another house.
+# What the child turns of these turns have read. A child turn without a persona ran in another installation.
 CHILD_TURNS = text("""
 SELECT array_agg(DISTINCT messages.tool_name) FILTER (WHERE messages.role = 'tool_result') AS tools,
        coalesce(bool_or(turns.persona_id IS NULL), false) AS has_strangers
@@ -48,9 +53,9 @@ WHERE turns.conversation_id = :conversation_id AND turns.parent_turn_id >= :firs
 
 
 class TaintGuard:
-    """Holds back calls that act once the model has been shown both untrusted text and private data.
+    """Requires approval for calls that act once the prompt contains both untrusted text and private data.
 
-    What counts is what was recorded before the calls were started: they may have been written with all of it in view.
+    Everything recorded before the calls are started counts, because the model may have seen it when it wrote them.
     """
 
     def __init__(self, taint: "TurnTaint", toolbox: Toolbox, log: TurnLog) -> None:
@@ -58,7 +63,7 @@ class TaintGuard:
         self._known: tuple[int, Taint] | None = None
 
     async def check(self, call: PendingCall) -> PendingCall | NeedsApproval | Failed:
-        """Stop a call that needs the person's yes; what is wrong with its arguments is said by the toolbox first."""
+        """Stop a call that needs approval. A call with invalid arguments continues: the toolbox rejects it."""
         tool = self._toolbox.resolve(call)
         if tool is None or not tool.acts_on(call.arguments) or call.agreed_to is not None:
             return call
@@ -71,14 +76,14 @@ class TaintGuard:
         return request_for_taint(call)
 
     async def _find_taint(self) -> Taint:
-        # Once for the calls that are started together.
+        # Computed once for all calls that are started together.
         if self._known is None or self._known[0] != len(self._log.steps):
             self._known = (len(self._log.steps), await self._taint.find(self._log))
         return self._known[1]
 
 
 class TurnTaint:
-    """What a turn's model is shown: `shown` beside the results of tools, and the results themselves."""
+    """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task."""
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class TurnTaint:
         self._message, self._history, self._shown = message, history, shown
 
     async def find(self, log: TurnLog) -> Taint:
-        """Return what the model is shown now; the database is asked about summaries and other agents' turns alone."""
+        """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
         past = [each.step for each in self._history]
         taint = self._of_results(step.tool_name for step in (*past, *log.steps) if step.role == "tool_result")
         taint |= self._shown | Taint(untrusted=self._shows_others())
@@ -113,7 +118,7 @@ class TurnTaint:
         return tool is not None and tool.resumable
 
     def _of_results(self, names: Iterable[str | None]) -> Taint:
-        # A tool that is gone may have been anybody's; what one with a journal of its own has read stands there.
+        # A tool that no longer exists counts as untrusted. The taint of delegations is read from their child turns.
         taint = Taint()
         for name in set(names):
             tool = self._toolbox.find(str(name))
@@ -121,10 +126,10 @@ class TurnTaint:
         return taint
 
     def _shows_others(self) -> bool:
-        # What comes by such an adapter was written by another house's model, for whomever it names.
+        # Such a message was written by a model of another installation, whichever user it names.
         if self._message.adapter in AGENT_ADAPTERS:
             return True
-        # What others said before a message stands in it, behind a heading.
+        # Earlier messages of other users are part of a message's content, after a heading.
         platform_context, heading = self._message.platform_context, prompts().turn.earlier_heading
         messages = [each for each in self._history if each.step.role == "user"]
         has_others = any(each.user_id != self._user.id or heading in each.step.content for each in messages)
@@ -141,7 +146,7 @@ class TurnTaint:
         }
         async with self._database.statement() as session:
             row = (await session.execute(CHILD_TURNS, given)).one()
-        # What an agent was shown of the person's memories stands in no journal.
+        # No journal records which of the user's memories a child turn was shown.
         remembered = Taint(private=is_direct and self._user.has_memories)
         return self._of_results(row.tools or ()) | Taint(untrusted=row.has_strangers) | remembered
 

@@ -18,7 +18,7 @@ RunTool = Callable[[PendingCall], Awaitable[Outcome]]
 
 
 class ToolBatch:
-    """Runs the calls that no policy stops, at most `width` at a time; leaving the `async with` block cancels the rest."""
+    """Runs the calls that no policy stops, at most `width` at a time; leaving the `async with` block cancels them."""
 
     def __init__(self, policies: Sequence[Policy], run: RunTool, width: int) -> None:
         self._policies, self._run = policies, run
@@ -26,7 +26,7 @@ class ToolBatch:
         self._running: set[asyncio.Task[Finished]] = set()
 
     async def start(self, calls: Sequence[PendingCall]) -> None:
-        """Start these calls, after the policies have checked all of them: none may see the effect of another."""
+        """Check all of these calls with the policies, then start them, so that no check sees another call's effects."""
         checked = [(call, await check_call(self._policies, call)) for call in calls]
         self._running |= {asyncio.create_task(self._finish(*each), name=each[0].id) for each in checked}
 
