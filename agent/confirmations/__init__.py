@@ -1,1 +1,1 @@
-"""Questions that need a person's yes, and their answers; when one is needed is decided in `agent/policies`."""
+"""Requests for the user's approval, and their answers; `agent/policies` decides when approval is needed."""

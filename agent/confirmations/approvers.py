@@ -1,7 +1,7 @@
-"""Who may say yes in another person's place: somebody in the same place with the permission that the question names.
+"""Lets another user approve a call: somebody in the same place with the permission that the question requires.
 
-Who answers is looked up when they answer. Their word then comes in as a message of the person who was asked: the call
-is that person's, with that person's permission and budget.
+The permission is checked when they answer. The approval is then treated as a message of the user who was asked, so
+that the call runs with that user's permission and budget.
 """
 
 from dataclasses import replace
@@ -26,9 +26,11 @@ WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
 
 
 async def to_answer_of_asked(database: Database, settings: Settings, given: IncomingMessage) -> IncomingMessage:
-    """Return a message with a decision as one of the person who was asked, whoever of those who may has given it.
+    """Return a message that carries a decision as a message of the user who was asked, whoever has sent it.
 
-    Raises `ApprovalNeeded` when the sender lacks the permission, `ConfirmationClosed` when it is nothing to the sender.
+    A message without a decision is returned unchanged. Raises `ApprovalNeeded` when the sender lacks the required
+    permission, and `ConfirmationClosed` when the question was not asked in this place or only the asked user may
+    answer it.
     """
     decision = given.decision
     if decision is None:
@@ -53,7 +55,7 @@ async def to_answer_of_asked(database: Database, settings: Settings, given: Inco
 
 def _in_place_of(row: Any, user: ResolvedUser, given: IncomingMessage, decision: Decision) -> IncomingMessage:
     asked = Sender(row.platform, row.platform_user_id, row.platform_username)
-    # What the person's roles give them is as it was when the question arose.
+    # The roles of the asked user are those from the time of the question.
     platform_context = replace(to_platform_context(row.surroundings), earlier=())
     return replace(
         given, sender=asked, platform_context=platform_context, decision=replace(decision, approved_by=user.id)

@@ -1,8 +1,9 @@
-"""Asked once, bound to tool, arguments, person and place: what the house does only with a person's yes.
+"""Reads and evaluates a user's answer to a request for approval.
 
-A call that needs one is not run. Its turn ends with the question, and the row of the question is made in the
-transaction that makes the reply, so that nothing can be agreed to that was not shown. The answer begins a turn whose
-journal starts with the stored call: it runs with exactly the stored arguments, once, and the model goes on from there.
+A call that needs approval is not run: its turn ends with a question, which is bound to tool, arguments, user and place.
+The question is stored in the same transaction as the reply, so that a user can only approve what they were shown. The
+answer starts a new turn whose journal begins with the stored call; it runs once, with exactly the stored arguments, and
+the model continues from its result.
 """
 
 import re
@@ -29,7 +30,11 @@ Evaluation = Literal["ordinary", "agreed", "denied", "expired", "closed", "again
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """An answer as a message gives it; `confirmation_id` None: by a word. `approved_by`: in the person's place."""
+    """An answer as a message gives it.
+
+    `confirmation_id` is None for a typed "yes" or "no", which names no question. `approved_by` is the id of another
+    user who has approved instead of the one who was asked.
+    """
 
     inbox_id: int
     approved: bool
@@ -39,9 +44,9 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
-    """What an answer comes to: the call for the journal, a refusal, or the same question once more.
+    """The result of an answer: steps for the journal (`steps`), a refusal, or the question to ask again (`again`).
 
-    `status` is what becomes of the question with `confirmation_id`.
+    `status` is the new status of the question with the id `confirmation_id`.
     """
 
     steps: tuple[Step, ...] = ()
@@ -53,7 +58,7 @@ class DecisionResult:
 
 
 def read_word(content: str) -> bool | None:
-    """Return True for a yes, False for a no, None for everything else."""
+    """Return True for a typed yes, False for a no, None for any other text."""
     if len(content) > LONGEST_WORD:
         return None
     found = WORD.fullmatch(content.strip().rstrip(".!"))
@@ -61,9 +66,9 @@ def read_word(content: str) -> bool | None:
 
 
 def read_answer(run: Sequence[Waiting]) -> GivenAnswer | None:
-    """Return the answer in messages that one person has written in a row, None when there is none.
+    """Return the answer in consecutive messages of one user, None when there is none.
 
-    A no anywhere counts. A yes by a word has to come first: after other words it may have been meant for those.
+    A no counts in any of the messages. A typed yes counts only in the first one: later it may refer to other text.
     """
     said = [_read(each) for each in run]
     given = [each for each in said if each is not None]
@@ -88,9 +93,9 @@ def _read(waiting: Waiting) -> GivenAnswer | None:
 async def take_answer(
     session: Session, said: GivenAnswer | None, user: ResolvedUser, conversation_id: int, turn_id: int
 ) -> DecisionResult | None:
-    """Return what an answer comes to in this turn; None when there is no question: a message like any other.
+    """Return the result of an answer in this turn; None when the message is not an answer to any question.
 
-    The question stays locked; `note_answer` belongs into the same transaction.
+    Locks the question's row; call `note_answer` in the same transaction.
     """
     if said is None:
         return None
@@ -123,12 +128,12 @@ async def take_answer(
 
 
 def lacks_level(permission: Permission, wanted: str | None) -> bool:
-    """Tell whether a permission is too low for the yes that a question needs."""
+    """Return whether a permission is lower than the level that a question requires for its approval."""
     return wanted is not None and permission < Permission.from_label(wanted)
 
 
 async def note_answer(session: Session, taken: DecisionResult | None, turn_id: int) -> None:
-    """Write down what became of the question, once the turn of the answer has begun."""
+    """Store the new status of the question, once the turn of the answer has been opened."""
     if taken is not None and taken.confirmation_id is not None:
         if taken.status == "expired":
             await session.execute(EXPIRE, {"id": taken.confirmation_id})
@@ -138,10 +143,10 @@ async def note_answer(session: Session, taken: DecisionResult | None, turn_id: i
 
 
 def evaluate(said: GivenAnswer, row: Any) -> Evaluation:
-    """Return what an answer means for the question that was found (a row of `FIND`).
+    """Return what an answer means for a question (a row of `FIND`).
 
-    A word answers only what was the last thing said to this person here: a yes may be meant for something else. A
-    message that came in before the question was asked answers nothing.
+    A typed yes counts only if the question was the last reply to this user in this conversation: otherwise it may
+    refer to something else. A message that arrived before the question was asked is not an answer to it.
     """
     is_named = said.confirmation_id is not None
     is_meant = is_named or row.is_last
@@ -155,7 +160,7 @@ def evaluate(said: GivenAnswer, row: Any) -> Evaluation:
 
 
 def _to_call(verdict: Literal["agreed", "denied"], row: Any, turn_id: int) -> tuple[Step, ...]:
-    # As if a model had made the call.
+    # The same steps as if a model had made the call.
     call = Step(
         seq=2,
         role="tool_call",

@@ -1,4 +1,4 @@
-"""The questions that a turn has come to, read from its journal, and what is said of them."""
+"""Reads requests for approval, and what became of them, from the journal of a turn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from agent.tools.approvals import to_taint_question
 from agent.tools.outcomes import ApprovalRequest
 from agent.tools.results import ASKED
 
-# What a person may answer.
+# The answers that a question offers.
 CHOICES = ("yes", "no")
 
 
 def find_question(call: Step, result: Step) -> ApprovalRequest | None:
-    """Return the question that a call's result waits for; None when it waits for none."""
+    """Return the request for approval that a call's result contains; None when it contains none."""
     if result.outcome != "needs_approval":
         return None
     if result.confirmation is not None:
@@ -23,7 +23,7 @@ def find_question(call: Step, result: Step) -> ApprovalRequest | None:
 
 
 def _of_older_release(call: Step, asked: dict[str, Any]) -> ApprovalRequest:
-    # It kept the question in the result's JSON alone, that of an agent with all that belongs to it.
+    # The previous release stored the question only in the result's JSON; a question of an agent with the agent's call.
     approver = asked.get("approver")
     if "agent" in asked:
         its_call = (asked["call_id"], asked["tool"], asked["arguments"])
@@ -36,7 +36,7 @@ def _of_older_release(call: Step, asked: dict[str, Any]) -> ApprovalRequest:
 
 
 def find_last_question(steps: Sequence[Step]) -> ApprovalRequest | None:
-    """Return the question that a turn has ended with, from its whole journal."""
+    """Return the question that a turn has ended with, given all of its steps; None when it ended otherwise."""
     calls = {step.tool_call_id: step for step in steps if step.role == "tool_call"}
     results = [step for step in steps if step.role == "tool_result"]
     questions = [find_question(calls[step.tool_call_id], step) for step in results]
@@ -45,7 +45,7 @@ def find_last_question(steps: Sequence[Step]) -> ApprovalRequest | None:
 
 
 def describe_decision(steps: Sequence[Step]) -> str:
-    """Return in a sentence what became of the call that was agreed to or denied; empty when there is none."""
+    """Return a sentence for the user about the outcome of the approved or denied call; empty when there is none."""
     call = next((step for step in steps if step.role == "tool_call" and step.confirmation is not None), None)
     if call is None or call.confirmation is None:
         return ""

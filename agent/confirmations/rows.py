@@ -1,4 +1,4 @@
-"""The rows of questions: asked once, answered once, and the yes to one spent once."""
+"""The database rows of questions: each is answered once, and each approval is consumed once."""
 
 import hashlib
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ UPDATE confirmations SET status = :status, answered_at = now(), answered_turn_id
 WHERE id = :id
 """)
 EXPIRE = text("UPDATE confirmations SET status = 'expired' WHERE id = :id")
-# Only one question is open for a person in a place: a newer one takes the place of the older.
+# A user has at most one open question in a conversation: a newer one replaces the older.
 BEGIN_ASKING = text("""
 WITH replaced AS (
     UPDATE confirmations SET status = 'expired'
@@ -51,16 +51,16 @@ RETURNING confirmations.question, confirmations.agent
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What the person has said yes to, and the agent whose call it is."""
+    """An approved question, and the agent whose call it is about; None for the persona that answers."""
 
     question: str
     agent: str | None
 
 
 async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
-    """Spend a yes on its call, which may begin then.
+    """Consume the approval of a call, which may then run.
 
-    None when it is spent, or another attempt runs the turn: whether the call was run before is not known then.
+    Returns None when it was consumed before, or another attempt runs the turn: the call may then already have run.
     """
     given = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
     async with database.statement() as session:
@@ -69,12 +69,12 @@ async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agr
 
 
 async def close_questions(session: Session, conversation_id: int) -> None:
-    """Close what is open in a place: a later yes there is a message like any other."""
+    """Expire the open questions of a conversation: a later yes there is an ordinary message."""
     await session.execute(CLOSE, {"conversation_id": conversation_id})
 
 
 async def begin_asking(session: Session, request: ApprovalRequest, user_id: int, conversation_id: int) -> NewQuestion:
-    """Close the person's older question in this place; return the row of the new one, made when the turn ends."""
+    """Expire the user's older question in this conversation, and return the new one; `end_turn` inserts its row."""
     place = {"user_id": user_id, "conversation_id": conversation_id}
     return NewQuestion(
         id=(await session.execute(BEGIN_ASKING, place)).scalar_one(),
