@@ -1,1 +1,1 @@
-"""The tools that a turn is offered, their arguments and results; the tools themselves are in `modules/`."""
+"""Offers tools to a turn, checks arguments and converts results; the tools themselves are in `modules/`."""

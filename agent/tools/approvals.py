@@ -1,4 +1,4 @@
-"""Calls that need a person's yes: the question to the person, and what the model is told meanwhile."""
+"""Outcomes of calls that need the user's approval: the question to the user, and the result shown to the model."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from shared.errors import ConfirmationNeeded
 from shared.permissions import Permission
 
 MAX_SHOWN_CHARS = 6000
-# What is written as an escape when arguments are shown: what ends a block of code, and what a reader does not see.
+# Characters that are escaped when arguments are shown: the backquote, which ends a code block, and invisible ones.
 UNSEEN = re.compile(
     "[`\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]"
@@ -21,7 +21,7 @@ UNSEEN = re.compile(
 
 
 def request_for_tool(call: PendingCall, needed: ConfirmationNeeded) -> NeedsApproval | Failed:
-    """Return the outcome of a call whose tool has a question to the person."""
+    """Return the outcome of a call whose tool asks for the user's approval."""
     level: Permission | None = needed.fields.get("approver")
     question, approver = str(needed.fields["question"]), level.label if level is not None else None
     told = {"reason": "tool", "question": question, **({"approver": approver} if approver else {})}
@@ -34,16 +34,16 @@ def request_for_tool(call: PendingCall, needed: ConfirmationNeeded) -> NeedsAppr
 
 
 def request_for_agent(call: PendingCall, asked: ApprovalRequest, work: ModelWork) -> NeedsApproval | Failed:
-    """Return the outcome of a call to an agent that itself waits for a yes to one of its own calls."""
+    """Return the outcome of a delegation to an agent that waits for the approval of one of its own calls."""
     told = {"question": asked.text, "agent": asked.agent, "call_id": asked.call_id, "tool": asked.tool}
     told |= {"reason": asked.reason, "arguments": asked.arguments, "approver": asked.approver}
     return _hold(call, told, request=asked, message=prompts().confirmation.asked_below, work=work)
 
 
 def request_for_taint(call: PendingCall) -> NeedsApproval | Failed:
-    """Return the outcome of a call that acts after the model has read both untrusted and private text.
+    """Return the outcome of a call that needs approval because the prompt holds untrusted text and private data.
 
-    A call whose arguments are more than a person can be shown fails.
+    The call fails when its arguments, as shown to the user, are longer than `MAX_SHOWN_CHARS` characters.
     """
     if not call.scope.can_ask:
         return failed(prompts().confirmation.nobody_to_ask)
@@ -68,12 +68,12 @@ def _hold(
 
 
 def to_taint_question(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the house's own question: the tool and every argument, so that nothing in them can speak for the house."""
+    """Build the question to the user: the tool and all its arguments, quoted so that they cannot imitate our text."""
     question = prompts().confirmation.taint.format(tool=tool)
     return f"{question}\n\n```json\n{show_arguments(arguments)}\n```"
 
 
 def show_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return JSON for a person's eyes: one line for each value, backquotes and invisible characters as escapes."""
+    """Return indented JSON for the user, with backquotes and invisible characters escaped."""
     plain = json.dumps(arguments, ensure_ascii=False, indent=2)
     return UNSEEN.sub(lambda found: "\\u0060" if found[0] == "`" else json.dumps(found[0])[1:-1], plain)

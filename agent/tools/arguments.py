@@ -1,4 +1,4 @@
-"""The arguments of a call: read from what a model wrote, checked, and shown to it again."""
+"""The arguments of a tool call: parsing the text a model wrote, checking it, and showing it to the model later."""
 
 import json
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ UNREADABLE = object()
 
 
 def parse_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the checked arguments; raises `ToolError` that says what would be valid."""
+    """Check the arguments against the tool's schema; raises `ToolError` with the schema in its fields."""
     if GARBLED in given:
         raise _wrong(tool, str(given.get(PROBLEM, NO_JSON)))
     try:
@@ -46,9 +46,9 @@ def parse_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments that a model wrote, cleaned, as the journal keeps them.
+    """Parse and clean the arguments that a model wrote, in the form the journal stores.
 
-    What is no JSON object is kept as text inside one, with what is wrong about it.
+    Text that is not a valid JSON object becomes an object that holds the text and a description of the problem.
     """
     problem = NO_OBJECT
     if len(text) > MAX_ARGUMENT_CHARS:
@@ -71,7 +71,7 @@ def _read_json(text: str) -> Any:
 
 
 def _finite(text: str) -> float:
-    # Postgres has no JSON for infinity, whichever way it is written.
+    # JSON in Postgres cannot hold infinity or NaN, however they are written.
     number = float(text)
     if not isfinite(number):
         raise ValueError(text)
@@ -82,14 +82,14 @@ DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def to_shown_arguments(content: str) -> str:
-    """Return journaled arguments as the model is shown them again: of very long ones their beginning."""
+    """Return journaled arguments for the prompt; those over `SHOWN_CHARS` characters are cut to their beginning."""
     if len(content) <= SHOWN_CHARS:
         return content
     return json.dumps({"cut": True, "total_chars": len(content), "beginning": content[:GARBLED_CHARS]})
 
 
 def depth(value: Any) -> int:
-    """Return how deep a JSON value is nested, without recursion."""
+    """Return the nesting depth of a JSON value; does not recurse, so that deep values cannot overflow the stack."""
     deepest = 0
     level = [value]
     while level:

@@ -1,4 +1,4 @@
-"""A tool call on its way: what the model asked for, in which scope, and the turn that makes it."""
+"""A tool call before it runs: what the model requested, in which scope, and the turn that makes the call."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from shared.tools import Tool
 class PendingCall:
     """A call that has not run yet; `id` is the same in every attempt at its turn.
 
-    `confirmation` is the answered question that it was made for, if it was: `{"id": …, "approved": …}`. `agreed_to` is
-    the question that the person has said yes to, once that yes is spent on this call.
+    `confirmation` is set for a call that the user was asked about: `{"id": …, "approved": …}`. `agreed_to` is the text
+    of the approved question, set once the approval has been consumed for this call.
     """
 
     id: str
@@ -31,12 +31,12 @@ class PendingCall:
 
     @property
     def tool(self) -> Tool | None:
-        """Return the tool that the turn is offered under this name."""
+        """Return the offered tool with this name, None when there is none."""
         return self.offer.find(self.name)
 
 
 def to_pending(step: Step, scope: Scope, offer: Offer) -> PendingCall:
-    """Return a recorded call as one that is to run."""
+    """Convert a recorded call to a pending one."""
     return PendingCall(
         id=str(step.tool_call_id),
         name=str(step.tool_name),
@@ -50,14 +50,14 @@ def to_pending(step: Step, scope: Scope, offer: Offer) -> PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What a prompt may hold: text that somebody else wrote, and data that not everybody may know."""
+    """Which risky content a prompt holds: text that somebody other than the user wrote, and private data."""
 
     untrusted: bool = False
     private: bool = False
 
     @property
     def is_whole(self) -> bool:
-        """Return whether both came together."""
+        """Return whether the prompt holds both kinds."""
         return self.untrusted and self.private
 
     def __or__(self, other: "Taint") -> "Taint":
@@ -66,10 +66,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class CallingTurn:
-    """The turn that makes a call, as far as a provider may need it.
+    """The parts of the calling turn that tool providers may use.
 
-    `numbers` gives the next positions of model calls in a scripted conversation; `find_taint` says what the model had
-    been shown when it wrote the call.
+    `deadline` is in seconds on the monotonic clock. `numbers` yields the positions of model calls in a scripted
+    conversation, None when they are not numbered. `find_taint` computes the taint of the turn's prompt.
     """
 
     key: TurnKey

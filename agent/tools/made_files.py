@@ -1,4 +1,4 @@
-"""The files that tools have made, as their results name them: `file_id` and `url`, or entries of `files` with both."""
+"""Finds the files that tools have made: results have `file_id` and `url`, or a list `files` of entries with both."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,12 +10,12 @@ SHOWN = ("file_id", "filename", "url")
 
 
 def list_file_ids(steps: Sequence[Step]) -> tuple[int, ...]:
-    """Return the ids of the files that the results among these steps name, each once, at most ten."""
+    """Return the ids of the files that the tool results name, without duplicates, at most `MAX_FILES`."""
     return tuple(dict.fromkeys(each["file_id"] for each in _find(steps)))[:MAX_FILES]
 
 
 def list_files(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
-    """Return the same files in the shape that makes them files of whoever reads a result with them."""
+    """Return the same files as entries for the `files` list of a tool result, at most `MAX_FILES`."""
     found = {each["file_id"]: each for each in _find(steps)}
     return tuple({key: each[key] for key in SHOWN if key in each} for each in list(found.values())[:MAX_FILES])
 
@@ -32,5 +32,5 @@ def _find(steps: Sequence[Step]) -> Iterator[dict[str, Any]]:
 
 
 def _is_id(value: Any) -> bool:
-    # A tool may give anything; a row's id is a positive bigint.
+    # Results are not validated; the id of a row is a positive bigint.
     return type(value) is int and 0 < value < 2**63

@@ -1,4 +1,4 @@
-"""Finds the modules and collects their tools. A module that cannot be used is off, with a reason; the others serve.
+"""Finds and loads the modules and collects their tools. A module that fails to load is disabled; the others work.
 
 Modules come from three sources, in this order: the folder `modules/` of the program, the folder named by
 `MODULES_PATH`, and installed Python packages with an entry point in the group `parley.modules`.
@@ -22,7 +22,7 @@ from shared.settings import MODULES_FOLDER, MODULES_GROUP
 from shared.tools import Tool
 
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
-# Other providers of tools use these names in the same way as modules use theirs.
+# Module names that other tool providers use for their own tools.
 RESERVED_NAMES = frozenset({"agents"})
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -31,7 +31,7 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that has loaded. `source` is shown to operators: a folder, or a package with its version."""
+    """A loaded module. `source` is shown to operators: a folder, or a package with its version."""
 
     name: str
     source: str
@@ -41,7 +41,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFailure:
-    """A module that is off, and why."""
+    """A module that failed to load, and the reason."""
 
     name: str
     source: str
@@ -50,7 +50,7 @@ class ModuleFailure:
 
 @dataclass(frozen=True, slots=True)
 class FoundModules:
-    """What the three sources have, in their order."""
+    """The modules of all three sources, in the order of the sources."""
 
     loaded: tuple[Module, ...]
     failed: tuple[ModuleFailure, ...]
@@ -64,7 +64,7 @@ class _Candidate:
 
 
 class ModuleTools(ToolProvider):
-    """The tools of our own modules. One that fails to load is off: `failures` says why, by module."""
+    """Provides the tools of the modules. `failures` maps the names of modules that failed to load to the reasons."""
 
     def __init__(
         self, tools: Sequence[Tool], failures: Mapping[str, str] = NO_TEXTS, instructions: Mapping[str, str] = NO_TEXTS
@@ -75,7 +75,7 @@ class ModuleTools(ToolProvider):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Return the tools by name."""
+        """Return the tools, sorted by name."""
         return tuple(self._tools.values())
 
     @property
@@ -85,16 +85,16 @@ class ModuleTools(ToolProvider):
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        """Return what each module adds to the system prompt."""
+        """Return the text that each module adds to the system prompt, by module."""
         return self._instructions
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that is called `module.tool`."""
+        """Return the tool with the full name `module.tool`, None when there is none."""
         return self._tools.get(name)
 
 
 def discover(modules_path: Path | None = None) -> ModuleTools:
-    """Return the tools of every module, and their `INSTRUCTIONS` for the system prompt."""
+    """Load all modules, and return the provider of their tools and `INSTRUCTIONS`."""
     found = find_modules(modules_path)
     tools = [tool for module in found.loaded for tool in module.tools]
     failures = {each.name: each.reason for each in found.failed}
@@ -102,7 +102,7 @@ def discover(modules_path: Path | None = None) -> ModuleTools:
 
 
 def find_modules(modules_path: Path | None = None) -> FoundModules:
-    """Load every module of the three sources; of two with the same name the first one counts."""
+    """Load every module of the three sources; a module whose name is already in use fails."""
     sources: dict[str, str] = {}
     loaded: list[Module] = []
     failed: list[ModuleFailure] = []
@@ -112,14 +112,14 @@ def find_modules(modules_path: Path | None = None) -> FoundModules:
             sources[each.name] = each.source
             loaded.append(_load(each))
         except (Exception, SystemExit) as error:
-            # Whatever a module raises while it loads, the others are not affected.
+            # A module may raise anything while it is imported; the others must still load.
             log.exception("module_failed_to_load", module=each.name, source=each.source)
             failed.append(ModuleFailure(each.name, each.source, f"{type(error).__name__}: {error}"))
     return FoundModules(tuple(loaded), tuple(failed))
 
 
 def refuse_unfit(tool: Tool) -> None:
-    """Raise `ValueError` for a tool that no model provider accepts: it would make every request fail."""
+    """Raise `ValueError` for a tool whose definition model providers reject: it would make every request fail."""
     if not WIRE_NAME.fullmatch(tool.wire_name):
         raise ValueError(f"{tool.wire_name}: a tool's name with its module has at most 64 letters, digits, _ and -")
     if not tool.description:
@@ -127,7 +127,7 @@ def refuse_unfit(tool: Tool) -> None:
     untyped = [name for name, each in tool.parameters.items() if each.annotation is each.empty]
     if untyped:
         raise ValueError(f"{tool.name}: {', '.join(untyped)} has no type")
-    # Rendered at the start, so that a type without a schema is found here and not during a turn.
+    # Build the schema now, so that an unsupported type is found at startup and not during a turn.
     json.dumps(tool.schema)
 
 
@@ -156,7 +156,7 @@ def _check_name(name: str, first_source: str | None) -> None:
 
 def _load(candidate: _Candidate) -> Module:
     module = candidate.load()
-    # Only tools that are defined here: a module may import others without offering them.
+    # Only tools defined in this module: it may import tools of others without offering them.
     own = [each for each in vars(module).values() if isinstance(each, Tool) and each.run.__module__ == module.__name__]
     tools = tuple(replace(each, module=candidate.name) for each in own)
     for tool in tools:
@@ -167,7 +167,7 @@ def _load(candidate: _Candidate) -> Module:
 
 
 def _import_folder(init: Path) -> ModuleType:
-    """Import the folder as `modules.<name>` wherever it is, so that its other files are `modules.<name>.<file>`."""
+    """Import a folder in any location as `modules.<name>`; its files can be imported as `modules.<name>.<file>`."""
     name = f"{MODULES_FOLDER.name}.{init.parent.name}"
     known = sys.modules.get(name)
     if known is not None and known.__file__ == str(init):

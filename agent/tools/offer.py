@@ -1,4 +1,4 @@
-"""The tools that one turn is offered, and what decides it: who asks, under which persona, where."""
+"""The tools that are offered to a turn, and the scope (user, persona and place) that decides which they are."""
 
 import re
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from shared.tools import Caller, Tool
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who asks, under which persona, where: what decides which tools may be used.
+    """The user, persona and place that decide which tools may be used.
 
-    `agents` are those that an admin has listed, `hops` the names of those who handed the task on to this turn. With
-    `can_ask` False nobody can be asked for a yes: another program speaks for the person.
+    `agents` are the agents that an admin has listed; `hops` are the names of the agents that delegated the task to this
+    turn, one after the other. `can_ask` is False when nobody can be asked for approval, because a program writes on
+    behalf of the user.
     """
 
     user: Caller
@@ -31,9 +32,9 @@ class Scope:
 
 @dataclass(frozen=True)
 class Offer:
-    """The tools of one turn, in an order that does not change from call to call.
+    """The tools of one turn, in the same order for every model call.
 
-    `instructions` is what their modules add to the system prompt.
+    `instructions` is the text that their modules add to the system prompt.
     """
 
     tools: tuple[Tool, ...]
@@ -45,19 +46,19 @@ class Offer:
         return tuple(each.schema for each in self.tools)
 
     def full_name(self, name: str) -> str:
-        """Return `module.tool` for what a model wrote; an unknown name stays as it is, cut to a bearable length."""
+        """Return `module.tool` for a name that a model wrote; an unknown name is cleaned and cut to 64 characters."""
         tool = self.find(name)
         return tool.name if tool else clean(name)[:64]
 
     @cached_property
     def tokens(self) -> int:
-        """Return an upper estimate of what the tool list costs in a prompt."""
+        """Return an upper estimate of the tokens of the tool list in a prompt."""
         return count_prompt(self.schemas)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name: `module__tool`, `module.tool`, or a bare name that only one tool has.
 
-        A tool with `owns_bare_name` has its bare name alone, whatever others are called.
+        A tool with `owns_bare_name` takes precedence over other tools with the same bare name.
         """
         for each in self.tools:
             if name in (each.wire_name, each.name):
@@ -68,5 +69,5 @@ class Offer:
 
 
 def to_wire_name(name: str) -> str:
-    """Return a tool's name in the characters that all providers take, also for one that a model made up."""
+    """Convert any name to the characters and length that all model providers accept for a tool."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name.replace(".", "__"))[:64] or "_"

@@ -1,4 +1,4 @@
-"""What a call comes to: a closed set of outcomes, each with the JSON text that the model is shown."""
+"""The possible outcomes of a tool call, each with the JSON text that the model is shown."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ Reason = Literal["tool", "taint"]
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """What models did for a call: how many model calls on whose tokens, and the whole text that they came to."""
+    """The work of models for a tool call: the number of model calls, their usage and the complete text they wrote."""
 
     model_calls: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -25,9 +25,10 @@ NO_WORK = ModelWork()
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What a person has to say yes to: this call with these arguments; `text` is the question.
+    """A request for approval of one call with these arguments (JSON text); `text` is the question to the user.
 
-    `agent`: whose call it is, when it is not that of the persona who answers. `approver`: the permission a yes needs.
+    `agent` is the agent that made the call, None for the persona that answers. `approver` is the permission that
+    whoever approves needs; None when the asked user may approve.
     """
 
     call_id: str
@@ -40,13 +41,13 @@ class ApprovalRequest:
 
     @property
     def shown(self) -> str:
-        """Return the question with the line that says how to answer."""
+        """Return the question followed by instructions how to answer it."""
         if self.approver is not None:
             return f"{self.text}\n\n{prompts().confirmation.hint_approver.format(level=self.approver)}"
         return f"{self.text}\n\n{prompts().confirmation.hint}"
 
     def to_journal(self) -> dict[str, Any]:
-        """Return the request as the journal keeps it."""
+        """Convert the request to the form the journal stores."""
         return asdict(self)
 
 
@@ -60,7 +61,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The call failed, or may not be made."""
+    """The call failed, or is not permitted."""
 
     content: str
     work: ModelWork = NO_WORK
@@ -68,7 +69,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class NotRun:
-    """The call was left out through no fault of its tool or its arguments."""
+    """The call was skipped for a reason other than its tool or its arguments."""
 
     content: str
     work: ModelWork = NO_WORK
@@ -76,7 +77,7 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """The call was not run: it waits for a person's yes, and the turn ends with the question."""
+    """The call was not run, because it needs approval; the turn ends with the question."""
 
     content: str
     request: ApprovalRequest
@@ -87,7 +88,7 @@ Outcome = Result | Failed | NotRun | NeedsApproval
 
 
 def kind_of(outcome: Outcome) -> OutcomeKind:
-    """Return the outcome's name in the journal."""
+    """Return the outcome's kind as the journal stores it."""
     match outcome:
         case Result():
             return "result"
@@ -102,20 +103,20 @@ def kind_of(outcome: Outcome) -> OutcomeKind:
 
 
 def is_error(outcome: Outcome) -> bool:
-    """Return whether readers are told that the call has failed."""
+    """Return whether the events of the turn show the call as failed."""
     return isinstance(outcome, Failed | NotRun)
 
 
 def unknown_outcome() -> Failed:
-    """Return the outcome of a call with effects that was interrupted: the model is told, and it is not repeated."""
+    """Return the outcome of an interrupted call whose effect may have happened; the call is not repeated."""
     return Failed(json.dumps({"error": True, "message": prompts().turn.unknown_outcome}))
 
 
 def not_run(reason: str) -> NotRun:
-    """Return the outcome of a call that was left out for this reason."""
+    """Return the outcome of a call that was skipped, with the reason for the model."""
     return NotRun(json.dumps({"error": True, "not_run": True, "message": reason}, ensure_ascii=False))
 
 
 def failed(message: str) -> Failed:
-    """Return the outcome of a call that failed for this reason."""
+    """Return the outcome of a failed call, with the error message for the model."""
     return Failed(json.dumps({"error": True, "message": message}, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Whatever offers tools: our modules, MCP servers, other agents. The toolbox treats them all alike."""
+"""The interface of tool providers: modules, MCP servers and other agents implement it, and the toolbox uses it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ToolEvent = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What a provider's call came to, with the work of models: a value, or an error or a question in its place."""
+    """The return value of a provider's call: a value, an error or a request for approval, and the work of models."""
 
     value: Any = None
     error: ToolError | None = None
@@ -25,63 +25,64 @@ class Returned:
 
 
 class ToolProvider(Protocol):
-    """A source of tools. All but `tools` has a default.
+    """A source of tools; every member except `tools` has a default.
 
-    With `is_personal` its list differs from person to person: `list` itself decides who may use what, and its tools
-    stand last, so that what a model's provider has cached of the list before them stays good.
+    With `is_personal` the tools differ between users: `list` itself decides who may use which, and they come last in
+    the offer, so that the cached prefix of the prompt before them stays valid.
     """
 
     is_personal: bool = False
-    # Another number whenever the tools change, so that an offer is put together once.
+    # Changes whenever the tools change; the toolbox caches offers by it.
     version: int = 0
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Return the tools as they are now, whoever asks."""
+        """Return all current tools, without checking permissions."""
         ...
 
     @property
     def modules(self) -> frozenset[str]:
-        """Return the names that its tools' modules have, or may have."""
+        """Return the module names that its tools use or may use."""
         return frozenset(each.module for each in self.tools)
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        """Return what its modules add to the system prompt, by module."""
+        """Return the text that each of its modules adds to the system prompt, by module."""
         return NO_TEXTS
 
     def list(self, scope: Scope) -> Sequence[Tool]:
-        """Return the tools for this scope; unless it `is_personal`, the toolbox leaves out what may not be used.
+        """Return the tools for this scope; unless `is_personal`, the toolbox removes those that are not permitted.
 
-        Who the person is makes no difference, but their permission, the persona, its agents and the way here do.
+        The result may depend on the user's permission, the persona, its agents and the hops of the scope, but not on
+        the user's identity, because offers are cached by these values.
         """
         return self.tools
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that is called `module.tool` now, whoever may use it."""
+        """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
         return next((each for each in self.tools if each.name == name), None)
 
     def explain_missing(self, scope: Scope, name: str) -> str | None:
-        """Return why a tool of this provider can't be used here; None when the name is none of its own."""
+        """Return why this tool cannot be used in this scope; None when the name does not belong to this provider."""
         return None
 
     async def find_scope(self, scope: Scope, agent: str) -> Scope | None:
-        """Return what this agent may use in the scope's place, for a call that it has asked for; None: not ours.
+        """Return the scope of an agent, for running an approved call of that agent; None for an unknown agent.
 
-        Raises `ToolError` when it may not be asked.
+        Raises `ToolError` when the agent may not be used in this scope.
         """
         return None
 
     async def call(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext, turn: CallingTurn | None
     ) -> Returned:
-        """Run a tool with checked arguments; `turn` is None for a call from outside of any turn."""
+        """Run a tool with checked arguments; `turn` is None for a call outside a turn."""
         return Returned(await tool.run(context, **arguments))
 
     def call_events(self, call: PendingCall) -> Sequence[ToolEvent]:
-        """Return what readers of the turn are told of a call, beside the call itself."""
+        """Return additional events of the turn for a call, besides the event of the call itself."""
         return ()
 
     def result_events(self, call: PendingCall, outcome: Outcome) -> Sequence[ToolEvent]:
-        """Return what readers of the turn are told of an outcome, before the result itself."""
+        """Return additional events of the turn for an outcome; they precede the event of the result."""
         return ()

@@ -1,6 +1,6 @@
-"""What tools return, as JSON for the model and the journal: bounded, whatever it is.
+"""Converts the results of tools to JSON of bounded size, for the model and the journal.
 
-Of a result that is far larger than the limit only a part is ever looked at, so that it costs no more than a small one.
+Of a very large result only a part is read, so that converting it does not cost more than for a small one.
 """
 
 import json
@@ -12,23 +12,26 @@ from pydantic_core import to_jsonable_python
 
 from shared.text import clean
 
-# The key of a result that stands for a question to the person. Control flow reads the journal's `outcome`; the release
-# before reads this key, so no tool may write it.
+# The key that marks a result as a request for approval. This release reads the journal's `outcome` instead, but the
+# previous release reads this key, so tools may not set it.
 ASKED = "confirmation_asked"
 
-# So many characters of a result are turned into JSON, of which the limit is shown.
+# At most this many characters of a result are converted to JSON, or four times the limit if that is more.
 MOST_CHARS = 200_000
 MOST_LEVELS = 64
-# What a value costs beside its characters: its commas, quotes and brackets.
+# Characters counted for every value besides its text: commas, quotes and brackets.
 WRAPPING = 4
 
 
 def to_json(result: Any, limit: int) -> str:
-    """Return the result as JSON of at most `limit` characters; what is longer says so, and begins as it does."""
+    """Convert a result to JSON of at most `limit` characters.
+
+    A longer result becomes an object with `cut`, its size in characters and its beginning.
+    """
     taker = _Taker(max(MOST_CHARS, 4 * limit))
     plain = taker.take(result)
     if isinstance(plain, dict):
-        # A yes to a question that a tool made up would be a yes to its call.
+        # A tool could otherwise forge a request for approval.
         plain.pop(ASKED, None)
     text = json.dumps(plain, ensure_ascii=False)
     if len(text) <= limit and not taker.is_cut:
@@ -36,14 +39,14 @@ def to_json(result: Any, limit: int) -> str:
     size = {"more_than_chars" if taker.is_cut else "total_chars": len(text)}
     room = max(0, limit - 120)
     beginning = text[:room]
-    # Quotes are escaped once more: what is cut to fit may grow beyond the limit again.
+    # Escaping the cut text again may make it longer than the limit.
     while (length := len(json.dumps(beginning, ensure_ascii=False))) > room + 2:
         beginning = beginning[: len(beginning) * room // length]
     return json.dumps({"cut": True, **size, "beginning": beginning}, ensure_ascii=False)
 
 
 class _Taker:
-    # Takes what JSON knows as it is, the rest as pydantic sees it, until it has taken enough.
+    # Copies JSON values as they are and converts others with pydantic, until the character limit is reached.
     def __init__(self, chars: int) -> None:
         self._left = chars
         self._level = 0
@@ -56,7 +59,7 @@ class _Taker:
         if type(value) is str:
             return self._take_text(value)
         if isinstance(value, (bytes, bytearray)):
-            # One byte more than there is room for, so that it is seen to be cut.
+            # One byte more than fits, so that `_take_text` notices the cut.
             return self._take_text(bytes(value[: max(0, self._left) + 1]).decode("utf-8", "replace"))
         if type(value) is float:
             return value if isfinite(value) else str(value)

@@ -1,6 +1,6 @@
-"""Offers the tools of all providers, in one order and by one rule, and calls them.
+"""Offers the tools of all providers in a stable order, and calls them.
 
-`authorize` decides what a person may use: the offer filters with it, and every call asks it again.
+`authorize` decides which tools a user may use: it filters the offer, and is checked again for every call.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ log = get_logger()
 
 
 def authorize(scope: Scope, tool: Tool) -> bool:
-    """Return whether this person may use this tool here: permission first, then the persona's modules."""
+    """Return whether the scope's user has the permission for this tool, and its persona allows the tool's module."""
     allowed = scope.persona.allowed_modules
     return tool.requires <= scope.user.permission and (allowed is None or tool.module in allowed)
 
 
 class Toolbox:
-    """The tools of all providers; a result is shown to the model up to `result_limit` characters."""
+    """The tools of all providers. Results for the model are cut to `result_limit` characters."""
 
     def __init__(self, providers: Sequence[ToolProvider], result_limit: int) -> None:
         self._providers = tuple(providers)
@@ -45,17 +45,17 @@ class Toolbox:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Return the tools that are the same for everybody, in the order in which they are offered."""
+        """Return the tools of all providers that are not personal, in the order in which they are offered."""
         shared = [tool for provider in self._providers if not provider.is_personal for tool in provider.tools]
         return tuple(sorted(shared, key=lambda tool: tool.name))
 
     @property
     def modules(self) -> frozenset[str]:
-        """Return the names of all modules, those that are off included."""
+        """Return the names of all modules, including disabled ones."""
         return frozenset().union(*(provider.modules for provider in self._providers))
 
     def offered_to(self, scope: Scope) -> Offer:
-        """Return the tools for a person in a place: one object for the same rights, so that it is rendered once."""
+        """Return the tools for a scope. Offers are cached: scopes with equal rights share one object."""
         persona, versions = scope.persona, tuple([provider.version for provider in self._providers])
         key = (scope.user.permission, persona.id, persona.allowed_modules, scope.agents, scope.hops, versions)
         if key not in self._offers:
@@ -73,23 +73,23 @@ class Toolbox:
         return Offer(tools, "\n\n".join(text for text in texts if text))
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that is called `module.tool` now, whoever may use it."""
+        """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
         return next((tool for each in self._providers if (tool := each.find(name)) is not None), None)
 
     async def find_scope(self, scope: Scope, agent: str) -> Scope:
-        """Return what an agent may use for a call that it has asked for; raises `ToolError` when there is none."""
+        """Return the scope of an agent, for an approved call of that agent; raises `ToolError` for an unknown agent."""
         for provider in self._providers:
             if (found := await provider.find_scope(scope, agent)) is not None:
                 return found
         raise ToolError(prompts().delegation.switched_off.format(agent=agent))
 
     def resolve(self, call: PendingCall) -> Tool | None:
-        """Return the tool of a call as it is now; None when it may not be made any more."""
+        """Return the current tool of a call; None when it no longer exists or is not permitted."""
         found = self._find_permitted(call)
         return None if found is None else found[1]
 
     def refuse(self, call: PendingCall) -> Failed | None:
-        """Return what a call comes to whose tool is not there or may not be used; None when it may be made."""
+        """Return a failed outcome when the tool of a call is missing or not permitted, otherwise None."""
         if self._find_permitted(call) is not None:
             return None
         reasons = (each.explain_missing(call.scope, call.name) for each in self._providers)
@@ -97,7 +97,10 @@ class Toolbox:
         return self._fail(reason, available_tools=[each.wire_name for each in call.offer.tools[:MAX_NAMED_TOOLS]])
 
     async def call(self, call: PendingCall, context: ToolContext, turn: CallingTurn | None = None) -> Outcome:
-        """Run one call; every failure comes back as an outcome that says what would be valid."""
+        """Run one call; failures become outcomes that help the model to correct the call.
+
+        Raises `DatabaseLost` for a resumable tool, and `CancelledError` when the task is cancelled from outside.
+        """
         found = self._find_permitted(call)
         if found is None:
             return self.refuse(call) or unknown_outcome()
@@ -119,7 +122,7 @@ class Toolbox:
     async def _try(
         self, call: PendingCall, tool: Tool, context: ToolContext, running: Awaitable[Returned]
     ) -> Outcome | str:
-        # A text says what went wrong, when another try may help.
+        # Returns the error message as a plain text when a retry may help.
         try:
             return self._to_outcome(call, await run_with_timeout(tool.timeout_seconds, running))
         except ConfirmationNeeded as needed:
@@ -128,32 +131,32 @@ class Toolbox:
             return self._fail(str(error), **error.fields)
         except DatabaseLost:
             if tool.resumable:
-                # It goes on with the next attempt at this turn.
+                # The next attempt at this turn resumes the call.
                 raise
             return f"{tool.name} lost its database for a moment." if tool.read_only else unknown_outcome()
         except (Unavailable, TimeoutError) as error:
             log.warning("tool_unavailable", tool=tool.name, call=context.call_id, cause=type(error).__name__)
             return str(error) or f"{tool.name} took longer than {tool.timeout_seconds:.0f} seconds."
         except asyncio.CancelledError:
-            # Cancelled from outside, or by something within the tool that should have kept it to itself?
+            # Propagate a cancellation of this task, but not a `CancelledError` that leaked out of the tool's own code.
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
             return f"{tool.name} was interrupted."
         except Exception:
-            # A module is foreign code to the loop: its bug is told to the operator, and the turn goes on.
+            # Modules are third-party code: log the bug for the operator, and let the turn continue.
             log.exception("tool_failed", tool=tool.name, call=context.call_id)
             return f"{tool.name} failed unexpectedly."
 
     def call_events(self, call: PendingCall) -> list[ToolEvent]:
-        """Return what readers of a turn are told of a call, beside the call itself."""
+        """Return additional events of the turn for a call, besides the event of the call itself."""
         return [event for provider in self._providers for event in provider.call_events(call)]
 
     def result_events(self, call: PendingCall, outcome: Outcome) -> list[ToolEvent]:
-        """Return what readers of a turn are told of an outcome, before the result itself."""
+        """Return additional events of the turn for an outcome; they precede the event of the result."""
         return [event for provider in self._providers for event in provider.result_events(call, outcome)]
 
     def _find_permitted(self, call: PendingCall) -> tuple[ToolProvider, Tool] | None:
-        # As it is now: what was offered may be gone, or not be this person's any more.
+        # Checked against the current tools: the offered one may have been removed, or permissions may have changed.
         if (offered := call.tool) is None:
             return None
         for provider in self._providers:
@@ -173,7 +176,7 @@ class Toolbox:
     def _fail(self, message: str, work: ModelWork = NO_WORK, /, **valid: Any) -> Failed:
         told = {"error": True, "message": cut(message, self._result_limit // 2)}
         content = to_json({**told, **valid}, self._result_limit)
-        # A cut result would not say any more that it is an error: rather that than what would be valid.
+        # A cut result would lose its `error` flag. If the additional fields do not fit, they are left out instead.
         fits = len(content) < self._result_limit and '"cut": true' not in content[:16]
         return Failed(content if fits else json.dumps(told, ensure_ascii=False), work)
 
