@@ -1,1 +1,1 @@
-"""The journal of a turn: its begin, its steps and its end in the database, and the answer read back. No decisions."""
+"""Database access for turns: opening, recording steps, closing, and reading the response. Makes no decisions."""

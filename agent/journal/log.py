@@ -1,4 +1,4 @@
-"""What a turn has come to so far: the steps of its journal, and what follows from them."""
+"""The in-memory log of a turn: its recorded steps, with lookups for answers, calls and results."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,15 +7,15 @@ from agent.journal.steps import Step
 
 
 class TurnLog:
-    """The steps of a turn in the order in which they were recorded; it only grows.
+    """The steps of a turn in the order in which they were recorded; append-only.
 
-    It survives an exception, so that the work done is kept when the turn is closed.
+    It is kept when the turn fails, so that closing the turn can still use the work done.
     """
 
     def __init__(self, turn_id: int, steps: Iterable[Step]) -> None:
         self.turn_id = turn_id
         self._steps: list[Step] = []
-        # The steps by what is asked of them, so that a turn of many calls is not searched again for each.
+        # Indexes of the steps, so that turns with many calls are not searched for each lookup.
         self._answers: list[Step] = []
         self._calls: dict[int, Step] = {}
         self._by_id: dict[str, Step] = {}
@@ -24,7 +24,7 @@ class TurnLog:
         self.append(steps)
 
     def append(self, steps: Iterable[Step]) -> None:
-        """Add steps that were recorded."""
+        """Append steps that have been recorded in the database."""
         for step in steps:
             self._steps.append(step)
             if step.role == "tool_call":
@@ -41,32 +41,32 @@ class TurnLog:
 
     @property
     def in_order(self) -> list[Step]:
-        """Return the steps in the order of their positions."""
+        """Return the steps sorted by position (`seq`)."""
         return sorted(self._steps, key=lambda step: step.seq)
 
     @property
     def message(self) -> Step:
-        """Return the message that began the turn."""
+        """Return the step of the message that the turn answers."""
         return self._steps[0]
 
     @property
     def answers(self) -> Sequence[Step]:
-        """Return the model answers."""
+        """Return the assistant steps, in the order in which they were recorded."""
         return self._answers
 
     @property
     def last_answer(self) -> Step | None:
-        """Return the newest model answer, if there is one."""
+        """Return the newest assistant step, if there is one."""
         return max(self._answers, key=lambda step: step.seq, default=None)
 
     @property
     def model_calls(self) -> int:
-        """Return how many of the answers a model gave; a call that the person has agreed to stands under none."""
+        """Return how many assistant steps a model wrote; the empty one before a confirmed call is not counted."""
         return sum(1 for answer in self._answers if answer.model_used is not None)
 
     @property
     def waves(self) -> int:
-        """Return how many waves of tools there were: one per answer that called some, in a plan one after the other."""
+        """Return the number of waves of tool calls: one per answer with calls; a plan counts its own waves."""
         planned = sum(int(answer.plan.get("waves", 0)) for answer in self._answers if answer.plan is not None)
         native = [answer for answer in self._answers if answer.plan is None]
         return planned + sum(1 for answer in native if call_seq(answer.seq, 0) in self._calls)
@@ -78,39 +78,39 @@ class TurnLog:
 
     @property
     def next_seq(self) -> int:
-        """Return the position behind the last step and behind the places kept for results."""
+        """Return the next free position, after all steps and the positions reserved for results."""
         return len(self._steps) - len(self._results) + len(self._calls)
 
     @property
     def last_results(self) -> list[Step]:
-        """Return the results that stand behind the last answer, in the order of their positions."""
+        """Return the results of the last answer's calls, sorted by position."""
         last = self.last_answer
         behind = -1 if last is None else last.seq
         return sorted((each for each in self._results.values() if each.seq > behind), key=lambda step: step.seq)
 
     @property
     def partial(self) -> str:
-        """Return what is to be said to the person, though it stands in no step, should the turn end here."""
+        """Return the text that is shown to the user if the turn is interrupted now; it is not part of any step."""
         return self._partial
 
     def keep_partial(self, text: str) -> None:
-        """Keep what a model has said so far, in the place of what was kept before."""
+        """Replace the partial text."""
         self._partial = text
 
     def call_at(self, seq: int) -> Step | None:
-        """Return the call that is recorded at this position, if one is."""
+        """Return the call recorded at this position, if there is one."""
         return self._calls.get(seq)
 
     def find_call(self, call_id: str) -> Step:
-        """Return the recorded call with this id."""
+        """Return the recorded call with this id; raises `KeyError` when there is none."""
         return self._by_id[call_id]
 
     def result_seq(self, call: Step) -> int:
-        """Return the position of the result of one of the last answer's calls."""
+        """Return the position reserved for the result of a call of the last answer."""
         return result_seq(call.seq, self._width())
 
     def _width(self) -> int:
-        # How many calls the last answer makes, those that wait for others included.
+        # The number of calls of the last answer, including those that wait for others.
         answer = self.last_answer
         if answer is None:
             return 0

@@ -1,7 +1,7 @@
-"""The journal of a running turn: every step recorded once, fenced against a worker whose turn another has taken over.
+"""Records the steps of a running turn; writes of a worker whose turn another worker has taken over are rejected.
 
-A model answer takes one row for its text and one per tool call; the result of the n-th call has its place reserved
-behind them, so that the order is the model's whatever finishes first.
+A model answer takes one row for its text and one per tool call. The positions after them are reserved for the results,
+in the order of the calls, whichever call finishes first.
 """
 
 import json
@@ -38,14 +38,14 @@ SELECT * FROM parley_settle_v1(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is recorded at one moment: steps, events for the turn's readers, and the note that announces them."""
+    """The data of one write: steps, events for clients that follow the turn, and the notification about them."""
 
     steps: Sequence[Step] = ()
     events: Sequence[Event] = ()
     note: str = ""
 
     def to_parameters(self) -> dict[str, Any]:
-        """Return the parameters that record it, for the functions of the database."""
+        """Convert the entry to the parameters of the database functions."""
         events = [{"seq": event.seq, "name": event.name, "payload": event.payload} for event in self.events]
         return {
             "steps": json.dumps(clean_json([{name: getattr(step, name) for name in STORED} for step in self.steps])),
@@ -56,16 +56,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the database returns for a recorded step; `admission` of the next model call when calls were paid."""
+    """The result of `record`; `admission` is set when calls were paid and the next model call was reserved."""
 
     stop_requested: bool
     admission: Admission | None = None
 
 
 async def record(session: Session, key: TurnKey, entry: Entry, *, payment: Payment | None = None) -> Recorded:
-    """Record steps and events; with a payment, pay for the calls behind them and reserve the next call.
+    """Record steps and events; with a payment, also pay for the finished model calls and reserve the next one.
 
-    Raises `Superseded` when another attempt runs the turn.
+    Raises `Superseded` when another attempt has taken over the turn.
     """
     given = {"turn_id": key.id, "attempt": key.attempt} | entry.to_parameters()
     if payment is None:
@@ -78,9 +78,9 @@ async def record(session: Session, key: TurnKey, entry: Entry, *, payment: Payme
 
 
 async def pay(session: Session, key: TurnKey, payment: Payment) -> Admission:
-    """Pay for calls that gave no answer, and reserve tokens for the call that is made in their place.
+    """Pay for model calls without a usable answer, and reserve tokens for the retry.
 
-    Raises `Superseded` when another attempt runs the turn.
+    Raises `Superseded` when another attempt has taken over the turn.
     """
     given = {"turn_id": key.id, "attempt": key.attempt} | payment.to_parameters()
     row = (await session.execute(SETTLE, given)).one_or_none()
@@ -90,6 +90,6 @@ async def pay(session: Session, key: TurnKey, payment: Payment) -> Admission:
 
 
 async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> None:
-    """Pay for calls that led to no step and give back what the turn holds, unless another attempt runs it."""
+    """Pay for calls without a step and release the turn's reservation; no effect when another attempt runs the turn."""
     given = {"turn_id": key.id, "attempt": key.attempt} | Payment(calls).to_parameters()
     await session.execute(SETTLE, given)

@@ -1,4 +1,4 @@
-"""The response of a turn for its caller, read back from the tables."""
+"""Reads the response of a finished turn from the database, for its caller."""
 
 from collections.abc import Sequence
 
@@ -32,12 +32,12 @@ WHERE inbox.id = :inbox_id AND (
 
 
 async def find_response(session: Session, inbox_id: int) -> AgentResponse | None:
-    """Return the response to this message, None while its turn has not ended."""
+    """Return the response to the message of an inbox row; None while its turn has not ended."""
     row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
     if row is None:
         return None
     if row.content is None and row.status == "cancelled":
-        # The message was withdrawn before a turn began.
+        # The message was cancelled before its turn was opened.
         return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)
     if row.content is None:
         return AgentResponse(turn_id=row.id or 0, content=prompts().turn.parked, finished=False, error="parked")
@@ -56,7 +56,7 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
 
 
 def to_calls_made(steps: Sequence[Step]) -> tuple[ToolCallMade, ...]:
-    """Return the tool calls with their results, None for a call without one."""
+    """Pair the tool calls with their results; the result is None for a call without one."""
     results = {step.tool_call_id: step.value for step in steps if step.role == "tool_result"}
     return tuple(
         ToolCallMade(str(step.tool_name), step.value, results.get(step.tool_call_id))

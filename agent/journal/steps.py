@@ -1,4 +1,4 @@
-"""The entries of a turn's journal: its messages, tool calls and results, in order; and the events for its readers."""
+"""The entries of a turn's journal (messages, tool calls, results), and the events for clients that follow the turn."""
 
 import json
 import re
@@ -13,16 +13,16 @@ from shared.models import Message
 
 Role = Literal["user", "assistant", "tool_call", "tool_result"]
 OutcomeKind = Literal["result", "failed", "not_run", "needs_approval"]
-# The ids that the release before gave to calls that carry out an answer.
+# The ids that the previous release gave to calls that the user approved or denied.
 ANSWERED_CALL = re.compile(r"(agreed|denied)_(\d{1,19})")
 
-# Arguments of a call that are no JSON object are kept as an object with their text under this key.
+# Arguments that are not a valid JSON object are stored as an object that holds their text under this key.
 GARBLED = "not_json"
 
 
 @dataclass(frozen=True, slots=True)
 class TurnKey:
-    """Which turn, and which attempt at it: every write of a running turn is fenced with both."""
+    """The id of a turn and the number of the attempt; every write checks both, so that only the latest can write."""
 
     id: int
     attempt: int
@@ -33,10 +33,11 @@ UNREAD = object()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry of a turn: a message, a model answer, a call or its result.
+    """One entry of a turn: a message, a model answer, a tool call or its result.
 
-    `plan` is what an answer in planner mode was. `outcome` says what the call of a result came to. `confirmation` is
-    the question that a result waits for, or of a call the answer that it carries out: `{"id": …, "approved": …}`.
+    `plan` is the plan of an answer in planner mode. `outcome` is the kind of outcome of a result. `confirmation` is,
+    for a result, its request for approval, and for a call that the user was asked about
+    `{"id": …, "approved": …}`. `read` caches the parsed content.
     """
 
     seq: int
@@ -55,7 +56,7 @@ class Step:
 
     @property
     def value(self) -> Any:
-        """Return the JSON value of a call or a result; it is parsed once, and shared by all readers."""
+        """Return the parsed JSON content of a call or a result; cached, so callers must not modify it."""
         if self.read is UNREAD:
             object.__setattr__(self, "read", json.loads(self.content))
         return self.read
@@ -66,7 +67,7 @@ STORED = tuple(each.name for each in fields(Step) if each.name != "read")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a turn for its readers."""
+    """One event of a turn, for clients that follow it."""
 
     turn_id: int
     seq: int
@@ -75,15 +76,15 @@ class Event:
 
 
 async def list_steps(session: Session, turn_id: int) -> list[Step]:
-    """Return what is recorded of a turn, in order."""
+    """Return the recorded steps of a turn, sorted by position."""
     rows = (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()
     return [with_outcome(to_step(row)) for row in rows]
 
 
 def with_outcome(step: Step) -> Step:
-    """Return a step that the release before has recorded as this one would have: it kept no outcomes.
+    """Fill in `outcome` and `confirmation` of a step that the previous release recorded without them.
 
-    There a result said in its JSON what it was, and a call in its id which question it was made for.
+    That release encoded the outcome in the JSON of the result, and the answered question in the id of the call.
     """
     if step.role == "tool_result" and step.outcome is None:
         return replace(step, outcome=_read_outcome(step.value))
@@ -103,7 +104,7 @@ def _read_outcome(value: Any) -> OutcomeKind:
 
 
 def to_step(values: Sequence[Any]) -> Step:
-    """Return the step of a row of `messages`, by position: a history has hundreds of them."""
+    """Convert a row with the columns `STEP_COLUMNS` to a step; by position, which is faster for long histories."""
     return Step(*values)
 
 
@@ -128,8 +129,8 @@ STEPS_OF_TURN = (
 )
 
 
-# Turns count their model calls; one that failed without an answer is not among them. Turns that begin after this one in
-# its conversation are those of agents that it has asked, and that they have asked in turn.
+# `iterations` counts the model calls of a turn. For earlier turns with these errors, whose last call got no answer,
+# the recorded answers are counted instead. Later turns in this conversation with a parent are child turns of this one.
 COUNT_CALLS = text("""
 SELECT coalesce(sum(CASE WHEN id < :turn_id AND error IN ('models_unavailable', 'too_long')
     THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
@@ -139,6 +140,6 @@ FROM turns WHERE conversation_id = :conversation_id AND (id <= :turn_id OR paren
 
 
 async def count_calls(session: Session, conversation_id: int, turn_id: int) -> int:
-    """Return how many model calls the conversation holds up to this turn, those of agents that it asked included."""
+    """Return the number of model calls in the conversation up to this turn, including those of its child turns."""
     given = {"conversation_id": conversation_id, "turn_id": turn_id}
     return int((await session.execute(COUNT_CALLS, given)).scalar_one())

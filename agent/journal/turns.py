@@ -1,4 +1,4 @@
-"""Where a turn begins and where it ends in the database: each one function there, all or nothing."""
+"""Opens and closes turns in the database, each with one database function that applies all changes atomically."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ SELECT * FROM parley_close_turn_v1(
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A turn that begins, for the messages `inbox_ids`; `tokens` are held for its first call, for `seconds` at most."""
+    """A new turn for the inbox rows `inbox_ids`; reserves `tokens` for its first model call, for at most `seconds`."""
 
     turn_id: int
     job_id: int
@@ -51,7 +51,7 @@ class NewTurn:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a turn ends; `calls` are the model calls that are not paid yet."""
+    """How a turn ends; `calls` are the model calls that are still unpaid."""
 
     status: Status
     finished: bool
@@ -63,7 +63,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class NewReply:
-    """The reply that a turn ends with; `claimed_seconds` None: its caller reads it, the commit is its delivery."""
+    """The reply that a turn ends with.
+
+    `claimed_seconds` is how long this worker claims the reply for delivery; None when the caller of the turn reads it
+    from the database, so that the commit delivers it.
+    """
 
     adapter: str
     place: Place
@@ -74,7 +78,7 @@ class NewReply:
     claimed_seconds: float | None
 
     def to_json(self) -> str:
-        """Return the reply as `parley_close_turn_v1` reads it."""
+        """Convert the reply to the JSON that `parley_close_turn_v1` expects."""
         place = self.place
         row = {
             "door": self.adapter,
@@ -95,7 +99,7 @@ class NewReply:
 
 @dataclass(frozen=True, slots=True)
 class NewQuestion:
-    """The confirmation that a turn ends with."""
+    """A new row of `confirmations`: the request for approval that a turn ends with."""
 
     id: int
     call_id: str
@@ -110,16 +114,17 @@ class NewQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EndedTurn:
-    """The id of the reply, 0 without one, and the platform's message that was edited so far."""
+    """The id of the stored reply (0 without one), and the platform's id of the live message, if there is one."""
 
     reply_id: int
     live_message_id: str | None
 
 
 async def begin_turn(session: Session, new: NewTurn, entry: Entry) -> Admission | None:
-    """Begin a turn with its first steps, and reserve tokens for its first model call.
+    """Open a turn with its first steps, and reserve tokens for its first model call.
 
-    None when a message was withdrawn, or the job given to another worker, since they were read: nothing has begun.
+    Returns None, without any change, when a message has been cancelled or another worker has claimed the job since
+    they were read.
     """
     values = {name: getattr(new, name) for name in NewTurn.__slots__}
     given = values | entry.to_parameters() | {"inbox_ids": list(new.inbox_ids)}
@@ -136,10 +141,10 @@ async def end_turn(
     reply: NewReply | None = None,
     question: NewQuestion | None = None,
 ) -> EndedTurn:
-    """End a turn with its last step, the payment, the reply and the end of its messages.
+    """Close a turn: store its last step, payment, reply and question, and mark its inbox rows as finished.
 
-    Without a reply it is the turn of an agent, whose answer is read by the turn that asked. Raises `Superseded` when
-    another attempt runs the turn: then nothing is written and nothing may be sent.
+    A child turn has no reply: the parent turn reads its answer. Raises `Superseded` when another attempt has taken
+    over the turn: nothing is written, and nothing may be sent.
     """
     given = entry.to_parameters() | {
         "turn_id": key.id,
