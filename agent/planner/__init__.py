@@ -1,1 +1,1 @@
-"""Planner mode: a model answers with plans, which are carried out here; optional, the loop knows no plan."""
+"""Planner mode, an optional mode of a turn: the model answers with plans of tool calls, which are executed here."""

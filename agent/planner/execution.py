@@ -1,7 +1,7 @@
-"""A plan while it is carried out, read from the journal: what may run next, what can't, what it came to.
+"""Computes the state of a plan from the journal: which calls may run next, and what their results are.
 
-The calls of a plan have their places behind it from the start, and are recorded there once what they need has ended: so
-the journal has what a tool was really given, and no intent of a call that could not have begun.
+Positions after the plan are reserved for all of its calls. A call is recorded at its position once the calls that it
+needs have finished, so that the journal holds the actual arguments, and no call that could not start yet.
 """
 
 import json
@@ -20,13 +20,13 @@ Results = Mapping[str, Step]
 
 
 def find_results(turn_id: int, steps: Sequence[Step], until: int) -> dict[str, Step]:
-    """Return the results of the plans' calls up to a position, by the ids that the plans gave the calls."""
+    """Return the results of the calls of all plans up to position `until`, keyed by the ids used in the plans."""
     results = {step.tool_call_id: step for step in steps if step.role == "tool_result"}
     found: dict[str, Step] = {}
     for answer in sorted((step for step in steps if step.plan is not None), key=lambda step: step.seq):
         plan = plan_of(answer) if answer.seq <= until else None
         for index, call in enumerate(plan.calls if plan else ()):
-            # An id that stands again means the new call.
+            # An id that is used again refers to the later call.
             found.pop(call.id, None)
             result = results.get(to_call_id(turn_id, call_seq(answer.seq, index)))
             if result is not None:
@@ -35,7 +35,7 @@ def find_results(turn_id: int, steps: Sequence[Step], until: int) -> dict[str, S
 
 
 def ready_calls(turn: RunningTurn, plan: Plan, seq: int, recorded: Collection[int], results: Results) -> list[Step]:
-    """Return the calls of a plan at this position that nothing keeps from running any more, but those recorded."""
+    """Return the unrecorded calls of the plan at position `seq` whose needs within the plan all have results."""
     own = {call.id for call in plan.calls}
     placed = [(call_seq(seq, index), call) for index, call in enumerate(plan.calls)]
     return [
@@ -46,7 +46,7 @@ def ready_calls(turn: RunningTurn, plan: Plan, seq: int, recorded: Collection[in
 
 
 def following_calls(turn: RunningTurn, new: Sequence[Step]) -> list[Step]:
-    """Return the calls that may run now that these results are there; none when the last answer was no plan."""
+    """Return the calls of the last plan that may run after these new results; none when the last answer is no plan."""
     log = turn.log
     plan = plan_of(log.last_answer)
     if log.last_answer is None or plan is None:
@@ -57,7 +57,7 @@ def following_calls(turn: RunningTurn, new: Sequence[Step]) -> list[Step]:
 
 
 def find_response(log: TurnLog) -> str:
-    """Return the answer that the last plan gave for the case that its tools succeed, once they have; else nothing."""
+    """Return the response of the last plan if it is "done" and all its calls succeeded, otherwise an empty text."""
     plan = plan_of(log.last_answer)
     if plan is None or plan.status != "done":
         return ""
@@ -67,12 +67,12 @@ def find_response(log: TurnLog) -> str:
 
 
 def is_missing(result: Step) -> bool:
-    """Return whether a result is nothing that another call could use: it failed, or waits for the person's yes."""
+    """Return whether a result has no value for dependent calls: the call failed, was not run, or needs approval."""
     return result.outcome != "result"
 
 
 def plan_of(answer: Step | None) -> Plan | None:
-    """Return the plan that an answer was; None when it was none, or a broken one."""
+    """Return the plan of an answer; None when it has none, or an invalid one."""
     if answer is None or answer.plan is None or "broken" in answer.plan:
         return None
     return Plan.from_journal(answer.plan)
@@ -80,14 +80,14 @@ def plan_of(answer: Step | None) -> Plan | None:
 
 def _arguments(call: PlannedCall, results: Results) -> str:
     plain = plain_arguments(call)
-    # One that can't be filled in will not run; the journal keeps what the model wrote.
+    # If the references cannot be resolved the call will not run; the journal then stores the arguments as written.
     with suppress(PlanBroken):
         plain = fill_in(plain, needed_values(call, results))
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
 def plain_arguments(call: PlannedCall) -> Any:
-    """Return the arguments as they were planned; some models write the object as a text."""
+    """Return the planned arguments with references unresolved; parses those that the model wrote as a JSON text."""
     if isinstance(call.args, str):
         try:
             return json.loads(call.args)
@@ -97,5 +97,5 @@ def plain_arguments(call: PlannedCall) -> Any:
 
 
 def needed_values(call: PlannedCall, results: Results) -> dict[str, Any]:
-    """Return the values of the results that a call needs, by the ids of their calls."""
+    """Return the results that a call needs, keyed by the ids of their calls."""
     return {each: results[each].value for each in call.needs if each in results}

@@ -1,7 +1,7 @@
-"""A conversation in words, for a model that plans: its answers as plans, results as messages, the tools as a list.
+"""Writes a conversation as plain text for a model in planner mode: answers as plans, results as user messages.
 
-A turn's own plans travel with its messages in the OpenAI shape, under `plan`; they are written out for the route that
-is asked, as those of text protocols are, so that what does not fit can be left out before.
+Until then messages keep the OpenAI shape, with a turn's own plans under the key `plan`. They are converted to text only
+for the selected route, after messages that do not fit its context window have been removed.
 """
 
 import json
@@ -22,7 +22,7 @@ Message = dict[str, Any]
 
 
 def to_planned(steps: Sequence[Step]) -> list[Message]:
-    """Return a turn's steps, in their order, in the OpenAI shape, each answer with the plan that it was."""
+    """Convert the sorted steps of a turn to messages in the OpenAI shape, each answer with its plan under `plan`."""
     messages: list[Message] = []
     answers = [place for place, step in enumerate(steps) if step.role == "assistant"]
     for start, end in pairwise([*answers, len(steps)]):
@@ -32,21 +32,21 @@ def to_planned(steps: Sequence[Step]) -> list[Message]:
 
 
 def count_form() -> int:
-    """Return an upper estimate of what the form of a plan costs in a prompt, without the tools."""
+    """Return an upper estimate, in tokens, of the planning instructions in a prompt, without the list of tools."""
     return count_tokens(_write_instructions(()))
 
 
 @dataclass(frozen=True, slots=True)
 class PlanWriter:
-    """Writes requests for a model that answers with plans: no tools and no tool roles, same in gives same out.
+    """Converts requests to plain text for planner mode, without native tools and tool roles; deterministic.
 
-    `note` is the last thing that the model is told.
+    `note` is added as the last message if it is not empty.
     """
 
     note: str = ""
 
     def write(self, request: ModelRequest) -> ModelRequest:
-        """Return the request in words."""
+        """Return the request with all of its messages and tools as plain text."""
         instructions = {"role": "system", "content": _write_instructions(request.tools)}
         is_led = bool(request.messages) and request.messages[0]["role"] == "system"
         messages = [*request.messages[:1], instructions] if is_led else [instructions]
@@ -95,13 +95,13 @@ def _said(message: Message) -> list[Message]:
         plan = Plan.from_journal(kept)
         content = _own_plan(plan)
         ids |= {call["id"]: planned.id for call, planned in zip(called, plan.calls, strict=False)}
-    # Results are named as the plan has named their calls.
+    # Results refer to calls by the ids used in the plan.
     calls = {ids[call["id"]]: call["function"] for call in called}
     return [{"role": "assistant", "content": content, "calls": calls, "ids": ids}]
 
 
 def _past_plan(message: Message) -> str:
-    # A model goes on as it seems to have answered before, so what it said earlier is shown as a plan as well.
+    # Models imitate their earlier answers in the prompt, so answers of other modes are shown as plans too.
     tools = [
         {"id": call["id"], "tool": dotted(call["function"]["name"]), "args": json.loads(call["function"]["arguments"])}
         for call in message.get("tool_calls") or ()
@@ -117,6 +117,6 @@ def _own_plan(plan: Plan) -> str:
 
 
 def _to_json(plain: Mapping[str, Any]) -> str:
-    # The database keeps no order of keys; the same plan is the same text, after a crash too.
+    # JSON from the database has lost the order of its keys; sorting makes the text of a plan the same after a restart.
     ordered = {key: json.loads(json.dumps(value, sort_keys=True)) for key, value in plain.items()}
     return json.dumps(ordered, ensure_ascii=False)

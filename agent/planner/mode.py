@@ -1,7 +1,7 @@
-"""Planner mode: the model answers with plans, in which tools may need each other; the last one holds the response.
+"""Planner mode: the model answers with plans whose calls may depend on each other; the last plan has the response.
 
-A plan becomes intents, waves and results as native calls do. An answer that is no plan is told what is wrong with it,
-once; a second one in a row ends the turn, unless it is plain prose, which is then taken as the answer.
+The calls of a plan are recorded and run like native tool calls. After an invalid plan the model is told the error and
+called again. A second invalid plan in a row ends the turn, unless it is plain prose, which then counts as the answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,21 +35,22 @@ from agent.turn.running import RunningTurn
 from shared.errors import PlanUnreadable
 from shared.text import cut
 
-# A stream is looked at again when it has grown by this much, or by a part of its length, so that long ones stay cheap.
+# A stream is parsed again after this many new characters, or after 1/50 of its length if that is more, to bound the
+# cost of long streams.
 LOOK_CHARS = 24
 LOOK_PART = 50
 
 
 class PlannerMode:
-    """Asks for plans, in words that every model understands, held to their schema where the model can be."""
+    """Requests plans with plain-text instructions, and with a response schema for models that support one."""
 
     @cached_property
     def prompt_tokens(self) -> int:
-        """Return an upper estimate of what the form of a plan costs in a prompt."""
+        """Return an upper estimate of the tokens of the planning instructions in a prompt."""
         return count_form()
 
     def request(self, turn: RunningTurn, context: Context) -> ModelRequest:
-        """Return the next question; the list of tools stays in it when none may run any more, so that caches hit."""
+        """Build the next request; it lists the tools even when none may run any more, so that prompt caches hit."""
         note = steps_note(turn) if waves_left(turn) > 0 else prompts().planner.last_answer
         return ModelRequest(
             messages=(*context.messages, *to_planned(turn.log.in_order)),
@@ -65,25 +66,25 @@ class PlannerMode:
         )
 
     def listen(self) -> Listener | None:
-        """Return what finds the response in a plan that is still being written."""
+        """Return a filter that extracts the response from a streamed plan."""
         return ResponseListener()
 
     def policies(self, turn: RunningTurn) -> Sequence[Policy]:
-        """Return what stops the calls of a plan that can't be run."""
+        """Return the policy that stops calls of a plan that cannot run."""
         return (PlanObstacle(turn.log),)
 
     def ready_calls(self, turn: RunningTurn, results: Sequence[Step]) -> Sequence[Step]:
-        """Return the calls of the last plan that waited for these results and may run now."""
+        """Return the calls of the last plan that depend on these results and may run now."""
         return following_calls(turn, results)
 
     def find_response(self, turn: RunningTurn) -> str:
-        """Return the response of a plan that is done, once all its tools have succeeded."""
+        """Return the response of the last plan if it is done and all its calls succeeded, otherwise an empty text."""
         return find_response(turn.log)
 
     def read(self, turn: RunningTurn, completion: Completion) -> ModelTurn:
-        """Return what the plan says; one that is broken is to be recorded with what is wrong, for the model to repair.
+        """Read a plan; an invalid one becomes a step with the error, so that the model can correct it.
 
-        Raises `PlanUnreadable` when that was done just before, and it is broken again.
+        Raises `PlanUnreadable` when the answer before was invalid too.
         """
         try:
             return self._followed(turn, completion)
@@ -106,7 +107,7 @@ class PlannerMode:
         if not plan.calls:
             return _answer(completion, plan.response, thinking)
         return ModelTurn(
-            # The response of a plan that is done waits until its tools have succeeded.
+            # The response of a plan that is done is shown only after its calls have succeeded.
             text="" if plan.status == "done" else plan.response,
             thinking=thinking,
             stop=completion.stop,
@@ -139,14 +140,14 @@ class PlannerMode:
 
 
 class ResponseListener:
-    """Finds the response in a plan as it is written; tells nothing before it is sure that no tool comes first."""
+    """Extracts the response from a streamed plan; withholds it until the plan can no longer contain tool calls."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = self._looked_at = self._told = 0
 
     def feed(self, piece: str) -> str:
-        """Take a piece and return what of the response is new."""
+        """Add a piece of the stream and return the new part of the response, possibly empty."""
         self._pieces.append(piece)
         self._length += len(piece)
         if self._length - self._looked_at < max(LOOK_CHARS, self._looked_at // LOOK_PART):
@@ -161,7 +162,7 @@ class ResponseListener:
 def _to_result(completion: Completion) -> PlanningResult:
     if not completion.tool_calls:
         return read_plan(completion.text)
-    # A model that calls tools all the same has planned them, side by side.
+    # Native tool calls, despite the instructions, are treated as a plan of independent calls.
     tools = [PlannedTool(tool=call.name or "_", args=call.arguments) for call in completion.tool_calls]
     return PlanningResult(status="continue", tools=tools, response="" if "{" in completion.text else completion.text)
 
@@ -183,5 +184,5 @@ def _earlier(plan: Plan, finished: Mapping[str, Step]) -> dict[str, Step]:
 
 
 def _count(plan: Plan) -> int:
-    # Its calls are counted where they are recorded.
+    # Without the calls: their tokens are counted in their own steps.
     return count_tokens(str({**plan.to_journal(), "tools": []}))

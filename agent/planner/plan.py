@@ -1,7 +1,8 @@
-"""Plans: what a model in planner mode answers, read from its text, checked and put in order.
+"""Plans: parses and validates the answer of a model in planner mode, and orders its calls by their dependencies.
 
-In the arguments `$id` and `$id.field` stand for the result of that call, or for a field of it: alone in a string for
-the value itself, within a longer text (where `${id.field}` says where it ends) for the value as text.
+In arguments, `$id` and `$id.field` refer to the result of a call or to a field of it. A string that consists of one
+reference is replaced by the value itself; within a longer string the value is inserted as text, and `${id.field}` marks
+where the reference ends.
 """
 
 import json
@@ -20,30 +21,30 @@ from agent.tools.arguments import depth
 from shared.text import MAX_DEPTH, clean, clean_json, cut
 
 MAX_CHARS = 1_000_000
-# What a result in an argument counts for, however short it is: a million of them would take seconds.
+# The least number of characters that a resolved reference counts for: a million short ones would take seconds.
 LEAST_CHARS = 100
-# The arguments of a call lie that deep in a plan, and may be as deep as any other's.
+# The nesting depth of a call's arguments within a plan; added to the limit, so that they may be as deep as elsewhere.
 WRAPPING = 4
 MAX_REASONING = 20_000
 KEPT_OF_BROKEN = 2000
 SHOWN_NAMES = 20
 SHOWN_PROBLEMS = 5
 REFERENCE = re.compile(r"\$(?P<brace>\{)?(?P<id>[\w-]+)(?P<path>(?:\.[\w-]+)*)(?(brace)\})")
-# "$5" in a text is a price, as long as no call says that it needs the one called 5.
+# "$5" in a text is a price: ids that are no identifiers create a dependency only if `needs` lists them.
 CLEAR_ID = re.compile(r"[^\W\d][\w-]*")
 
 
 class PlanBroken(Exception):
-    """What a model wrote is no plan; the message tells it why."""
+    """Raised when a model's answer is not a valid plan; the message explains the error to the model."""
 
 
 def _or(empty: Any) -> BeforeValidator:
-    # Many models write null for what they leave out.
+    # Many models write null for omitted fields.
     return BeforeValidator(lambda given: empty if given is None else given)
 
 
 class PlannedTool(BaseModel):
-    """A call as it was planned; `needs` are the ids of those that must have ended well before."""
+    """A call as the model wrote it; `needs` are the ids of the calls that must succeed before it."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
@@ -56,7 +57,7 @@ class PlannedTool(BaseModel):
 
 
 class PlanningResult(BaseModel):
-    """One plan, in the order in which it is best written: first the reasons, in the end what the person reads."""
+    """A plan as the model wrote it; the order of the fields makes it reason first and write the response last."""
 
     reasoning: Annotated[str, _or("")] = ""
     status: Literal["continue", "done"]
@@ -67,12 +68,12 @@ class PlanningResult(BaseModel):
 
 
 def _to_object(**properties: Any) -> dict[str, Any]:
-    # Every field is required: a model that is held to the schema then thinks before it decides.
+    # Every field is required, so that a model with constrained output writes its reasoning before it decides.
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 TEXT = {"type": "string"}
-# Said outright, because some servers that hold a model to a schema allow no keys otherwise.
+# Explicit, because some servers with constrained output otherwise allow no keys.
 ANYTHING = {"type": "object", "additionalProperties": True}
 TOOL = _to_object(id=TEXT, tool=TEXT, args=ANYTHING, needs={"type": "array", "items": TEXT})
 SCHEMA = _to_object(
@@ -87,7 +88,7 @@ SCHEMA = _to_object(
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A call of a plan that holds together; its `level` says in which of the plan's waves it may run."""
+    """A call of a valid plan; `level` is the index (from 0) of the plan's wave in which it may run."""
 
     id: str
     tool: str
@@ -98,7 +99,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan that holds together, as the journal keeps it; `waves` is how many of its levels may run."""
+    """A valid plan, as the journal stores it; `waves` is the number of its levels that may run."""
 
     status: Literal["continue", "done"]
     action: str
@@ -110,13 +111,13 @@ class Plan:
 
     @classmethod
     def from_journal(cls, plain: Mapping[str, Any]) -> "Plan":
-        """Return the plan that was kept."""
+        """Convert the journal's form back to a plan."""
         kept = {key: plain[key] for key in ("status", "action", "slots", "reasoning", "response", "waves")}
         calls = tuple(PlannedCall(**{**each, "needs": tuple(each["needs"])}) for each in plain["tools"])
         return cls(**kept, calls=calls)
 
     def to_journal(self) -> dict[str, Any]:
-        """Return the plan as it is kept."""
+        """Convert the plan to the form that the journal stores."""
         tools = [
             {"id": call.id, "tool": call.tool, "args": call.args, "needs": list(call.needs), "level": call.level}
             for call in self.calls
@@ -126,12 +127,12 @@ class Plan:
 
 
 def to_broken(text: str, error: PlanBroken) -> dict[str, Any]:
-    """Return what the journal keeps of an answer that was no plan."""
+    """Build the journal entry for an invalid plan: the beginning of its text, and the error."""
     return {"broken": clean(text[:KEPT_OF_BROKEN]), "error": str(error)}
 
 
 def read_plan(text: str) -> PlanningResult:
-    """Return the plan that an answer holds, whatever stands around it; raises `PlanBroken`."""
+    """Parse the plan in an answer, ignoring text around the JSON object; raises `PlanBroken` when it is invalid."""
     if len(text) > MAX_CHARS:
         raise PlanBroken(f"It is longer than {MAX_CHARS:,} characters.")
     begins = text.find("{")
@@ -154,7 +155,7 @@ def read_plan(text: str) -> PlanningResult:
 
 
 def read_part(text: str) -> dict[str, Any]:
-    """Return what there is of a plan that is not whole, its last string cut where the text ends; {} when garbled."""
+    """Parse an incomplete plan as far as it goes, including an unfinished last string; {} when it cannot be parsed."""
     begins = text.find("{")
     if begins < 0 or len(text) > MAX_CHARS:
         return {}
@@ -166,16 +167,17 @@ def read_part(text: str) -> dict[str, Any]:
 
 
 def find_open_response(plain: Mapping[str, Any]) -> str:
-    """Return the answer to the person that a part of a plan holds; empty while tools may still come."""
+    """Return the response in an incomplete plan; empty as long as the plan may still contain tool calls."""
     response = plain.get("response")
     is_end = list(plain)[-1:] == ["response"] and plain.get("tools", ...) in ([], None)
     return response if is_end and plain.get("status") == "done" and isinstance(response, str) else ""
 
 
 def arrange(result: PlanningResult, finished: Collection[str], *, most_calls: int, waves_left: int) -> Plan:
-    """Return the plan with every call's needs and level; `finished` are ids of earlier plans that may be needed too.
+    """Validate a plan, and compute the needs and level of each call; calls may also need the ids in `finished`.
 
-    Raises `PlanBroken` for ids that stand twice, needs that nothing answers to, and needs that go in a circle.
+    At most `most_calls` calls are kept. Raises `PlanBroken` for a plan without tools and response, duplicate ids,
+    unknown needs and circular needs.
     """
     response = (result.response or "").strip()
     if not result.tools and not response:
@@ -199,7 +201,10 @@ def arrange(result: PlanningResult, finished: Collection[str], *, most_calls: in
 
 
 def fill_in(args: Any, results: Mapping[str, Any]) -> Any:
-    """Return arguments with the results that they refer to; raises `PlanBroken` that says what would be there."""
+    """Replace references in arguments by results.
+
+    Raises `PlanBroken` when a result lacks the field, naming its fields, or when the arguments become too large.
+    """
     room = MAX_CHARS
 
     def found(reference: re.Match[str]) -> Any:
@@ -258,7 +263,7 @@ def _with_needs(tools: list[PlannedTool], finished: Collection[str]) -> list[Pla
 
 
 def _needs(call: PlannedTool, known: Collection[str]) -> list[str]:
-    # Whoever refers to a result needs it, said or not.
+    # A call needs every result that its arguments refer to, listed in `needs` or not.
     meant = [each for each in _references(call.args) if each in known and CLEAR_ID.fullmatch(each)]
     return list(dict.fromkeys([*call.needs, *meant]))
 

@@ -1,4 +1,4 @@
-"""What stands before the calls of a plan: what they need has to have succeeded, in one of the waves that are left."""
+"""The policy for calls of a plan: they run only if the calls they need have succeeded and enough waves are left."""
 
 from agent.journal.log import TurnLog
 from agent.planner.execution import find_results, is_missing, needed_values, plain_arguments, plan_of
@@ -9,13 +9,13 @@ from agent.tools.outcomes import Failed, NotRun, failed, not_run
 
 
 class PlanObstacle:
-    """Stops calls of the last answer's plan that can't be run."""
+    """Stops calls of the last plan that cannot run."""
 
     def __init__(self, log: TurnLog) -> None:
         self._log = log
 
     async def check(self, call: PendingCall) -> PendingCall | NotRun | Failed:
-        """Stop a call whose needs were not met, that comes too late, or whose arguments can't be filled in."""
+        """Stop a call if its needs failed, its level is beyond the waves left, or its references cannot be resolved."""
         answer = self._log.last_answer
         plan = plan_of(answer)
         if answer is None or plan is None:
