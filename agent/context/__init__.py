@@ -1,1 +1,1 @@
-"""What a model is shown in a turn: history, files, images, memories; requests to a model are in `agent/llm`."""
+"""Builds the prompt of a turn from history, files, images and memories; `agent/llm` sends it to a model."""

@@ -1,4 +1,4 @@
-"""The files of a message: recorded with the turn, stored before any tool runs, named to the model by id."""
+"""The attachments of a message: recorded with the turn, stored before any tool runs, listed by id in the prompt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ NEXT_IDS = text("SELECT nextval('file_records_id_seq') AS id FROM generate_serie
 
 @runtime_checkable
 class HoldsCredentials(Protocol):
-    """A sender whose platform protects its files with a secret."""
+    """A sender that holds the credentials for downloading files of its platform."""
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
-        """Return the headers that open this URL; none when it is not the platform's."""
+        """Return the HTTP headers for downloading this URL; empty when the URL does not belong to the platform."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """A recorded file whose bytes are still to be stored."""
+    """A recorded file whose content has not been stored yet; `key` is its key in the object storage."""
 
     file_id: int
     key: str
@@ -48,7 +48,7 @@ class PendingFile:
 
 
 async def draw_files(session: Session, user_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
-    """Give every attachment an id, before its turn is recorded."""
+    """Allocate an id and a storage key for every attachment, before the turn is recorded."""
     if not attachments:
         return []
     ids = [row.id for row in (await session.execute(NEXT_IDS, {"count": len(attachments)})).all()]
@@ -61,7 +61,7 @@ async def draw_files(session: Session, user_id: int, attachments: Sequence[Attac
 async def record_files(
     session: AsyncSession, files: Sequence[PendingFile], *, user_id: int, conversation_id: int, turn_id: int
 ) -> None:
-    """Record them as pending files of the user."""
+    """Insert the rows of the files, with status pending."""
     rows = [
         {
             "id": each.file_id,
@@ -80,7 +80,7 @@ async def record_files(
 
 
 async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
-    """Return the files of a turn that an earlier attempt recorded but did not store."""
+    """Return the files of a turn that an earlier attempt has recorded but not stored."""
     if not attachments:
         return []
     query = (
@@ -95,7 +95,7 @@ async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequenc
 
 
 def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
-    """Return the message text with one line per file: its id, size and type, and how to read it."""
+    """Append one line per file (name, id, size, type) and a hint how to read files to the message text."""
     if not files:
         return content
     lines = [
@@ -107,7 +107,7 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentStore:
-    """Brings the bytes of attachments into storage; `senders` may hold the credentials for their URLs, by adapter."""
+    """Downloads attachments and stores them; `senders`, by adapter, may provide credentials for their URLs."""
 
     database: Database
     storage: Storage
@@ -115,8 +115,8 @@ class AttachmentStore:
     senders: Mapping[str, object]
 
     async def store(self, user_id: int, files: Sequence[PendingFile]) -> None:
-        """Store each file and mark it stored or failed; the failure of one does not affect the others."""
-        # One after the other: each must know the quota that the one before has left.
+        """Store each file and mark it stored or failed; a failure does not affect the others. Raises `DatabaseLost`."""
+        # Sequentially, because each file uses up a part of the user's quota.
         for each in files:
             await self._store(user_id, each)
 
@@ -146,7 +146,7 @@ class AttachmentStore:
             await session.execute(MARK, row)
 
     async def _find_headers(self, attachment: Attachment) -> Mapping[str, str]:
-        """Return the headers without which the platform does not give the file."""
+        """Return the HTTP headers that the platform requires for downloading the file."""
         adapter = (attachment.credential or "").partition(":")[0]
         sender = self.senders.get(adapter)
         if attachment.url is None or not isinstance(sender, HoldsCredentials):
@@ -155,7 +155,7 @@ class AttachmentStore:
 
 
 async def drop_pending(database: Database, storage: Storage, *, turn_id: int, files: Sequence[PendingFile]) -> None:
-    """Remove the files of a turn that ended before they were stored: they count towards nobody's quota."""
+    """Mark the files that a finished turn has not stored as failed, and free their storage and quota."""
     if not files:
         return
     async with database.transaction() as session:
@@ -166,7 +166,7 @@ async def drop_pending(database: Database, storage: Storage, *, turn_id: int, fi
 
 
 async def _remove(storage: Storage, file: PendingFile) -> None:
-    # Bytes that an adapter has stored already take up space, whatever becomes of the file.
+    # The adapter may have stored the content already; without this it would keep using storage.
     if file.attachment.storage_key is not None:
         try:
             await storage.delete(file.attachment.storage_key)

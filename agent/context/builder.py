@@ -1,7 +1,7 @@
-"""The prompt of a turn, in an order that suits providers' prompt caches.
+"""Builds the prompt of a turn, ordered so that providers' prompt caches hit.
 
-System prompt and tools stay identical to the byte; history only grows, and is dropped in blocks; what changes every
-time (clock, memories) comes last, together with this message.
+System prompt and tools stay byte-identical between turns. The history is append-only and trimmed in blocks. Parts that
+change with every turn (time, memories) come last, together with the new message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,9 @@ from shared.messages import PlatformContext
 
 @dataclass(frozen=True, slots=True)
 class PromptParts:
-    """What the prompt of one message is built from; `message` is that message as the journal keeps it.
+    """The inputs for the prompt of one message; `message` is the journal step of that message.
 
-    `instructions` are those of the offered modules.
+    `instructions` is the text that the offered modules add to the system prompt.
     """
 
     user: ResolvedUser
@@ -48,16 +48,17 @@ class PromptParts:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether others read the conversation too."""
+        """Return whether other users can read the conversation."""
         return not self.conversation.place.is_direct
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The prompt of a turn up to this message; the turn's own steps are appended to it.
+    """The prompt of a turn up to and including the new message; the turn's own steps are appended later.
 
-    `images` are those of its messages, by the id of the file. `shows_untrusted`: it holds what others may have written.
-    `shows_private`: it holds what the person has said or sent in private.
+    `images` are the images in its messages as `data:` URLs, by file id. `shows_untrusted` is True when it holds images,
+    whose text others may have written; `shows_private` when it holds the user's memories or images from a direct
+    message.
     """
 
     messages: tuple[ModelMessage, ...]
@@ -67,7 +68,7 @@ class Context:
 
 
 async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, recall_limit: int) -> Context:
-    """Build the prompt for this message; waits for the recall of memories, so never inside a transaction."""
+    """Build the prompt for this message; do not call it inside a transaction, because it waits for memory recall."""
     images, message = parts.images, parts.message
     memories = await _recall(memory, parts, recall_limit)
     content = without_context_tags(message.step.content) or prompts().turn.no_text
@@ -79,7 +80,7 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
     shown = with_images(f"{content}\n\n{block}", images.by_turn.get(message.turn_id, ()))
     messages.append({"role": "user", "content": shown})
-    # In a channel, only memories from the same server are recalled, and everybody there has seen the images.
+    # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
     shows_private = not parts.is_shared and bool(memories or images.data)
     return Context(tuple(messages), images.data, shows_untrusted=bool(images.data), shows_private=shows_private)
 
@@ -93,12 +94,12 @@ def estimate(
     offer: Offer,
     memory_limit: int,
 ) -> int:
-    """Return an upper estimate of one model call: the prompt plus the allowed output, in tokens."""
+    """Return an upper estimate of one model call in tokens: the prompt plus the maximum output."""
     texts = sum(count_tokens(each) for each in (persona.system_prompt, conversation.summary or "", offer.instructions))
     past = sum(each.step.token_count for each in history) + sum(each.token_count for each in steps)
     entries = 4 * (len(history) + len(steps) + 2)
     around = memory_limit * MEMORY_CHARS + 60
-    # Which turn an image belongs to makes no difference to its price.
+    # The turn of an image does not matter for counting tokens.
     images = IMAGE_TOKENS * len(find_named((0, each) for each in (*(each.step for each in history), *steps)))
     return texts + past + entries + around + images + offer.tokens + persona.max_output_tokens
 

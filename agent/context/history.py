@@ -1,4 +1,4 @@
-"""The history of a conversation, as far back as its window reaches."""
+"""Loads the recent history of a conversation, limited to a window of tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from shared.models import Message
 HISTORY_TOKENS = 6000
 
 
-# A window that slides by one message breaks the cached prefix every turn; in blocks it rarely does.
+# Dropping a single message would invalidate the cached prompt prefix in every turn; dropping blocks rarely does.
 BLOCK_MESSAGES = 10
 
 
@@ -39,7 +39,7 @@ UPDATE conversations SET window_turn_id = :begins, is_summarized = false WHERE i
 
 @dataclass(frozen=True, slots=True)
 class PastStep:
-    """One entry of the history: a step with the turn it belongs to, and whose turn it was."""
+    """One entry of the history: a step with the id of its turn and the user of that turn."""
 
     turn_id: int
     user_id: int | None
@@ -49,9 +49,9 @@ class PastStep:
 async def load_history(
     session: Session, conversation: ResolvedConversation, *, user_id: int, turn_id: int
 ) -> list[PastStep]:
-    """Return the steps since the window began; moves the window forward when they have become too many.
+    """Return the steps in the conversation's window; moves the window forward when they exceed `HISTORY_TOKENS`.
 
-    In a direct conversation only the user's own turns are shown, even if a caller lets others write there.
+    In a direct conversation only the user's own turns are returned, even if other users have written there.
     """
     query = OWN_HISTORY if conversation.place.is_direct else HISTORY
     given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
@@ -65,7 +65,7 @@ async def load_history(
 
 
 def drop_blocks(past: Sequence[PastStep]) -> list[PastStep]:
-    """Return the newest part that fits the window; whole turns are dropped, at least ten messages at a time."""
+    """Return the newest turns that fit `HISTORY_TOKENS`; drops whole turns, at least `BLOCK_MESSAGES` steps."""
     turns = [list(group) for _, group in groupby(past, key=lambda each: each.turn_id)]
     total = sum(each.step.token_count for each in past)
     dropped = 0

@@ -1,7 +1,7 @@
-"""The images of a conversation: which of them a prompt shows.
+"""Selects and loads the images of a conversation that a prompt shows.
 
-A prompt holds only the place of an image, by the id of its file; the bytes are inserted when a route is asked. An image
-may hold text that somebody else has written, as a document may.
+A prompt refers to an image by the id of its file; the content is inserted when a route is called. Images count as
+untrusted content, because they may contain text that somebody else has written.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ from agent.llm.vision import SCHEME
 from shared.db.database import Database
 from shared.files.images import Images
 
-# The newest ones; older ones have been discussed already.
+# Only the newest images are shown; older ones have usually been discussed already.
 MOST_IMAGES = 8
-# As `attachments.with_file_lines` writes them. People can write such a line too: the database knows whose file it is.
+# Matches the lines that `attachments.with_file_lines` writes. Users can type such lines too, so `FIND` checks that the
+# file belongs to the turn.
 NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
 
 FIND = text("""
@@ -35,14 +36,14 @@ ORDER BY file_records.id
 
 @dataclass(frozen=True, slots=True)
 class PromptImages:
-    """The images of a prompt: the ids of their files by turn, and each as a `data:` address by the id of its file."""
+    """The images of a prompt: file ids by turn (`by_turn`), and `data:` URLs by file id (`data`)."""
 
     by_turn: Mapping[int, Sequence[int]] = field(default_factory=dict)
     data: Mapping[int, str] = field(default_factory=dict)
 
 
 def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
-    """Return the images that messages name, as pairs of turn and file, the newest last; no more than are shown."""
+    """Return the last `MOST_IMAGES` images that user messages name, as pairs (turn id, file id), the newest last."""
     named = [
         (turn_id, int(file_id))
         for turn_id, step in steps
@@ -55,7 +56,7 @@ def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
 async def load_images(
     database: Database, images: Images, *, history: Sequence[PastStep], message: PastStep
 ) -> PromptImages:
-    """Return the images that the prompt of a message shows: those of the history and its own."""
+    """Load the images that the history and the message name."""
     named = find_named((each.turn_id, each.step) for each in (*history, message))
     if not named:
         return PromptImages()
@@ -72,7 +73,7 @@ async def load_images(
 
 
 def with_images(content: str, file_ids: Sequence[int]) -> Any:
-    """Return the content of a message with a place for each of its images."""
+    """Return the content of a message with a placeholder for each of its images."""
     if not file_ids:
         return content
     places = [{"type": "image_url", "image_url": {"url": f"{SCHEME}{file_id}"}} for file_id in file_ids]

@@ -1,4 +1,4 @@
-"""Messages in the OpenAI shape, made of the journal's steps; text of other people is quoted, so that it stays data."""
+"""Converts journal steps to messages in the OpenAI shape; quotes text of other people, so that it stays data."""
 
 import json
 import re
@@ -25,7 +25,7 @@ MEMORY_CHARS = 300
 def to_context_block(
     user: ResolvedUser, memories: Sequence[RecalledMemory], platform_context: PlatformContext, now: datetime
 ) -> str:
-    """Return the block that follows the message: the time, the place and the memories of its author."""
+    """Build the context block that follows the message: local time, place and the author's memories."""
     try:
         zone = ZoneInfo(user.time_zone)
     except (ZoneInfoNotFoundError, ValueError):
@@ -38,7 +38,7 @@ def to_context_block(
 
 
 def _to_lines(platform_context: PlatformContext) -> list[str]:
-    # People choose the names of their channels and roles, so they are quoted like messages.
+    # Users choose the names of channels and roles, so these are quoted like messages.
     facts = {
         "Server": platform_context.server_name,
         "Channel": platform_context.channel_name,
@@ -50,9 +50,9 @@ def _to_lines(platform_context: PlatformContext) -> list[str]:
 
 
 def with_earlier(text: str, earlier: Sequence[QuotedMessage]) -> str:
-    """Return a message followed by what others wrote before it and the agent has not received."""
+    """Append earlier messages of other users, which the agent did not receive as messages, to a message."""
     heading = prompts().turn.earlier_heading
-    # Only we may write the heading.
+    # Users must not be able to imitate the heading.
     text = text.replace(heading, f"({heading[1:-1]})")
     if not earlier:
         return text
@@ -63,28 +63,30 @@ def with_earlier(text: str, earlier: Sequence[QuotedMessage]) -> str:
 MAX_NAME_CHARS = 64
 
 
-# Invisible characters, and those that look like the colon after a name.
+# Unicode categories of invisible characters.
 INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
 
 
+# Characters that look like the colon after a speaker's name.
 COLONS = re.compile("[:\u02d0\u02f8\u0589\u05c3\u2236\ua789\ufe13\ufe55\uff1a]")
 
 
-# Only we may write a context block, however the tag is disguised; bounded, because anybody may write such text.
+# Users must not be able to imitate a context block, however they disguise its tag. The repetitions are bounded, so
+# that crafted text cannot make matching slow.
 CONTEXT_TAGS = re.compile(r"<[^\w<]{0,8}context[^\w<>.]{0,8}>", re.IGNORECASE)
 
 
-# Everything that a model may take for the end of a line.
+# All characters that a model may read as the end of a line.
 LINE_ENDS = re.compile(r"\r\n?|[\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def without_context_tags(text: str) -> str:
-    """Return the text with every tag of a context block defused."""
+    """Replace all tags of a context block in the text."""
     return CONTEXT_TAGS.sub("[context]", text)
 
 
 def to_speaker(name: str | None) -> str:
-    """Return a name that stays within its line and looks like nothing else."""
+    """Clean a name for the prompt: one line, visible characters, no colons or context tags, limited length."""
     visible = "".join(
         each for each in name or "somebody" if each.isspace() or unicodedata.category(each) not in INVISIBLE
     )
@@ -92,13 +94,13 @@ def to_speaker(name: str | None) -> str:
 
 
 def with_speaker(name: str | None, text: str) -> str:
-    """Return a message behind the name of its author."""
-    # Further lines are indented: only a line that begins at the margin names a speaker.
+    """Prefix a message with the name of its author."""
+    # Further lines are indented, so that a message cannot imitate a line of another speaker.
     return f"{to_speaker(name)}: " + LINE_ENDS.sub("\n  ", text)
 
 
 def quote(text: str) -> str:
-    """Return the text as a JSON string, which stays on its line."""
+    """Return the text as a JSON string on one line."""
     return without_context_tags(json.dumps(LINE_ENDS.sub("\n", text), ensure_ascii=False))
 
 
@@ -106,7 +108,7 @@ ModelMessage = dict[str, Any]
 
 
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
-    """Return assistant and tool steps in the OpenAI shape: whole pairs of call and result, in the model's order."""
+    """Convert assistant and tool steps to the OpenAI shape, in the model's order; omits calls without a result."""
     results = {step.tool_call_id: step for step in steps if step.role == "tool_result"}
     messages: list[ModelMessage] = []
     for index, step in enumerate(steps):
@@ -120,14 +122,14 @@ def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
 
 
 def to_past_turn(turn: Sequence[PastStep], images: PromptImages, *, is_shared: bool) -> list[ModelMessage]:
-    """Return the messages of one turn of the history."""
+    """Convert the steps of one past turn to messages."""
     file_ids = images.by_turn.get(turn[0].turn_id, ())
     asked = [to_user_message(each.step, file_ids, is_shared=is_shared) for each in turn if each.step.role == "user"]
     return asked + to_messages([each.step for each in turn])
 
 
 def to_user_message(step: Step, file_ids: Sequence[int], *, is_shared: bool) -> ModelMessage:
-    """Return a person's message; where others read along, with the name of its author."""
+    """Convert the step of a user's message; in a shared channel it is prefixed with the author's name."""
     content = without_context_tags(step.content) or prompts().turn.no_text
     return {
         "role": "user",
