@@ -1,4 +1,4 @@
-"""The assembled collaborators, passed in, never global."""
+"""The application's collaborators, assembled once per process and passed as arguments; there are no globals."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,23 +25,23 @@ from shared.settings import Secrets, Settings
 
 @runtime_checkable
 class NeedsApp(Protocol):
-    """A sender that uses the app: it gets it when all parts are assembled."""
+    """A sender that needs the app; `open` is called once the app is assembled."""
 
     async def open(self, app: "App") -> None:
-        """Open the sender with these collaborators."""
+        """Start the sender with the assembled app."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Release the sender's resources."""
         ...
 
 
 @dataclass(frozen=True)
 class App:
-    """Everything a turn needs. The composition root makes one per process.
+    """All collaborators of the application; the composition root builds one per process.
 
-    `agents` makes the provider of other agents: it is given the collaborators of their turns, which are those of any
-    turn. Exchange a part with `dataclasses.replace`, and what is put together from the parts is put together anew.
+    `agents` builds the tool provider for other agents from a function that returns the collaborators of their turns.
+    To exchange a part use `dataclasses.replace`: `toolbox` and `turns` are then built again from the new parts.
     """
 
     settings: Settings
@@ -62,13 +62,13 @@ class App:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """Return the tools of all providers: our modules, MCP servers, other agents."""
+        """Build the toolbox from all providers: modules, MCP servers and other agents."""
         providers = (self.modules, self.mcp, self.agents(lambda: self.turns))
         return Toolbox(providers, self.settings.tool_result_max_chars)
 
     @cached_property
     def turns(self) -> TurnServices:
-        """Return the collaborators of a turn."""
+        """Build the collaborators of a turn."""
         return TurnServices(
             settings=self.settings,
             clock=self.clock,
