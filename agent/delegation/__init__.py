@@ -1,1 +1,1 @@
-"""Tasks handed to other agents: who may be asked, the child turn, its result; the protocol is in `agent/a2a`."""
+"""Delegation of tasks to other agents: permissions, child turns, results; the A2A protocol is in `agent/a2a`."""

@@ -1,7 +1,8 @@
-"""The agents that a turn may ask, and the tool that asks one.
+"""The agents that a turn may delegate to, and the tool that delegates.
 
-A row of `agents` is a persona of this house or an agent at a url. Who may ask it: whoever has its permission, where the
-persona allows the module `agents`, and never one who was asked on the way here.
+A row of `agents` is either a persona of this installation or a remote agent with a URL. A turn may delegate to it if
+its user has the required permission, its persona allows the module `agents`, and the agent is not among the turn's
+hops.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +20,13 @@ from shared.tools import Tool, ToolContext
 
 MODULE = "agents"
 TOOL = f"{MODULE}.{DELEGATE}"
-# The turn's deadline ends it sooner, and the agent says why.
+# Only an upper bound: the deadline of the child turn expires earlier and gives a better error.
 TIMEOUT_SECONDS = 7200.0
 
 
 @dataclass(frozen=True, eq=False)
 class AgentTool(Tool):
-    """The tool that asks one of these agents; their provider does the asking."""
+    """The tool that delegates a task to one of `agents`; `AgentTools` runs its calls."""
 
     resumable = True
     spends_budget = True
@@ -34,12 +35,15 @@ class AgentTool(Tool):
     agents: tuple[ListedAgent, ...] = ()
 
     def acts_on(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a call hands its task to another house; an agent of this one is watched at its own calls."""
+        """Return whether the call needs confirmation in a tainted turn: only if it sends the task to a remote agent.
+
+        A local agent's own tool calls are checked one by one.
+        """
         return any(each.name == arguments.get("agent") and each.persona_id is None for each in self.agents)
 
 
 def build_tool(agents: Sequence[ListedAgent]) -> AgentTool:
-    """Return the tool that asks one of these agents; the same agents give the same text to the byte."""
+    """Return the tool that delegates to these agents; its description is byte-identical for the same agents."""
 
     async def delegate(_context: ToolContext, agent: str, task: str) -> Any:
         raise ToolError(prompts().delegation.not_here)
@@ -50,9 +54,9 @@ def build_tool(agents: Sequence[ListedAgent]) -> AgentTool:
 
 
 def list_askable(scope: Scope) -> tuple[ListedAgent, ...]:
-    """Return the agents that may be asked in this scope, by name."""
+    """Return the agents that a turn with this scope may delegate to, in the order of their names."""
     modules = scope.persona.allowed_modules
-    # Where nobody has written a persona, the rows of `agents` alone say who may ask whom.
+    # The built-in persona (id None) cannot list modules: there, only the rows of `agents` restrict delegation.
     is_allowed = modules is None or MODULE in modules or scope.persona.id is None
     if not scope.agents or not is_allowed or len(scope.hops) >= MAX_DEPTH:
         return ()
@@ -62,7 +66,10 @@ def list_askable(scope: Scope) -> tuple[ListedAgent, ...]:
 
 
 def find_askable(scope: Scope, name: str) -> ListedAgent:
-    """Return the agent with this name; raises `ToolError` that says why it may not be asked, and who may."""
+    """Return the agent with this name.
+
+    Raises `ToolError` if the turn may not delegate to it, with the reason and the names of the allowed agents.
+    """
     askable = list_askable(scope)
     for each in askable:
         if each.name == name:
@@ -75,7 +82,7 @@ def find_askable(scope: Scope, name: str) -> ListedAgent:
 
 
 def why_not(scope: Scope, agent: ListedAgent | None = None) -> str | None:
-    """Return what keeps a task from being handed on, for the model; None when there simply is no such agent here."""
+    """Return why delegation is refused (too many hops, or a cycle), as text for the model; None if neither applies."""
     way = " → ".join(scope.hops)
     if len(scope.hops) >= MAX_DEPTH:
         return prompts().delegation.too_deep.format(hops=way, most=MAX_DEPTH)

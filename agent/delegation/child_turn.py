@@ -1,7 +1,7 @@
-"""The turn of an agent, below the one that asks: begun or taken over, ended or left, and what it came to.
+"""Child turns: the turn of an agent, created by a tool call of its parent turn; opened, closed, abandoned, read.
 
-It is found again by the call that asked. Its journal, its fence and its reservation are its own; user and conversation
-are those of the asker, so that the ledger tells what a conversation cost.
+A child turn is identified by its parent's id and the id of the tool call. It has its own journal, attempt counter and
+reservation. Its user and conversation are the parent's, so that the ledger attributes its cost to that conversation.
 """
 
 from dataclasses import asdict, dataclass, field, replace
@@ -36,7 +36,7 @@ from shared.messages import Usage
 from shared.models import Agent, TurnEvent
 from shared.permissions import Permission
 
-# Who asked keeps this of the time that is left, to say something with the result or without it.
+# The parent reserves this part of its remaining time, to answer after the child has ended or timed out.
 KEPT_SHARE, KEPT_SECONDS = 0.25, 30.0
 PURPOSE = "delegation"
 
@@ -72,7 +72,7 @@ SELECT agent, error, finished, (SELECT sum(iterations) FROM below) AS iterations
      FROM token_logs WHERE turn_id IN (SELECT id FROM below)) AS usage
 FROM turns WHERE id = :id
 """)
-# An agent whose asker has ended works for nobody: its worker died, or the asker was set aside.
+# Nothing reads the result of a child turn whose parent has ended: its worker died, or the parent was parked.
 END_ORPHANS = text("""
 UPDATE turns SET status = 'cancelled', finished = false, error = 'orphaned', finished_at = now() FROM turns AS parent
 WHERE turns.status = 'running' AND turns.parent_turn_id IS NOT NULL
@@ -83,9 +83,10 @@ RETURNING turns.id
 
 @dataclass(frozen=True, slots=True)
 class DelegationResult:
-    """What an agent came to: its result, or why it has none; `iterations` and `usage` count those it asked itself.
+    """The result of a child turn, or its error code.
 
-    `question`: what the person has to say yes to before it does what it wants to do.
+    `iterations` and `usage` include the agents that it delegated to itself. `question`: the approval that it needs from
+    the person before it can continue.
     """
 
     agent: str
@@ -100,7 +101,10 @@ class DelegationResult:
 
 @dataclass(frozen=True, slots=True)
 class OpenedChild:
-    """The agent's turn, and its row; without them it has ended before. `is_known`: an earlier attempt began it."""
+    """An opened child turn and the row of its agent; both are None if the child turn has ended already.
+
+    `is_known`: an earlier attempt of the parent created it.
+    """
 
     id: int
     call_id: str
@@ -111,14 +115,17 @@ class OpenedChild:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    # What the agent's turn is found or made with in the tables.
+    # A child turn as stored: created by this attempt or loaded from an earlier one.
     key: TurnKey
     log: TurnLog
     announcer: Announcer
 
 
 async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *, agent: str, task: str) -> OpenedChild:
-    """Begin the agent's turn, or take it over from an attempt that was cut off; raises `Superseded`."""
+    """Create the child turn of this call, or resume the one of an interrupted attempt.
+
+    Raises `Superseded` if another worker has taken over the parent, `ToolError` if the agent has been disabled.
+    """
     async with services.database.transaction() as session:
         asked = {"turn_id": asker.key.id, "attempt": asker.key.attempt, "call_id": call_id, "agent": agent}
         found = (await session.execute(FIND, asked)).one_or_none()
@@ -136,7 +143,7 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
 
 
 async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agent:
-    # Asked once more: what was switched off a moment ago is not asked.
+    # Read again, because the agent may have been disabled since the tool was offered.
     row = (await session.execute(select(Agent).where(Agent.name == name, Agent.is_enabled))).scalar_one_or_none()
     if row is None or Permission.from_label(row.required_permission) > asker.user.permission:
         raise ToolError(prompts().delegation.switched_off.format(agent=name), agent=name)
@@ -188,7 +195,7 @@ async def _to_child(
     conversation = replace(asker.conversation, summary=None, window_turn_id=0)
     message = replace(asker.message, content=begun.log.message.content, attachments=(), wants_stream=False)
     loop_mode: LoopMode = "native"
-    # An agent of another house spends nothing here.
+    # A remote agent makes no model calls here, so no budget is reserved for it.
     spend = Spend(Admission(AdmissionStatus.NOT_REQUESTED, services.clock.now()), 0, PURPOSE)
     if row.persona_id is not None:
         persona = await get_persona(session, row.persona_id, asker.user.permission, settings=services.settings)
@@ -230,7 +237,7 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
 
 
 async def close_child(database: Database, child: RunningTurn, answer: TurnResult) -> DelegationResult:
-    """End the agent's turn with this answer; raises `Superseded` when another attempt runs it."""
+    """End the child turn with this answer and return its result; raises `Superseded` if another attempt runs it."""
     announcer, spend = child.announcer, child.spend
     facts = {"finished": answer.finished, "error": answer.error}
     told = {"iterations": count_iterations(child), "usage": asdict(spend.usage), "model": spend.model}
@@ -246,9 +253,9 @@ async def close_child(database: Database, child: RunningTurn, answer: TurnResult
 
 
 async def abandon_child(database: Database, child: RunningTurn) -> None:
-    """Pay for what was begun, give back the rest, and leave the turn to whoever takes over the one that asked.
+    """Settle the unpaid model calls and release the reservation; the turn stays open for the parent's next attempt.
 
-    When a person has stopped them, it ends here.
+    If a person has requested to stop it, the turn is ended as cancelled.
     """
     async with database.transaction() as session:
         await settle(session, child.key, child.spend.unpaid)
@@ -257,7 +264,7 @@ async def abandon_child(database: Database, child: RunningTurn) -> None:
 
 
 async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
-    """Return what an agent's turn that has ended came to."""
+    """Return the result of a child turn that has ended."""
     row = (await session.execute(OUTCOME, {"id": turn_id})).one()
     steps = await list_steps(session, turn_id)
     return DelegationResult(
@@ -273,6 +280,6 @@ async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
 
 
 async def end_orphans(session: AsyncSession) -> None:
-    """End the turns of agents whose asker has ended, and give back what they hold."""
+    """End the child turns whose parent has ended, and release their reservations."""
     for row in (await session.execute(END_ORPHANS)).all():
         await release(session, row.id)

@@ -1,7 +1,7 @@
-"""How a task is handed to an agent: a turn below the one that asks, with a journal and a reservation of its own.
+"""Delegation of a task to an agent, in a child turn with its own journal and reservation.
 
-The agent works with its persona's prompt, model and modules, on the person's permission and budget, in the same place;
-it sees the task alone. Its turn is found again by the call that asked: after a crash it goes on where its journal ends.
+The agent uses its persona's prompt, model and modules, and the user's permission and budget, in the same place; of the
+conversation it sees only the task. The tool call identifies the child turn: after a crash it resumes from its journal.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from shared.log import get_logger
 from shared.text import clean, cut
 
 MAX_TASK_CHARS = 20_000
-# The rest of a result tells the files and who made them.
+# Share of the result limit for the text; the rest is for the files and the agent's name.
 RESULT_SHARE = 0.7
 STEP_LIMIT, UNKNOWN = "step_limit", "unknown_outcome"
 
@@ -48,19 +48,19 @@ log = get_logger()
 async def delegate(
     services: TurnServices, peers: Peers, turn: CallingTurn, call_id: str, *, agent: str, task: str
 ) -> Returned:
-    """Have an agent do a task for this call of the turn, or find out what it did; return the tool's result.
+    """Run the task of this call with an agent and return the tool's result; a child turn that has ended is only read.
 
-    Raises `ToolError` when it may not be asked, and `DatabaseLost` when the whole turn has to be taken up again.
+    Raises `ToolError` if the turn may not delegate to the agent, `DatabaseLost` if the whole turn has to be retried.
     """
     find_askable(turn.scope, agent)
     task = _checked(task)
-    # Taken before anything is waited for, so that the first calls of agents side by side are numbered in their order.
+    # Drawn before the first await: the first model calls of parallel agents are numbered in the order of their calls.
     first = next(turn.numbers) if turn.numbers is not None else None
     try:
         opened = await open_child(services, turn, call_id, agent=agent, task=task)
         told = await _find_out(services, peers, asker=turn, opened=opened, first=first)
     except Superseded:
-        # If it is the asker that was taken over, its own next step says so.
+        # If another worker has taken over the parent, the parent's next journal write raises `Superseded`.
         raise ToolError(prompts().delegation.ended.format(agent=agent), agent=agent) from None
     work = ModelWork(told.iterations, told.usage, told.text)
     if (question := told.question) is not None:
@@ -81,7 +81,7 @@ async def _find_out(
     else:
         if first is not None and asker.numbers is not None:
             child.spend.numbers = chain((first,), asker.numbers)
-        # Its task was written with all this in view.
+        # The parent wrote the task after reading its own tool results, so the child inherits their taint.
         child = replace(child, request=replace(child.request, taint=await asker.find_taint()))
         answer = _answer(services, child)
     told = await _settled(services, child, answer)
@@ -124,7 +124,7 @@ async def _ask_peer(
 ) -> TurnResult:
     row = opened.agent
     if row is None or opened.is_known:
-        # It may have done its work, or be at it: to ask once more might do it twice.
+        # The remote agent may have received the task already: sending it again could run it twice.
         return _without(ToolError(prompts().delegation.unknown_outcome.format(agent=child.scope.hops[-1])), UNKNOWN)
     seconds, hops = child.deadline - services.clock.monotonic(), child.scope.hops[:-1]
     asker = Asker(child.user.id, child.conversation.place.is_direct)
@@ -143,7 +143,7 @@ async def _ask_peer(
 
 
 async def _keep(services: TurnServices, child: RunningTurn, file: PeerFile, received: list[dict[str, Any]]) -> str:
-    """Store a file of the answer as one of the person's; return the line that tells of it, also when it can't be."""
+    """Store a file of the answer among the user's files; return a line of text that reports success or failure."""
     name = clean_filename(file.filename)
     storage = services.files.storage.of_user(services.database, child.user.id, child.conversation.id, child.key.id)
     try:
@@ -170,7 +170,7 @@ def _checked(task: str) -> str:
 
 def _to_result(told: DelegationResult, work: ModelWork, limit: int) -> Returned:
     facts = {"agent": told.agent, "iterations": told.iterations}
-    # Errors are cut at half of the limit: what the agent said stands in the middle of one.
+    # Half of a result's share: errors are cut at half of the limit, and this text is in the middle of the message.
     if told.error is not None:
         said_so_far = cut(told.text, int(limit * RESULT_SHARE / 2))
         message = prompts().delegation.failed.format(agent=told.agent, text=said_so_far)

@@ -1,4 +1,4 @@
-"""Agents of other houses: what asks one of them."""
+"""The interface for calling remote agents, which run in other installations."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,7 +9,7 @@ from shared.models import Agent
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """For whom an agent is asked; `is_direct`: what it says reaches this person alone."""
+    """The user on whose behalf an agent is called; `is_direct`: only this user sees its answer."""
 
     user_id: int
     is_direct: bool
@@ -17,7 +17,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class PeerFile:
-    """A file that came with an answer."""
+    """A file in a remote agent's answer."""
 
     filename: str
     mime_type: str
@@ -26,9 +26,9 @@ class PeerFile:
 
 @dataclass(frozen=True, slots=True)
 class PeerAnswer:
-    """What an agent of another house said. It is foreign text: material, never instructions.
+    """The answer of a remote agent. Its text is untrusted and must never be treated as instructions.
 
-    `finished` False: it says itself that this is not all, such as a question that it asks back.
+    `finished` is False if the agent reports that the answer is incomplete, for example when it asks a question back.
     """
 
     text: str
@@ -37,22 +37,22 @@ class PeerAnswer:
 
 
 class Peers(Protocol):
-    """What reaches the agents at a url."""
+    """Calls remote agents."""
 
     async def ask(
         self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:
-        """Have the agent of this row do the task within so many seconds.
+        """Send the task to the agent of this row and return its answer; `seconds` is the timeout.
 
-        `hops` names who handed the task on so far, the first one first: houses that a question came by, and agents of
-        ours; `context_id` is this call's and no other's. Raises `ToolError` when the agent says no, `Unavailable` when
-        it can't be reached or breaks off. When it is cancelled it tells the agent to stop, if that can be told quickly.
+        `hops` lists who passed the task on so far, oldest first: other installations, and agents of this one.
+        `context_id` is unique to this call. Raises `ToolError` if the agent refuses or fails, `Unavailable` if it can't
+        be reached or the connection breaks. On cancellation the agent is asked to cancel the task, for a short time.
         """
         ...
 
 
 class NoPeers:
-    """A house that reaches no other one."""
+    """Rejects every call, for an installation without remote agents."""
 
     async def ask(
         self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker

@@ -1,4 +1,4 @@
-"""Other agents as a source of tools: one tool that hands a task to a persona of this house or to an agent at a url."""
+"""The tool provider for agents: one tool, which delegates to a persona of this installation or a remote agent."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ MAX_KEPT_TOOLS = 200
 
 
 class AgentTools(ToolProvider):
-    """Offers the agents that may be asked. `services` are those of a turn, asked for when an agent's turn begins."""
+    """Offers the delegation tool. `services` returns the services of a turn; it is called when a child turn begins."""
 
     is_personal = True
 
@@ -36,7 +36,7 @@ class AgentTools(ToolProvider):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Return none: which agents there are depends on who asks."""
+        """Return no tools: the available agents depend on the scope, see `list`."""
         return ()
 
     @property
@@ -45,7 +45,7 @@ class AgentTools(ToolProvider):
         return frozenset({MODULE})
 
     def list(self, scope: Scope) -> Sequence[Tool]:
-        """Return the tool with the agents that may be asked in this scope; nothing when there are none."""
+        """Return the tool for the agents that are available in this scope; empty if there are none."""
         agents = list_askable(scope)
         if not agents:
             return ()
@@ -56,15 +56,15 @@ class AgentTools(ToolProvider):
         return (self._built[agents],)
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool, whoever may be asked with it."""
+        """Return the tool with this name, without any agents."""
         return self._of_nobody if name == TOOL else None
 
     def explain_missing(self, scope: Scope, name: str) -> str | None:
-        """Return what keeps a task from being handed on here."""
+        """Return why delegation is refused in this scope, for the names of the delegation tool."""
         return why_not(scope) if name in NAMES else None
 
     async def find_scope(self, scope: Scope, agent: str) -> Scope:
-        """Return what an agent of this house may use; raises `ToolError` when it may not be asked."""
+        """Return the scope of an agent of this installation; raises `ToolError` if the user may not delegate to it."""
         known = next((each for each in scope.agents if each.name == agent), None)
         if known is None or known.persona_id is None or known.requires > scope.user.permission:
             raise ToolError(prompts().delegation.switched_off.format(agent=agent))
@@ -76,21 +76,21 @@ class AgentTools(ToolProvider):
     async def call(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext, turn: CallingTurn | None
     ) -> Returned:
-        """Have the agent do the task, or find out what it did for this very call in an earlier attempt."""
+        """Run the task with the agent; if an earlier attempt has finished this call, return that result."""
         if turn is None:
             raise ToolError(prompts().delegation.not_here)
         agent, task = str(arguments["agent"]), str(arguments["task"])
         return await delegate(self._services(), self._peers, turn=turn, call_id=context.call_id, agent=agent, task=task)
 
     def call_events(self, call: PendingCall) -> Sequence[ToolEvent]:
-        """Return the event that tells of the task."""
+        """Return the `delegation_request` event of this call."""
         if call.name != TOOL:
             return ()
         asked = {"agent": call.arguments.get("agent"), "task": call.arguments.get("task")}
         return (("delegation_request", {"id": call.id, **asked}),)
 
     def result_events(self, call: PendingCall, outcome: Outcome) -> Sequence[ToolEvent]:
-        """Return the event that tells what the agent came to, and what it has used."""
+        """Return the `delegation_response` event: the agent's result or error, its iterations and its usage."""
         if call.name != TOOL:
             return ()
         work = outcome.work
