@@ -1,1 +1,1 @@
-"""Agents of other installations, asked over A2A; the server for their questions is `adapters/a2a`."""
+"""The A2A client, which calls agents of other installations; the A2A server is in `adapters/a2a`."""

@@ -1,7 +1,7 @@
-"""Agents of other houses: their cards, and tasks handed to them over A2A.
+"""The client for remote agents: fetches their cards and sends them tasks over A2A.
 
-Whatever a peer does, its answer or an error comes in time: one that hangs, dies, floods or talks garbage costs its
-caller a bounded time and memory.
+Every call ends with an answer or an error within its timeout and with bounded memory, also if the peer hangs, drops the
+connection, sends too much or sends invalid data.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    # What is needed to tell an agent that nobody waits for a task any more.
+    # What `_stop` needs to cancel a task on the remote agent.
     name: str
     address: "Address"
     card: "AgentCard"
@@ -70,7 +70,7 @@ class _Running:
 
 
 class RemoteAgents:
-    """Reaches the agents at a url."""
+    """Calls the agents that have a URL; implements `Peers`."""
 
     def __init__(self, database: Database, http: GuardedClient, secrets: Secrets) -> None:
         self._database = database
@@ -80,7 +80,7 @@ class RemoteAgents:
         self._stopping: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
-        """Wait a moment for the agents that are just being told to stop."""
+        """Wait up to `STOP_SECONDS` for pending cancel requests, then cancel those that are left."""
         if self._stopping:
             await asyncio.wait(self._stopping, timeout=STOP_SECONDS)
         for task in self._stopping:
@@ -89,13 +89,13 @@ class RemoteAgents:
     async def ask(
         self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:
-        """Have the agent of this row do the task, as `Peers` says; each task is a context of its own over there."""
-        # The SDK takes a moment to import, in which others are served.
+        """Send the task to the agent of this row; see `Peers.ask`. Each task gets a new context on the remote side."""
+        # Importing the SDK is slow: in a thread it does not block the event loop.
         await asyncio.to_thread(__import__, "agent.a2a.exchange")
         from agent.a2a.exchange import Question, SaidNo
 
         try:
-            # The same in both houses' tables, and never given twice, whatever becomes of ours.
+            # Both installations store this id, and it must stay unique even if our tables are lost.
             question = Question(task, f"{context_id}-{uuid4().hex}", self._metadata(hops, asker))
             answer = await self._ask_in_time(agent, question, seconds)
         except SaidNo:
@@ -110,7 +110,7 @@ class RemoteAgents:
         return answer
 
     def _metadata(self, hops: Sequence[str], asker: Asker) -> dict[str, Any]:
-        # A person has another name in each house: two people of ours must not be one over there.
+        # The peer gets a stable pseudonym instead of our user id; two of our users never share one there.
         person = {"platform": "a2a", "platform_user_id": person_id(self._secrets, asker.user_id)}
         return {
             "parley/trail": outbound_hops(hops, house_id(self._secrets)),
@@ -218,7 +218,7 @@ class RemoteAgents:
     async def _fetch(self, address: "Address", url: str) -> bytes:
         from agent.a2a.http import origin_of
 
-        # No headers: a link that is meant for us carries what it needs.
+        # The row's headers are not sent: a link meant for us contains its own credentials.
         response = await self._http.get(
             url, trusted=origin_of(url) == address.origin, timeout_seconds=FILE_SECONDS, max_bytes=MAX_FILE_BYTES
         )
@@ -227,14 +227,17 @@ class RemoteAgents:
         return response.body
 
     async def _note(self, statement: Any, agent: Agent, **values: Any) -> None:
-        # For the admin to see; no answer waits for a database that is away.
+        # Only information for the admin: if the database is down, the answer is still returned.
         with suppress(DatabaseLost):
             async with self._database.statement() as session:
                 await session.execute(statement, {"id": agent.id, "url": agent.url, **values})
 
 
 def list_card_urls(url: str) -> list[str]:
-    """Return where an agent's card may be: at an address that names a file, else below the address or its origin."""
+    """Return the candidate URLs of an agent's card.
+
+    A URL that ends in `.json` is the card itself; otherwise the well-known paths under the URL and under its origin.
+    """
     parts = urlsplit(url)
     if parts.path.endswith(".json"):
         return [url]

@@ -1,6 +1,6 @@
-"""One task at another agent, in whichever generation of the protocol its card speaks: sent, followed, collected.
+"""One task on a remote agent, in the protocol version of its card: send it, follow its updates, collect the answer.
 
-The SDK is imported with this file, so by the first task that goes out.
+Importing this module imports the A2A SDK, so it is imported when the first task is sent.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from shared.http.client import GuardedClient
 from shared.text import clean, cut
 
 BINDINGS = [TransportProtocol.JSONRPC.value, TransportProtocol.HTTP_JSON.value]
-# What a foreign answer makes the SDK trip over, when it is no answer at all.
+# The exceptions that the SDK raises for a response that is not valid A2A.
 GARBAGE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, ProtobufError)
-# How the SDK's errors begin that tell of such an answer, and not of one that says no.
+# Prefixes of the SDK's error messages for an invalid response, as opposed to an error that the agent reports.
 NO_ANSWER = ("Invalid JSON-RPC response", "SSE stream error", "HTTP client is closed")
 OPEN = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 ASKS_BACK = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
@@ -52,20 +52,20 @@ MAX_PARTS = 20_000
 MAX_SAID = 500
 BREATHER = 50
 
-# It logs cards and what agents say, word for word; our own lines say what happened.
+# The SDK logs the full text of cards and messages; we log our own events instead.
 logging.getLogger("a2a").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A task as it is sent."""
+    """A task to send."""
 
     text: str
     message_id: str
     metadata: Mapping[str, Any]
 
     def to_request(self, *, at_once: bool) -> SendMessageRequest:
-        """Return it in the protocol's shape; `at_once` asks for the task's id instead of its end."""
+        """Return the A2A request; with `at_once` the agent returns the task's id immediately instead of its result."""
         parts = [Part(text=self.text)]
         message = Message(message_id=self.message_id, role=Role.ROLE_USER, parts=parts, metadata=dict(self.metadata))
         request = SendMessageRequest(message=message)
@@ -75,7 +75,7 @@ class Question:
 
 @dataclass
 class Heard:
-    """What an agent has said so far."""
+    """The state of a task and the answer so far, collected from the updates."""
 
     task_id: str = ""
     state: int = TaskState.TASK_STATE_SUBMITTED
@@ -86,7 +86,7 @@ class Heard:
     _parts: int = 0
 
     def take(self, update: StreamResponse) -> None:
-        """Take one update."""
+        """Apply one update."""
         if update.HasField("task"):
             self.take_task(update.task)
         elif update.HasField("message"):
@@ -99,7 +99,7 @@ class Heard:
             self._take_artifact(update.artifact_update.artifact, is_more=update.artifact_update.append)
 
     def take_task(self, task: Task) -> None:
-        """Take a task as it stands."""
+        """Apply a full snapshot of the task."""
         self.task_id = task.id
         self.metadata |= MessageToDict(task.metadata)
         for artifact in task.artifacts:
@@ -130,7 +130,7 @@ class Heard:
 
     @property
     def text(self) -> str:
-        """Return the answer's text: the artifacts, and what it said last when that is not all the same."""
+        """Return the text of the artifacts, plus the last message if there are none or the task is not completed."""
         texts = [text for parts in self._artifacts.values() if (text := to_text(parts)).strip()]
         if self.said_last is not None and (not texts or self.state != TaskState.TASK_STATE_COMPLETED):
             texts.append(to_text(self.said_last.parts))
@@ -138,12 +138,12 @@ class Heard:
 
 
 def is_done(state: int) -> bool:
-    """Tell whether a task has come to what was asked for."""
+    """Return whether a task was completed successfully."""
     return state == TaskState.TASK_STATE_COMPLETED
 
 
 def to_text(parts: Sequence[Part]) -> str:
-    """Return the text of parts as it was said, with data as JSON."""
+    """Return the parts as text; data parts as JSON, files left out."""
     return "".join(part.text if part.HasField("text") else _as_json(part) for part in parts)
 
 
@@ -157,7 +157,7 @@ class SaidNo(ToolError):
 
 @contextmanager
 def in_our_words(name: str) -> Iterator[None]:
-    """Say what goes wrong in the block in errors of ours: `ToolError` when the agent says no, else `Unavailable`."""
+    """Convert errors in the block: `ToolError` if the agent reports a refusal or failure, otherwise `Unavailable`."""
     try:
         yield
     except A2AError as error:
@@ -174,7 +174,7 @@ def in_our_words(name: str) -> Iterator[None]:
 
 
 def to_card(told: Any) -> AgentCard:
-    """Return a card of either generation; raises one of `GARBAGE` for what is none."""
+    """Parse an agent card of either protocol version; raises one of `GARBAGE` if it is not a valid card."""
     card = parse_agent_card(told)
     if not card.supported_interfaces:
         raise ValueError("the card names no interface")
@@ -183,7 +183,10 @@ def to_card(told: Any) -> AgentCard:
 
 @asynccontextmanager
 async def connected(http: GuardedClient, address: Address, card: AgentCard, seconds: float) -> AsyncIterator[Client]:
-    """Give the SDK's client for the best interface that we share, one at the row's own origin if there is any."""
+    """Yield an SDK client for an interface that both sides support, preferably one at the row's own origin.
+
+    Raises `ToolError` if the card has no such interface.
+    """
     known = [each for each in card.supported_interfaces if each.protocol_binding in BINDINGS]
     own = [each for each in known if origin_of(each.url) == address.origin]
     shown = AgentCard()
@@ -200,7 +203,10 @@ async def connected(http: GuardedClient, address: Address, card: AgentCard, seco
 
 
 async def carry_out(client: Client, card: AgentCard, question: Question, heard: Heard) -> None:
-    """Have a task done: follow it where the agent streams; elsewhere, or when that breaks off, ask for it again."""
+    """Send a task and collect its updates in `heard`: streamed if the agent can stream, otherwise by polling.
+
+    A broken stream is continued by polling. Raises `Unavailable` if the connection breaks before the task has an id.
+    """
     updates = 0
     try:
         async for update in client.send_message(question.to_request(at_once=not card.capabilities.streaming)):
@@ -209,7 +215,7 @@ async def carry_out(client: Client, card: AgentCard, question: Question, heard: 
                 return
             updates += 1
             if updates % BREATHER == 0:
-                # An agent that always has more to say must not keep the others waiting.
+                # Yield to the event loop, so that an endless stream does not block other tasks.
                 await asyncio.sleep(0)
     except (Unavailable, A2AClientError):
         if not heard.task_id:

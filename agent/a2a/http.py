@@ -1,7 +1,7 @@
-"""What carries a talk with another agent: the SDK's requests, sent through the house's own guarded client.
+"""The HTTP transport of the A2A SDK: sends its requests through our guarded client, which blocks internal addresses.
 
-The origin of the agent's row is trusted and gets the row's headers. Whatever else the agent's card names is guarded
-like any address that a stranger gives, and gets none of them.
+The origin of the agent's row is trusted and receives the row's headers. Other URLs of the agent's card are checked like
+any untrusted URL and receive none of the headers.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from shared.http.client import DEFAULT_PORTS, GuardedClient
 
 MAX_BYTES = 10 * 1024 * 1024
 SILENCE_SECONDS = 60.0
-# The talk's own deadline comes first, and says more.
+# Added to the HTTP timeout, so that the timeout of the whole task expires first: its error is more helpful.
 SLACK_SECONDS = 5.0
-# Worked out again by our client; the last says what can be unpacked.
+# Headers that our client sets itself; `accept-encoding` has to match the encodings that it can decode.
 OURS = frozenset({"host", "content-length", "connection", "user-agent", "accept-encoding"})
-# A kept connection may be closed over there in the moment in which it is used again, and nobody could tell whether the
-# task had arrived.
+# A kept-alive connection may be closed by the server just when it is reused; then it is unknown whether the task
+# arrived. So each request uses a new connection.
 FRESH = {"connection": "close"}
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port; empty for what is no URL."""
+    """Return scheme, host and port of a URL; an empty string if it is invalid."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -37,22 +37,22 @@ def origin_of(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an admin says that an agent is, and what is sent there and nowhere else."""
+    """The URL that an admin has configured for an agent, and the headers, which are sent only to its origin."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
 
     @property
     def origin(self) -> str:
-        """Return the origin that is trusted."""
+        """Return the trusted origin."""
         return origin_of(self.url)
 
 
 class Guarded(httpx.AsyncBaseTransport):
     """Sends requests through the guarded client.
 
-    Streams stay open until `open_streams` is closed, by the task that opened them: the SDK may leave them to be closed
-    by another one.
+    Streams stay open until `open_streams` is closed, in the asyncio task that opened them: the SDK might close them in
+    another task.
     """
 
     def __init__(self, http: GuardedClient, address: Address, open_streams: AsyncExitStack, seconds: float) -> None:
@@ -62,7 +62,7 @@ class Guarded(httpx.AsyncBaseTransport):
         self._seconds = seconds
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; an answer that is no stream is read whole."""
+        """Send a request; a response that is not an event stream is read completely."""
         url = str(request.url)
         is_own = origin_of(url) == self._address.origin
         headers = FRESH | {name: value for name, value in request.headers.items() if name not in OURS}
@@ -89,7 +89,7 @@ class Guarded(httpx.AsyncBaseTransport):
 
 
 async def _watched(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces; raises `Unavailable` when none comes for long."""
+    """Yield the chunks; raises `Unavailable` after `SILENCE_SECONDS` without one, or if the connection breaks."""
     while (piece := await _next(pieces)) is not None:
         yield piece
 
@@ -101,7 +101,7 @@ async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
     except TimeoutError:
         raise Unavailable(f"It said nothing for {SILENCE_SECONDS:.0f} seconds.") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        # Here and not when the stream is closed, so that the talk can go on without it.
+        # Raised while reading, not when the stream is closed, so that `carry_out` can continue by polling.
         raise Unavailable("The connection broke.") from error
 
 
