@@ -1,1 +1,1 @@
-"""Tools on MCP servers: connections, approval, calls; our own modules as a server are in `adapters/mcp`."""
+"""The MCP client: connections to servers, approval of their tools, calls; our own MCP server is in `adapters/mcp`."""

@@ -1,4 +1,4 @@
-"""The connection to one MCP server: made in the background, looked after, made again when it is lost."""
+"""The connection to one MCP server: opened in the background, checked regularly, reopened when it is lost."""
 
 import asyncio
 import hashlib
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 20.0
 LIST_SECONDS = 10.0
-# A list is also the proof of life: the newest protocol has no ping.
+# Listing the tools is also the health check, because the newest protocol version has no ping.
 HEALTH_SECONDS = 30.0
 RECONNECT_WAIT_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
-# A connection that stood for so long was a good one: its end is no reason to wait longer.
+# A connection that lasted longer than this resets the backoff.
 LONG_LIFE_SECONDS = 30.0
 END_SECONDS = 6.0
 MAX_PAGES = 20
@@ -37,7 +37,7 @@ MAX_TOOLS = 256
 MAX_NAME_CHARS = 200
 
 log = get_logger()
-# It logs what servers say, word for word; our own lines say what happened.
+# The SDK logs the full text of server messages; we log our own events instead.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
 
 
@@ -62,13 +62,13 @@ class Server:
 
     @property
     def address(self) -> tuple[object, ...]:
-        """Return what a connection is made from: when it changes, a new one is made."""
+        """Return the values that define the connection: when one of them changes, the server is reconnected."""
         return (self.transport, self.command, self.args, self.env, self.url, self.headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A tool as a server lists it. `hash` pins it: a change of its name, description or schema changes that."""
+    """A tool as a server lists it. `hash` covers name, description and schema, so any change needs a new approval."""
 
     name: str
     hash: str
@@ -77,7 +77,7 @@ class Listed:
 
 
 def to_listed(name: str, description: str, input_schema: Mapping[str, Any]) -> Listed:
-    """Return a tool with the hash that pins it."""
+    """Return the listed tool with its hash."""
     told = json.dumps([name, description, input_schema], sort_keys=True)
     return Listed(name, hashlib.sha256(told.encode()).hexdigest(), description=description, input_schema=input_schema)
 
@@ -87,7 +87,7 @@ OnLost = Callable[[Server, str], Awaitable[None]]
 
 
 class Connection:
-    """Keeps one server connected until `close`. Nobody ever waits for it but who calls a tool."""
+    """Keeps one server connected, in a background task, until `close`; only tool calls wait for the connection."""
 
     def __init__(self, server: Server, on_listed: OnListed, on_lost: OnLost) -> None:
         self.server = server
@@ -100,18 +100,19 @@ class Connection:
         self._task = asyncio.create_task(self._keep(), name=f"MCP server {server.name}")
 
     async def close(self) -> None:
-        """End the connection, and the program behind it; waits a few seconds at the most."""
+        """Close the connection and end the server's process, if it has one; waits at most `END_SECONDS`."""
         self._task.cancel()
         await asyncio.wait({self._task}, timeout=END_SECONDS)
 
     def look_again(self) -> None:
-        """Ask the server for its tools now."""
+        """List the server's tools now instead of at the next health check."""
         self._nudged.set()
 
     async def call(self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> "CallToolResult":
-        """Call a tool; a connection that is just being made again is waited for, briefly.
+        """Call a tool; waits up to `RECONNECT_WAIT_SECONDS` for a connection that is being reopened.
 
-        Raises `Unavailable` when the server can't be reached, `ToolError` with what it said when it refused.
+        Raises `Unavailable` if the server can't be reached, `ToolError` with the server's message if it returns an
+        error.
         """
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, CallToolRequest, CallToolRequestParams, CallToolResult
@@ -122,8 +123,8 @@ class Connection:
             {"name": name, "arguments": dict(arguments), **({"_meta": dict(meta)} if meta else {})}
         )
         try:
-            # Not the client's own `call_tool`: it would check the result by a schema, and so by regular expressions, of
-            # the server's.
+            # The client's own `call_tool` would validate the result with the server's schema, and so run the server's
+            # regular expressions.
             return await client.session.send_request(CallToolRequest(params=params), CallToolResult)
         except MCPError as error:
             self.look_again()
@@ -166,7 +167,7 @@ class Connection:
             reason = self._explain(attempt)
             log.warning("mcp_server_lost", server=self.server.name, failures=failures)
             if self._stood_at is None:
-                # What had stood keeps its tools until the new connection fails.
+                # After a successful connection the tools stay available until a reconnection fails.
                 await self._on_lost(self.server, reason)
             pause = FIRST_PAUSE_SECONDS * 2 ** min(failures, 10)
             await asyncio.sleep(min(pause, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # jitter
@@ -213,7 +214,7 @@ class Connection:
                 listed = await list_tools(client)
 
     async def _listen(self, client: "Client") -> None:
-        # The newest protocol tells of changes only who asks; a server that can't is asked for its list now and then.
+        # Newer protocol versions notify only subscribers; other servers are covered by the regular health check.
         async with client.listen(tools_list_changed=True) as changes:
             async for _change in changes:
                 self.look_again()
@@ -246,7 +247,7 @@ class Connection:
 
 
 async def list_tools(client: "Client") -> list[Listed]:
-    """Return what the server offers now, at most 256 tools, by name."""
+    """Return the tools of the server, sorted by name, at most `MAX_TOOLS`."""
     listed: dict[str, Listed] = {}
     cursor: str | None = None
     for _page in range(MAX_PAGES):

@@ -1,4 +1,4 @@
-"""Tools of MCP servers in our shape: their names, their arguments checked by JSON schema, their results as JSON."""
+"""Converts tools of MCP servers to our `Tool`: names, validation of arguments by JSON schema, results as JSON."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ MAX_WIRE_NAME = 64
 MAX_REFERENCES = 500
 MAX_PROBLEMS = 10
 NOT_TEXT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
-# These may take time without bound: a regular expression of the server's, or pairs of all items. It checks them itself.
+# Keywords whose check may take unbounded time, such as the server's regular expressions; only the server checks them.
 LEFT_TO_THE_SERVER = (
     "pattern",
     "patternProperties",
@@ -46,7 +46,7 @@ LEFT_TO_THE_SERVER = (
     "unevaluatedProperties",
     "format",
 )
-# A schema with one of these may allow keys that its `properties` do not name.
+# Schemas with one of these keywords may allow keys that are not in `properties`.
 OPENING = frozenset(
     {"additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef"}
 )
@@ -54,7 +54,7 @@ OPENING = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class RemoteTool(Tool):
-    """A tool on an MCP server: its arguments are described by a JSON schema instead of a signature."""
+    """A tool on an MCP server, whose arguments are described by a JSON schema instead of a Python signature."""
 
     input_schema: Mapping[str, Any] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class RemoteTool(Tool):
         return _Check(self.input_schema)
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as they are; raises `ToolError` that names the problems."""
+        """Validate the arguments and return them unchanged; raises `ToolError` with the list of problems."""
         problems = self._check.list_problems(given)
         if problems:
             raise ToolError("The arguments are not valid.", problems=problems)
@@ -77,14 +77,17 @@ class RemoteTool(Tool):
 
 
 def to_tool(listed: Listed, run: Run, **rules: Any) -> RemoteTool:
-    """Return a listed tool in our shape; raises `ToolError` for one whose schema no model could be shown."""
+    """Convert a listed tool to a `RemoteTool`.
+
+    Raises `ToolError` if its schema is invalid, too large, too deep, or does not describe an object.
+    """
     plain = clean_json(dict(listed.input_schema))
     if depth(plain) > MAX_DEPTH or len(json.dumps(plain)) > MAX_SCHEMA_CHARS:
         raise ToolError(f"Its schema is larger than {MAX_SCHEMA_CHARS:,} characters or too deep.")
     if plain.get("type", "object") != "object":
         raise ToolError("Its arguments are no object.")
     try:
-        # Without a checker of formats: that would compile the server's regular expressions.
+        # Without a format checker, which would compile the server's regular expressions.
         Draft202012Validator.check_schema(plain, format_checker=None)
     except SchemaError as error:
         raise ToolError(f"Its schema is not valid: {cut(error.message, 200)}") from None
@@ -94,9 +97,9 @@ def to_tool(listed: Listed, run: Run, **rules: Any) -> RemoteTool:
 
 
 def to_own_name(server: str, name: str) -> str:
-    """Return a tool's name in the characters that all providers take, short enough with its server's.
+    """Return the tool's name, limited to the characters and the length that all providers accept.
 
-    A name that had to be changed ends with a piece of its hash, so that no two become the same.
+    The length includes the server's name. A changed name ends with a part of its hash, so that it stays unique.
     """
     room = MAX_WIRE_NAME - len(server) - 2
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
@@ -106,19 +109,19 @@ def to_own_name(server: str, name: str) -> str:
 
 
 def to_description(text: str) -> str:
-    """Return a foreign description as plain text, without what a person would not see, cut."""
+    """Return a server's description without invisible characters, cut to `MAX_DESCRIPTION_CHARS`."""
     visible = "".join(each for each in clean(text) if each in "\n\t" or unicodedata.category(each) not in NOT_TEXT)
     return cut(visible.strip(), MAX_DESCRIPTION_CHARS)
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     shown = {"type": "object", "properties": {}, **{key: each for key, each in schema.items() if key != "$schema"}}
-    # Servers seldom say it: a key that nobody knows is a mistake of the model's.
+    # Few servers forbid additional properties, but an unknown key is a mistake of the model and should be rejected.
     return shown if OPENING & shown.keys() else {**shown, "additionalProperties": False}
 
 
 class _Check:
-    """Checks arguments against a server's schema, within bounds of time that the schema can't stretch."""
+    """Validates arguments against a server's schema, in bounded time for every schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._left = 0
@@ -128,11 +131,11 @@ class _Check:
             **{name: self._counted(known[name]) for name in ("$ref", "$dynamicRef")},
             "additionalProperties": _without_patterns(known["additionalProperties"]),
         }
-        # An empty registry: a `$ref` is looked up in the schema itself and nowhere else.
+        # An empty registry: a `$ref` is resolved only within the schema itself.
         self._validator = validators.extend(Draft202012Validator, rules)(schema, registry=Registry())
 
     def list_problems(self, given: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with these arguments, at most ten."""
+        """Return the validation errors of these arguments, at most `MAX_PROBLEMS`."""
         self._left = MAX_REFERENCES
         try:
             found = islice(self._validator.iter_errors(given), MAX_PROBLEMS)
@@ -141,7 +144,7 @@ class _Check:
             raise ToolError("The tool's own schema can't be checked; it is off until its server mends it.") from None
 
     def _counted(self, rule: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-        # References to references can ask for more checks than there are atoms.
+        # Nested references can multiply to exponentially many checks.
         def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
             self._left -= 1
             if self._left < 0:
@@ -168,7 +171,7 @@ def _where(problem: Any) -> str:
 
 
 def to_result(result: CallToolResult) -> Any:
-    """Return what a tool said as JSON; raises `ToolError` with the server's words when it says that it failed."""
+    """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error."""
     said = _said(result)
     if not result.is_error:
         return said
@@ -182,7 +185,7 @@ def to_result(result: CallToolResult) -> Any:
 def _said(result: CallToolResult) -> Any:
     structured = result.structured_content
     if structured is not None:
-        # What is no object travels wrapped in one: `{"result": 4}`.
+        # MCP wraps values that are not objects: `{"result": 4}`.
         is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
         return structured["result"] if is_wrapped else structured
     parts = [_part(each) for each in result.content]
@@ -209,7 +212,7 @@ def _part(content: ContentBlock) -> Any:
 
 
 def _read(text: str) -> Any:
-    # An object that travels as text would reach the model with every quote escaped.
+    # JSON in a text part is decoded; otherwise the model would see it with all quotes escaped.
     if text[:1] in ("{", "["):
         try:
             plain = json.loads(text)

@@ -1,8 +1,8 @@
-"""Tools on MCP servers: which servers there are, which of their tools are approved, and how a call reaches them.
+"""The tool provider for MCP servers: keeps them connected, records their tools for approval, and admits calls.
 
-Workers keep every enabled server of `mcp_servers` connected in the background. What a server lists is pinned in
-`mcp_tools`; the approved tools are offered. A change in either table is announced by the database, and each
-call asks the tables once more, so that what was switched off a moment ago is not run.
+Workers keep every enabled server of `mcp_servers` connected in the background. Listed tools are stored in `mcp_tools`
+with their hash; only approved ones are offered. The database notifies of changes in both tables, and each call checks
+the tables again, so that a tool that has just been disabled does not run.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from shared.tools import Run, Tool, ToolContext
 
 CHANNEL = "parley_mcp"
 RESTART_SECONDS = 1.0
-# What is still there is noted so often, for whoever wonders which rows are old.
+# How often `last_seen_at` of unchanged tools is updated, so that an admin can see which rows are outdated.
 NOTE_AGAIN_SECONDS = 3600.0
 
 CLAIM_FIRST_SIGHT = text(
@@ -62,7 +62,7 @@ log = get_logger()
 
 @dataclass
 class _Kept:
-    # A server with its connection, and what it lists.
+    # A server with its connection and its listed tools.
     server: Server
     connection: Connection
     listed: tuple[Listed, ...] = ()
@@ -72,9 +72,9 @@ class _Kept:
 
 
 class RemoteTools(ToolProvider):
-    """Offers the approved tools of all servers. `run` once; cancel that task to close every connection.
+    """Offers the approved tools of all servers. Call `run` once; cancel its task to close all connections.
 
-    No server may have one of the `taken` names: they are those of other modules.
+    `taken`: names of other modules, which no server may have.
     """
 
     def __init__(self, database: Database, taken: Collection[str] = ()) -> None:
@@ -92,17 +92,17 @@ class RemoteTools(ToolProvider):
         return tuple(self._offered.values())
 
     def find(self, name: str) -> Tool | None:
-        """Return the approved tool that is called `server.tool` now."""
+        """Return the approved tool with this name, `server.tool`; None if there is none now."""
         return self._offered.get(name)
 
     def offer(self, tools: Iterable[Tool]) -> None:
-        """Replace the tools: the next turn is offered them, and calls of running turns see what is gone."""
+        """Replace the offered tools: in new turns, and for calls of running turns, which fail if the tool is gone."""
         self._offered = {each.name: each for each in tools}
         self.version += 1
 
     async def run(self) -> None:
-        """Follow the tables and keep the servers connected, until cancelled."""
-        # One worker of a process does it for all of them.
+        """Watch the tables and keep the servers connected, until cancelled."""
+        # Several workers of one process share this provider: only one of them runs it at a time.
         async with self._running:
             try:
                 await self._follow_on()
@@ -171,7 +171,7 @@ class RemoteTools(ToolProvider):
 
     def _publish(self) -> None:
         offered = [tool for kept in self._kept.values() for each, tool in kept.tools.items() if each in kept.approved]
-        # A tool is built anew when anything about it changes.
+        # A changed tool is a new object, so comparing identities finds every change.
         if [id(each) for each in offered] != [id(each) for each in self._published]:
             self._published = offered
             self.offer(offered)
@@ -226,7 +226,7 @@ class RemoteTools(ToolProvider):
             await session.execute(NOTE_LOST, {"server_id": server_id, "error": reason})
 
     def _run_of(self, kept: _Kept, listed: Listed) -> Run:
-        # Positional only: a foreign tool may call an argument of its own `context`.
+        # Positional only, because the server's tool may have an argument named `context`.
         async def run(context: ToolContext, /, **given: Any) -> Any:
             from agent.mcp.remote_tools import to_result
 
@@ -236,7 +236,10 @@ class RemoteTools(ToolProvider):
         return run
 
     async def _admit(self, server: Server, listed: Listed, context: ToolContext) -> dict[str, Any]:
-        """Return what the server is told of the caller; raises `ToolError` when the tool was switched off meanwhile."""
+        """Return the metadata about the caller for the server, empty unless `tells_user` is set.
+
+        Raises `ToolError` if the tool has been disabled or the user no longer has the permission.
+        """
         given = {
             "server_id": server.id,
             "name": listed.name,

@@ -1,6 +1,6 @@
-"""The two ways to an MCP server, each with a bound on what the other side may send: pipes to a program, and HTTP.
+"""The two MCP transports, a subprocess with pipes and HTTP, each with limits on what the server may send.
 
-A program gets the environment that its row names and nothing of ours, and its whole group is killed at the end.
+A subprocess receives only the environment of its row, none of ours; at the end its whole process group is killed.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ Outgoing = MemoryObjectReceiveStream[SessionMessage]
 
 
 class Lines:
-    """Cuts a stream of bytes into lines; of a line that is too long only the beginning is kept."""
+    """Splits a byte stream into lines; of a line longer than `MAX_MESSAGE_BYTES` only the beginning is kept."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int]]:
-        """Yield each line that is complete, with the length that it had."""
+        """Yield each complete line with its original length in bytes; raises `Unavailable` above `MAX_LINE_BYTES`."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             self._add(end)
@@ -65,7 +65,10 @@ class Lines:
 
 
 def to_message(line: bytes, size: int) -> SessionMessage | None:
-    """Return what a line says; a message that is too long as an error that holds its beginning, None for no message."""
+    """Parse a line; None if it is not a JSON-RPC message.
+
+    A message that is too long becomes an error response with its beginning; raises `Unavailable` if its id is unknown.
+    """
     if size > len(line):
         found = REQUEST_ID.search(line[:KEPT_OF_TOO_LONG])
         if found is None:
@@ -76,12 +79,12 @@ def to_message(line: bytes, size: int) -> SessionMessage | None:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
-        # Some programs print a greeting.
+        # Some programs print other lines, such as a greeting: they are ignored.
         return None
 
 
 class _Pace:
-    # Who says more than anybody could ask for is cut off.
+    # Limits messages and bytes per second; raises `Unavailable` when a limit is exceeded.
     def __init__(self) -> None:
         self._second, self._messages, self._bytes = 0, 0, 0
 
@@ -101,12 +104,12 @@ async def pipes_to(
 ) -> AsyncIterator[
     tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 ]:
-    """Start a program and talk to it over its standard streams; `on_end` is told when it ends by itself, and why.
+    """Start a program and yield the streams of messages from and to it; `on_end` gets the reason if it ends by itself.
 
-    Raises `Unavailable` when there is no such program.
+    Raises `Unavailable` if the program can't be started.
     """
     process = await _start(command, args, env)
-    # Nothing is awaited before the block that ends the program.
+    # No await between here and the `try`: a cancellation would leave the process running.
     heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, told = anyio.create_memory_object_stream[SessionMessage](0)
     try:
@@ -118,7 +121,7 @@ async def pipes_to(
             group.cancel_scope.cancel()
     finally:
         _signal(process, signal.SIGKILL)
-        # asyncio closes the pipes at their end, which a program that got out of its group can put off for ever.
+        # asyncio waits for the pipes' end of file, which a descendant outside of the process group can delay forever.
         process._transport.close()  # type: ignore[attr-defined]  # it has no public name
 
 
@@ -156,7 +159,7 @@ async def _read(process: Process, heard: Incoming, on_end: Callable[[str], None]
     except* Unavailable as errors:
         reason = str(errors.exceptions[0])
     except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        # The session is over.
+        # The session was closed first.
         pass
     on_end(f"{reason} {complaints.decode(errors='replace')}".strip())
 
@@ -164,13 +167,13 @@ async def _read(process: Process, heard: Incoming, on_end: Callable[[str], None]
 async def _hear(process: Process, heard: Incoming) -> None:
     lines, pace = Lines(), _Pace()
     assert process.stdout is not None  # noqa: S101 - it was started with pipes
-    # Closed at the end of the output, whatever still holds the other pipe: the session learns it at once.
+    # Closed at the end of stdout, even if stderr is still open, so that the session notices the end at once.
     async with heard:
         while chunk := await process.stdout.read(CHUNK):
             pace.count(size=len(chunk))
             for message in _messages(lines.feed(chunk), pace):
                 await heard.send(message)
-            # A program that always has more to say must not keep the others waiting.
+            # Yield to the event loop, so that endless output does not block other tasks.
             await asyncio.sleep(0)
 
 
@@ -199,7 +202,7 @@ async def _write(process: Process, told: Outgoing) -> None:
 
 
 async def _end(process: Process) -> None:
-    """Close the program's input, then ask its group to end, then kill it; each step has a second."""
+    """Close the program's stdin, then send SIGTERM and SIGKILL to its group, waiting `END_SECONDS` after each step."""
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     process.stdin.close()
     for last_word in (signal.SIGTERM, signal.SIGKILL):
@@ -211,13 +214,13 @@ async def _end(process: Process) -> None:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    # The program leads a group of its own, so that what it started goes with it.
+    # The program leads its own process group, so the signal also reaches the processes that it started.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
 class _Capped(httpx2.AsyncBaseTransport):
-    # Bounds an answer's body; events of a stream are bounded one by one by the SDK.
+    # Limits the size of a response body; for event streams the SDK limits the size of each event.
     def __init__(self) -> None:
         self._inner = httpx2.AsyncHTTPTransport()
 
@@ -254,11 +257,11 @@ class _CappedStream(httpx2.AsyncByteStream):
 
 @asynccontextmanager
 async def http_to(url: str, headers: Mapping[str, str]) -> AsyncIterator["TransportStreams"]:
-    """Talk to a server by streamable HTTP; its origin is trusted, and redirects to other origins are not followed."""
+    """Yield the streams to a server over streamable HTTP; its origin is trusted, other origins are not."""
     given = {**headers, "accept-encoding": "identity"}
-    # A call ends at its own deadline; this bounds what nobody waits for.
+    # Calls have their own deadline; this timeout limits requests that no call waits for.
     timeout = httpx2.Timeout(10, read=600)
-    # `trust_env` would read proxies and passwords from places that no row names.
+    # `trust_env` would read proxies and credentials from the environment and from `.netrc`.
     async with (
         httpx2.AsyncClient(headers=given, transport=_Capped(), timeout=timeout, trust_env=False) as client,
         streamable_http_client(
