@@ -1,1 +1,1 @@
-"""The inbox, the worker and the outbox: messages that wait for a turn, replies that wait for delivery; not the turn."""
+"""Inbox, worker and outbox: messages waiting for a turn, replies waiting for delivery; turns are in `agent/turn`."""

@@ -1,7 +1,7 @@
-"""Abandoned turns: when no caller waits for an answer any more, its turn is stopped.
+"""Abandoned turns: a turn is stopped when no caller waits for its answer any more.
 
-A caller who only lost the connection and asks again at once, with the same event id, finds the turn still running; one
-who asks later gets its cancelled answer.
+A caller who lost the connection and retries at once with the same event id finds the turn still running; one who
+retries later gets the answer of the cancelled turn.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from agent.events.listener import Listener
 from agent.events.notifications import STOPS, TURNS, to_note
 from shared.db.database import Database, DatabaseLost
 
-# A closed request has to end its turn within a second; the two together stay well below that.
+# A closed request must stop its turn within one second, so the sum of these two is well below that.
 RETURN_SECONDS = 0.3
 ASK_SECONDS = 0.2
 
-# The messages that one turn answers together with this one.
+# This message and the others that the same turn answers.
 ANSWERED_TOGETHER = text("""
 SELECT other.id FROM inbox JOIN inbox AS other ON other.id = inbox.id OR other.turn_id = inbox.turn_id
 WHERE inbox.id = :inbox_id
 """)
-# A message that no turn has taken yet is withdrawn; otherwise the turn that took it is stopped.
+# A message that still waits for a turn is withdrawn; otherwise its turn is stopped.
 CANCEL = text(f"""
 WITH withdrawn AS (
     UPDATE inbox SET status = 'cancelled' WHERE id = :inbox_id AND status = 'waiting' RETURNING id
@@ -38,9 +38,9 @@ UNION ALL SELECT 'stopped', pg_notify('{STOPS}', CAST(id AS text)) FROM stopped
 
 
 async def cancel_if_abandoned(database: Database, listener: Listener, inbox_id: int) -> bool:
-    """Stop the turn of this message, unless another caller waits for its answer or the same one comes back.
+    """Stop the turn of this message, unless another caller waits for its answer or the same caller retries.
 
-    Returns whether the message was withdrawn before any turn began: then its files belong to no turn.
+    Returns whether the message was withdrawn before a turn began; its files then belong to no turn.
     """
     await asyncio.sleep(RETURN_SECONDS)
     with suppress(DatabaseLost):
@@ -51,8 +51,11 @@ async def cancel_if_abandoned(database: Database, listener: Listener, inbox_id: 
 
 
 async def cancel(database: Database, inbox_id: int) -> str | None:
-    """Withdraw a message, or stop the turn that has it, even if callers wait; return `withdrawn` or `stopped`."""
-    # While a turn begins, the statement waits for it and then sees the message as it was before: it has to run again.
+    """Withdraw a message or stop its turn, even if callers wait.
+
+    Returns `withdrawn`, `stopped`, or None if there was nothing to cancel.
+    """
+    # If a turn is just beginning, the first statement waits for its lock but uses the old snapshot, so it runs twice.
     return await _try_cancel(database, inbox_id) or await _try_cancel(database, inbox_id)
 
 

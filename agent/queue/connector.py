@@ -1,4 +1,4 @@
-"""procrastinate on our Postgres: a connector that waits while the database restarts."""
+"""The procrastinate app for our Postgres, with a connector that retries while the database restarts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 from shared.db.database import Database
 from shared.log import get_logger
 
-# A job that waits holds the lock of its place: wait for the database in short steps.
+# Seconds between retries; short, because a waiting job holds the lock of its place.
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
 
 
@@ -23,14 +23,14 @@ Result = TypeVar("Result")
 
 
 class RetryingConnector(procrastinate.PsycopgConnector):
-    """procrastinate's connector, which waits while the database restarts instead of ending the worker."""
+    """procrastinate's connector; retries while the database restarts, so that the worker does not end."""
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
         """Run a statement."""
         try:
             await self._retried(lambda: super(RetryingConnector, self).execute_query_async(query, **arguments))
         except ConnectorException as error:
-            # Another worker thought us dead, ended this job and queued it again.
+            # Another worker considered this one dead, ended this job and queued it again.
             if not isinstance(error.__cause__, RaiseException):
                 raise
             log.info("job_was_taken_over")
@@ -44,7 +44,7 @@ class RetryingConnector(procrastinate.PsycopgConnector):
         return await self._retried(lambda: super(RetryingConnector, self).execute_query_all_async(query, **arguments))
 
     async def listen_notify(self, on_notification: Any, channels: Iterable[str]) -> None:
-        """Listen for jobs, for ever."""
+        """Listen for notifications of new jobs until cancelled."""
         await self._retried(lambda: super(RetryingConnector, self).listen_notify(on_notification, channels))
 
     async def _retried(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
@@ -62,14 +62,14 @@ class RetryingConnector(procrastinate.PsycopgConnector):
 
 
 def _open_pool(**given: Any) -> AsyncConnectionPool:
-    # procrastinate checks a connection by a statement before each statement; retrying afterwards is cheaper.
+    # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
     return AsyncConnectionPool(**given | {"check": None})
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
-    # One statement is one transaction here: BEGIN and COMMIT of their own would be two more round trips.
+    # Every transaction here is a single statement; BEGIN and COMMIT would add two round trips.
     await connection.set_autocommit(True)
-    # When the server crashes, the queue's last changes may be lost: the sweep finds the jobs they were about.
+    # If the server crashes, the last changes of the queue may be lost; the sweep then finds the affected messages.
     await connection.execute("SET synchronous_commit = off")
 
 
@@ -80,8 +80,8 @@ async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
         await queue.open_async()
         yield
     finally:
-        # Also when opening was cancelled: the pool's tasks treat a cancellation as a failed connection and continue,
-        # and a process with one of them never ends.
+        # Also if opening was cancelled: the pool's tasks treat a cancellation as a failed connection and go on, which
+        # would keep the process from exiting.
         await queue.close_async()
 
 

@@ -1,4 +1,4 @@
-"""What a sender has to know about a turn to send its reply: who asked, and what its persona allows."""
+"""Delivery info: what a sender needs to know about a turn to send its reply."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,11 @@ WHERE turns.id = :turn_id
 
 @dataclass(frozen=True, slots=True)
 class DeliveryInfo:
-    """Who asked, what is allowed, and whether the question was edited after its turn had begun."""
+    """What affects the delivery of a turn's reply.
+
+    `asker`: the platform's id of the user who wrote the last message. `was_edited`: that message was edited after the
+    turn had begun.
+    """
 
     allows_mentions: bool = False
     status: str = "answered"
@@ -30,7 +34,7 @@ class DeliveryInfo:
 
 
 async def find_delivery_info(database: Database, turn_id: int) -> DeliveryInfo:
-    """Return the delivery info of a turn."""
+    """Return the delivery info of a turn; the defaults if there is no such turn."""
     async with database.statement() as session:
         row = (await session.execute(FIND, {"turn_id": turn_id})).one_or_none()
     return DeliveryInfo() if row is None else DeliveryInfo(*row)

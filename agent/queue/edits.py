@@ -1,4 +1,4 @@
-"""Messages that their authors edit after they were accepted; deleted ones are removed by `redaction.py`."""
+"""Edits of accepted messages by their authors; deleted messages are removed by `redaction.py`."""
 
 import asyncio
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ FROM outbox WHERE turn_id = :turn_id
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A message that was accepted before its edit. `turn_id`: the turn that had begun with the old text, if any."""
+    """An accepted message that was edited. `turn_id`: the turn that began with the old text; None if there is none."""
 
     turn_id: int | None
 
 
 async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
-    """Replace the text of an accepted message; None when it was never accepted."""
+    """Replace the text of an accepted message; returns None if it was never accepted."""
     given = {"platform": platform, "message_id": message_id, "content": content}
     async with database.statement() as session:
         row = (await session.execute(CHANGE, given)).one_or_none()
@@ -42,7 +42,10 @@ async def change_message(database: Database, platform: str, message_id: str, con
 
 
 async def find_answer(database: Database, turn_id: int) -> Any:
-    """Return the outbox row of a turn's delivered answer; None when it is still to come, and will show the change."""
+    """Return the outbox row of a turn's delivered answer.
+
+    None if there is none yet: an answer that is delivered later takes the edit into account.
+    """
     # An answer that is being sent right now may have been built before the edit: wait until it is sent.
     for _ in range(SENT_WITHIN_SECONDS):
         async with database.statement() as session:

@@ -1,4 +1,4 @@
-"""The inbox: an event is stored, and its job queued, in one transaction before the platform is told that it arrived."""
+"""The inbox: stores an event and queues its job in one transaction, before the event is acknowledged."""
 
 import json
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from shared.text import clean, clean_json
 
 QUEUE = "turns"
 TAKE_TURN = "take_turn"
-# Adapters without a sender: their callers read the answer, and for them its commit is the delivery.
+# Adapters without a sender: their callers read the answer themselves, so committing it counts as the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 CONTEXT_FIELDS, QUOTE_FIELDS = (
     tuple(field.name for field in fields(each)) for each in (PlatformContext, QuotedMessage)
 )
-# One turn takes at most so many waiting messages of a person.
+# How many waiting messages of a person one turn answers at most.
 MAX_COALESCED = 50
 
 ACCEPT = text(f"""
@@ -41,7 +41,7 @@ SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
-# The same for many at once, in a fixed order: two processes that store the same events can't deadlock.
+# `ACCEPT` for many events, in a fixed order, so that two processes that store the same events can't deadlock.
 ACCEPT_ALL = text(f"""
 WITH stored AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
@@ -63,7 +63,7 @@ SELECT id, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
-# The text is not kept: only the fact that the event arrived.
+# Only the arrival of the event is stored, not its text.
 ACCEPT_ANSWERED = text("""
 INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                    platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
@@ -81,7 +81,7 @@ KNOWN = text("""
 SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
 """)
 
-# Places whose open messages have no live job: a job can be lost together with its connection.
+# Queues a job for places with open messages but no live job: a job can be lost together with its connection.
 REQUEUE_LOST = text(f"""
 SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
     '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
@@ -94,7 +94,7 @@ WHERE status IN ('waiting', 'claimed') AND created_at < now() - interval '10 sec
 GROUP BY place_key
 """)
 
-# Without it a worker that was frozen would take the turn back from the one that continued it.
+# Keeps a worker that was frozen from taking the turn back from the worker that has continued it.
 STILL_OURS = "EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')"
 
 GIVE_UP = text(f"""
@@ -123,7 +123,7 @@ FROM failed HAVING count(*) > 0
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The inbox row of an event; `is_new` False when the event had arrived before."""
+    """The inbox row of an event; `is_new` is False if the event had been stored before."""
 
     inbox_id: int
     is_new: bool
@@ -131,10 +131,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A queued job: run the next turn of a place, which is named by one of its messages.
+    """A queued job: run the next turn of the place of the message `inbox_id`.
 
-    `was_lost`: the previous attempt in this process ended with the database connection, which is not a failure.
-    `last_error`: why the previous attempt failed otherwise.
+    `was_lost`: the previous attempt in this process lost the database connection, which does not count as a failure.
+    `last_error`: the error of the previous attempt if it failed for another reason.
     """
 
     id: int
@@ -145,7 +145,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An open message of the inbox."""
+    """An open message: one that waits for a turn, or whose turn is running (`turn_id`)."""
 
     inbox_id: int
     message: IncomingMessage
@@ -153,9 +153,9 @@ class Waiting:
 
 
 async def accept(database: Database, message: IncomingMessage) -> Accepted:
-    """Store an event once and queue its turn; only after this may the platform be told that it arrived.
+    """Store an event once and queue its turn; acknowledge the event to the platform only after this returns.
 
-    Raises `DatabaseLost` when it could not be stored, `EventTaken` when the id is another message's.
+    Raises `DatabaseLost` if it could not be stored, `EventTaken` if its id belongs to another person's message.
     """
     given = _to_row(message)
     async with database.statement() as session:
@@ -163,14 +163,14 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
         if stored is not None:
             return Accepted(stored.id, is_new=True)
         first = (await session.execute(KNOWN, {"platform": given["platform"], "event_id": given["event_id"]})).one()
-    # A caller who sends an id that is another person's must not get that person's answer.
+    # A caller who reuses the event id of another person must not get that person's answer.
     if (first.place_key, first.platform_user_id) != (given["place_key"], given["user_id"]):
         raise EventTaken
     return Accepted(first.id, is_new=False)
 
 
 async def accept_all(database: Database, messages: Sequence[IncomingMessage]) -> list[Accepted]:
-    """Store events of one platform as `accept` does, in one transaction."""
+    """Store events of one platform like `accept`, in one transaction."""
     rows = [_to_row(message) for message in messages]
     async with database.statement() as session:
         given = {"rows": json.dumps([_to_json(row) for row in rows])}
@@ -190,7 +190,7 @@ def _to_json(row: dict[str, Any]) -> dict[str, Any]:
 
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
-    """Store that an event arrived whose answer needs no turn; return whether it arrived for the first time."""
+    """Store the arrival of an event that needs no turn; return whether it arrived for the first time."""
     given = {key: value for key, value in _to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
     async with database.statement() as session:
         return (await session.execute(ACCEPT_ANSWERED, given)).one_or_none() is not None
@@ -203,7 +203,7 @@ async def list_open(session: Session, job: Job) -> list[Waiting]:
 
 
 def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Return the messages of the next turn: those of an interrupted turn, else consecutive ones of the first person."""
+    """Return the messages of the next turn: those of an interrupted turn, else the first person's consecutive ones."""
     cut_off = [each for each in waiting if each.turn_id is not None]
     if cut_off:
         return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
@@ -225,10 +225,10 @@ async def requeue_lost(session: Session) -> int:
 
 
 async def give_up(session: Session, job: Job, sentence: str) -> None:
-    """Mark the messages as failed for which a turn can neither begin nor continue, and notify who waits for them.
+    """Mark the messages of the next turn of the job's place as failed, and notify the callers that wait for them.
 
-    These are the first messages of the job's place, not necessarily the one that the job names. The sweeper sends
-    `sentence` to platforms that do not read answers themselves.
+    These are the oldest open messages, not necessarily the one that the job names. For adapters with a sender,
+    `sentence` is stored as the reply and delivered by the sweeper.
     """
     given = {"inbox_id": job.inbox_id, "cause": job.last_error, "sentence": sentence}
     await session.execute(GIVE_UP, given | {"read_by_caller": sorted(READ_BY_CALLER)})
@@ -237,7 +237,7 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
 def _to_row(message: IncomingMessage) -> dict[str, Any]:
     sender, place, content = message.sender, _cleaned(message.place), clean(message.content)
     if message.decision is not None and not content.strip():
-        # A click has no text; the history shows what it meant.
+        # A click on a button has no text, so its meaning is stored as the text for the history.
         content = message.decision.word
     return {
         "door": message.adapter,
@@ -261,12 +261,12 @@ def _to_row(message: IncomingMessage) -> dict[str, Any]:
 
 
 def _to_attachment_row(attachment: Attachment) -> dict[str, Any]:
-    # The previous release knows no credential, and reads the rows of adapters that have none.
+    # None is left out, because the previous release, which does not know this field, may still read the row.
     return {name: value for name, value in asdict(attachment).items() if name != "credential" or value is not None}
 
 
 def _to_context_row(platform_context: PlatformContext) -> dict[str, Any]:
-    # Unknown fields are left out: most adapters know none.
+    # Fields without a value are left out; most adapters fill in none.
     known = {
         name: value
         for name in CONTEXT_FIELDS
@@ -320,11 +320,11 @@ COLUMNS = (
 )
 ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
 PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
-# Built once: building it takes longer than running it.
+# Built once, because building the statement takes longer than running it.
 OPEN = (
     select(*COLUMNS)
     .where(InboxMessage.place_key == PLACE, text("inbox.status IN ('waiting', 'claimed')"))
-    # An interrupted turn comes first, also before messages that were sent earlier and arrived later.
+    # Messages of an interrupted turn come first, even before messages that were sent earlier but arrived later.
     .order_by(InboxMessage.turn_id.is_(None), InboxMessage.sent_at, InboxMessage.id)
     .limit(MAX_COALESCED * 2)
 )

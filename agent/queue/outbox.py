@@ -1,6 +1,7 @@
 """The outbox: a reply is stored in the transaction that ends its turn, then delivered at once.
 
-Adapters without a sender (web, terminal, HTTP) are read by their callers: for them the commit is the delivery.
+Callers of adapters without a sender (web, terminal, HTTP, A2A) read the answer themselves: committing it counts as the
+delivery.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
 
-# Renewed while a delivery lasts; when a sender dies, another process may take its reply after this time.
+# The lease is renewed during a delivery; if the sender dies, another process can claim the reply after this time.
 LEASE_SECONDS = 12
 RENEW_SECONDS = 4
 MAX_ATTEMPTS = 5
@@ -58,9 +59,9 @@ WHERE id = :id AND status = 'claimed'
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply and its destination; `turn_id` 0: no turn could begin. Every delivery attempt has the same `nonce`.
+    """A reply and its destination; `turn_id` is 0 if no turn could begin. All delivery attempts use the same `nonce`.
 
-    With a `confirmation_id` it is a question, and a click on one of its `choices` is the `Decision` on that id.
+    With a `confirmation_id` the reply asks for a confirmation: a click on one of its `choices` is a `Decision` on it.
     `was_tried`: an earlier delivery may have succeeded without being recorded.
     """
 
@@ -78,7 +79,7 @@ class Reply:
 
     @property
     def nonce(self) -> str:
-        """Return the key by which a platform recognises a reply that it has already."""
+        """Return the idempotency key, by which a platform recognises a reply that it has already received."""
         return f"parley-{self.id}"
 
 
@@ -86,7 +87,10 @@ class ReplySender(Protocol):
     """Delivers the replies of one adapter."""
 
     async def send(self, reply: Reply) -> str | None:
-        """Post the reply and return the platform's message id; raises `Unavailable` to be tried again."""
+        """Post the reply and return the platform's message id.
+
+        Raises `Unavailable` if the delivery should be retried, `Undeliverable` if it should not.
+        """
         ...
 
 
@@ -94,12 +98,12 @@ Senders = Mapping[str, ReplySender]
 
 
 def claimed_seconds(adapter: str) -> float | None:
-    """Return how long its turn holds the claim of a new reply; None: its caller reads it, so that nobody sends it."""
+    """Return for how many seconds a turn claims its new reply; None if the caller reads it and no sender is needed."""
     return None if adapter in READ_BY_CALLER else LEASE_SECONDS
 
 
 async def deliver(database: Database, senders: Senders, reply: Reply) -> None:
-    """Send a reply that this process has claimed; a failure is recorded and retried by the sweeper."""
+    """Send a reply that this process has claimed; a failure is recorded, and the sweeper retries it."""
     sender = senders.get(reply.adapter)
     if reply.adapter in READ_BY_CALLER:
         return
@@ -145,16 +149,16 @@ async def mark_delivered(database: Database, reply_id: int, message_id: str | No
 
 
 async def mark_failed(database: Database, reply_id: int, error: str, *, is_final: bool = False) -> None:
-    """Record why a delivery failed; after the last attempt the reply stays failed for the operator."""
+    """Record why a delivery failed; after the last attempt, or with `is_final`, the reply is not retried."""
     given = {"id": reply_id, "error": error, "most": 0 if is_final else MAX_ATTEMPTS, "wait": RETRY_SECONDS}
     async with database.transaction() as session:
         await session.execute(FAILED, given)
 
 
 async def claim(session: Session, adapters: Sequence[str]) -> list[Reply]:
-    """Claim replies whose sender died or failed, for the adapters that this process can send by.
+    """Claim up to 20 replies whose sender died or failed, for these adapters.
 
-    A reply that has used up its attempts is marked as failed instead.
+    A reply without attempts left is marked as failed instead.
     """
     given = {"doors": list(adapters), "lease": LEASE_SECONDS, "most": MAX_ATTEMPTS}
     rows = (await session.execute(CLAIM, given)).all()
@@ -162,7 +166,7 @@ async def claim(session: Session, adapters: Sequence[str]) -> list[Reply]:
 
 
 async def sweep(database: Database, senders: Senders) -> None:
-    """Deliver the replies that other deliveries left open."""
+    """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""
     if not senders:
         return
     async with database.transaction() as session:
@@ -174,7 +178,7 @@ async def sweep(database: Database, senders: Senders) -> None:
 
 
 def to_reply(row: Any) -> Reply:
-    """Return the reply of an outbox row that an earlier delivery left open."""
+    """Return the reply of an outbox row whose earlier delivery is unfinished."""
     place = Place(
         platform=row.platform,
         server=row.platform_server_id,

@@ -1,7 +1,7 @@
-"""Redaction: a message that was deleted on its platform is removed here, with its files and its quotes.
+"""Redaction: removes a message that was deleted on its platform, with its files and the quotes of it.
 
-A message that still waits is no longer answered. What a turn made of it stays: its answer, which others have read, and
-memories, which `/memory` shows and removes.
+A message that still waits for a turn is cancelled. The results of a turn stay: its answer, which others have read, and
+memories, which `/memory` lists and removes.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from shared.log import get_logger
 from shared.messages import Attachment
 
 DELETED = "[deleted]"
-# A turn that was being opened at that moment has read the text from before.
+# A turn that was just beginning may have read the old text, so the redaction runs again after this time.
 LOOK_AGAIN_SECONDS = 2.0
-# Shorter texts may stand in a tool's arguments by chance.
+# Shorter texts may occur in a tool's arguments by chance.
 LEAST_REPEATED = 8
 
 OWN = text("""
@@ -51,7 +51,7 @@ FILES = text("""
 SELECT id, minio_key FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
 """)
 REMOVE_FILES = text("DELETE FROM file_records WHERE id = ANY(:ids)")
-# The journal's first step holds the text of all messages of the turn, rebuilt without the deleted ones.
+# The journal's first step contains the text of all messages of the turn; it is rebuilt without the deleted ones.
 REBUILD = text("""
 WITH retold AS (
     UPDATE messages SET content = :content WHERE turn_id = :turn_id AND role = 'user'
@@ -59,7 +59,7 @@ WITH retold AS (
 UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
 WHERE turn_id = :turn_id AND name = 'user_message'
 """)
-# Arguments and results are JSON text, so the deleted text is looked for as JSON escapes it.
+# Arguments and results are stored as JSON text, so the deleted text is searched in its JSON-escaped form.
 REMOVE_REPEATED = text("""
 WITH forgotten AS (
     UPDATE messages SET content = replace(content, :said, :deleted)
@@ -75,7 +75,7 @@ log = get_logger()
 
 @dataclass(slots=True)
 class _Found:
-    # What a redaction found: deleted messages, messages that quote them, files to delete, and whether a turn may open.
+    # Counts of deleted and of quoting messages, keys of files to delete; `is_waiting`: a quoting message still waits.
     own: int = 0
     quoting: int = 0
     keys: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class _Found:
 
 
 async def redact(database: Database, storage: Storage, *, platform: str, message_ids: Collection[str]) -> None:
-    """Remove messages that were deleted on their platform."""
+    """Remove messages that were deleted on their platform; files that storage fails to delete are logged."""
     async with database.transaction() as session:
         found = await _redact(session, platform, message_ids)
     if found.is_waiting:
@@ -123,7 +123,7 @@ async def _redact(session: Session, platform: str, message_ids: Collection[str])
 async def _rebuild_message(
     session: Session, turn_id: int, own_ids: set[int], message_ids: Collection[str]
 ) -> list[str]:
-    """Rebuild the message that a turn was given; return the storage keys of the files of the deleted messages."""
+    """Rebuild the user message of a turn; return the storage keys of the deleted messages' files."""
     rows = (await session.execute(MESSAGES, {"turn_id": turn_id})).all()
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
@@ -138,7 +138,7 @@ async def _rebuild_message(
 
 
 async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> dict[int, list[PendingFile]]:
-    """Return the files of each message: they were recorded in the order in which the messages were read."""
+    """Return the files by inbox id; file records have the order in which the turn read the messages."""
     given = {"turn_id": turn_id, "count": sum(len(row.attachments) for row in rows)}
     records = iter((await session.execute(FILES, given)).all())
     pairs = {row.id: list(zip(row.attachments, records, strict=False)) for row in rows}

@@ -1,7 +1,7 @@
 """The worker: runs queued jobs, retries what fails, and takes over the jobs of workers that died.
 
-One job is one turn; its lock is the place, so that a place has one turn at a time. Workers are equal: any of them may
-run any job.
+One job runs one turn. Its lock is the place, so that a place has only one turn at a time. Every worker can run every
+job.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 10.0
 SWEEP_SECONDS = 2.0
 GRACE_SECONDS = 20.0
-# A notification that arrives during an empty fetch is lost; this is how long such a job waits at the most.
+# A notification that arrives during an empty fetch is lost; then polling finds the job after this time.
 POLL_SECONDS = 0.05
 CONCURRENCY = 200
 MAX_ERRORS = 4
-# How long one job waits for a database that does not answer.
+# How long a job is retried while the database is down.
 RETRY_SECONDS = 180.0
 RESTART_SECONDS = 1.0
 
-# A job whose worker is dead, or which its own worker no longer runs, is ended and queued again as a new row: if the
-# same row were given back, a worker that wakes up late would end it while another worker runs it.
+# A job whose worker is dead, or which its worker no longer runs, is marked as failed and queued again as a new row. If
+# the same row were reused, a worker that resumes late could end it while another worker runs it.
 REQUEUE_STALE = text(f"""
 WITH stale AS (
     SELECT jobs.id FROM procrastinate_jobs AS jobs
@@ -64,7 +64,7 @@ SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
 """)
 BEAT = text("UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]))")
-# Finished jobs hold nothing that the turns do not, and many of them make every fetch slower.
+# Finished jobs contain nothing that is not stored with the turns, and they slow down every fetch.
 PURGE = text("""
 DELETE FROM procrastinate_jobs WHERE id IN (
     SELECT id FROM procrastinate_jobs WHERE status IN ('succeeded', 'failed', 'cancelled', 'aborted') LIMIT 50000
@@ -73,13 +73,13 @@ DELETE FROM procrastinate_jobs WHERE id IN (
 
 log = get_logger()
 
-# Runs one job to the end of its turn; raises `Superseded` or `DatabaseLost`, or whatever a bug raises.
+# Runs one job to the end of its turn; raises `Superseded`, `DatabaseLost`, or any exception that a bug causes.
 RunTurn = Callable[[Job], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Background work of a worker: `run` is called every `seconds`; without a period once, until it is cancelled."""
+    """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled."""
 
     name: str
     run: Callable[[], Awaitable[object]]
@@ -87,7 +87,7 @@ class Chore:
 
 
 class Worker:
-    """Runs jobs until it is stopped. `run` once; cancel that task to stop: what runs gets `grace` seconds to end."""
+    """Runs jobs. Call `run` once; cancel its task to stop: running jobs then get `grace` seconds to finish."""
 
     def __init__(
         self,
@@ -99,11 +99,14 @@ class Worker:
         retry_seconds: float = RETRY_SECONDS,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        """Run jobs with `run_turn`, and `chores` beside them; a lost database is waited for up to `retry_seconds`."""
+        """Run jobs with `run_turn`, and the `chores` in the background.
+
+        A job is retried for up to `retry_seconds` while the database is down.
+        """
         self._database = database
         self._clock = clock
         self._run_turn = run_turn
-        # Tasks of their own: a platform or an embedder that is slow must not delay our heartbeat.
+        # Each chore has its own task: a slow platform or embedder must not delay the heartbeat.
         self._chores = (Chore("sweeper", self._sweep, SWEEP_SECONDS), *chores)
         self._retry_seconds = retry_seconds
         self._grace = grace
@@ -116,7 +119,7 @@ class Worker:
         self._queue.periodic(cron="* * * * *")(purge)
 
     async def run(self) -> None:
-        """Work until the task is cancelled; then what runs is finished or handed over."""
+        """Run jobs until the task is cancelled; running jobs then finish or are queued again for another worker."""
         async with opened(self._queue):
             running = [asyncio.create_task(_keep_up(chore), name=chore.name) for chore in self._chores]
             try:
@@ -139,10 +142,10 @@ class Worker:
                     stalled_worker_timeout=STALE_SECONDS,
                 )
             except ConnectorException as error:
-                # Others removed its row from the list of workers while it was frozen; it starts again under a new one.
+                # Other workers deleted its row while this process was frozen; it restarts with a new row.
                 log.warning("worker_restarting", cause=str(error.__cause__ or error))
             if (task := asyncio.current_task()) is not None and task.cancelling():
-                # It was cancelled just as the database was lost: the error came instead of the cancellation.
+                # Cancelled while the database was lost: the database error has replaced the CancelledError.
                 return
             await asyncio.sleep(RESTART_SECONDS)
 
@@ -176,7 +179,7 @@ class Worker:
                 losses += 1
                 job = replace(job, was_lost=True)
             except Exception as error:
-                # A bug, or a message that triggers one: tried again from the journal, then parked.
+                # A bug, or a message that triggers one: the turn is retried from its journal, then parked.
                 log.exception("turn_failed", inbox=job.inbox_id)
                 job = replace(job, was_lost=False, last_error=describe(error))
                 errors += 1
@@ -194,10 +197,10 @@ class Worker:
 
     async def _sweep(self) -> None:
         async with self._database.transaction() as session:
-            # procrastinate's own heartbeat stops when shutdown begins, and other workers would take what still runs.
+            # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
             await session.execute(BEAT, {"workers": list(self._ids)})
             held = {row.id for row in (await session.execute(MINE, {"workers": list(self._ids)})).all()}
-            # A job that just ended may not be marked yet; one that is unknown in two sweeps in a row is lost.
+            # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
             unknown = held - self._jobs
             lost, self._unknown = unknown & self._unknown, unknown
             await session.execute(REQUEUE_STALE, {"stale": STALE_SECONDS, "lost": list(lost)})
@@ -216,12 +219,15 @@ async def _keep_up(chore: Chore) -> None:
         except DatabaseLost:
             log.warning("database_lost")
         except Exception:
-            # A chore serves everybody: one row with which it fails must not end it.
+            # Chores work on many rows: one row that fails must not end the chore.
             log.exception("chore_failed")
 
 
 def describe(error: Exception) -> str:
-    """Return an error for the operator, without the database's own text: it repeats rows, and so people's messages."""
+    """Return an error as text for the operator.
+
+    The text of database errors is left out, because it can contain rows, and so people's messages.
+    """
     if isinstance(error, REFUSED):
         return f"{type(getattr(error, 'orig', error)).__name__} ({sqlstate_of(error)})"
     return f"{type(error).__name__}: {error}"[:500]
