@@ -1,1 +1,1 @@
-"""Events of a running turn: announced, listened to, shown live; they are stored by `agent/journal`."""
+"""Events of a running turn: publishing, listening, live display; `agent/journal` stores them."""

@@ -1,4 +1,4 @@
-"""What a running turn announces: stored events in the journal's transactions, text in small batches by NOTIFY."""
+"""The announcer: notifies readers of a turn's stored events and sends its text in small batches, by NOTIFY."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from shared.db.database import REFUSED, Database, DatabaseLost
 from shared.text import clean
 
 BATCH_SECONDS = 0.05
-# A notification holds 8,000 bytes; one character takes up to six of them, and the ids of the messages up to a thousand.
+# A notification can hold 8,000 bytes; one character takes up to six bytes, and the inbox ids take up to a thousand.
 DELTA_CHARS = 1000
 SEQS_PER_ATTEMPT = 1_000_000
 
@@ -20,16 +20,16 @@ Observer = Callable[[str, dict[str, Any]], None]
 
 
 class Announcer:
-    """Announces what one running turn does: numbers its events, and sends text deltas when somebody watches."""
+    """Numbers the events of one running turn, and sends its text deltas if a reader is watching."""
 
     def __init__(
         self, database: Database, key: TurnKey, inbox_ids: Sequence[int], *, last_seq: int, watched: bool
     ) -> None:
-        """Number events after `last_seq`, the last stored one of an interrupted attempt; -1 when there is none."""
+        """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none."""
         self._database = database
         self._key = key
         self._inbox_ids = list(inbox_ids)
-        # Deltas are not stored: readers of the previous attempt have seen numbers beyond the last stored one.
+        # Deltas are numbered but not stored, so readers may have seen higher numbers of the previous attempt.
         self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
         self._waiting: list[str] = []
         self._is_reset = key.attempt > 1
@@ -40,26 +40,26 @@ class Announcer:
 
     @property
     def wants_text(self) -> bool:
-        """Return whether anybody watches the answer grow: then the model has to stream it."""
+        """Return whether a reader or an observer wants text deltas, so that the model has to stream."""
         return self.is_watched or self._observer is not None
 
     def observe(self, observer: Observer) -> None:
-        """Call this with the name and payload of every event of the turn, in this process."""
+        """Register the observer, which is called with the name and payload of every event, in this process."""
         self._observer = observer
 
     def event(self, name: str, **payload: Any) -> Event:
-        """Return the next event of the turn, to be stored with a journal transaction."""
+        """Create the next event of the turn; the caller stores it in a journal transaction."""
         self._seq += 1
         if self._observer is not None and name != "text_delta":
             self._observer(name, payload)
         return Event(self._key.id, self._seq - 1, name=name, payload=payload)
 
     def thinking(self, text: str) -> list[Event]:
-        """Return the event with the model's thinking; none when there is no thinking."""
+        """Return the event with the model's thinking; an empty list if the text is empty."""
         return [self.event("thinking", text=text)] if text else []
 
     def note(self, *, is_end: bool = False) -> str:
-        """Return the notification for the current transaction; empty when nobody waits for it."""
+        """Return the payload to notify in this transaction; empty without a watching reader, except at the end."""
         return to_note(self._key.id, self._inbox_ids, is_end=is_end) if self.is_watched or is_end else ""
 
     def add_text(self, delta: str) -> None:
@@ -83,10 +83,10 @@ class Announcer:
         self.add_text("")
 
     async def flush(self) -> None:
-        """Send the collected text at once, before a stored event that follows it."""
+        """Send the collected text at once, so that it arrives before the stored event that follows it."""
         if self._sender is not None and not self._sender.done():
             self._hurry.set()
-            # Not awaited directly: a cancellation here would cancel the sender too, and break the next flush.
+            # Not awaited directly, because a cancellation would then also cancel the sender and break the next flush.
             await asyncio.wait({self._sender})
 
     async def _send_batches(self) -> None:
@@ -96,7 +96,7 @@ class Announcer:
         while self._waiting or self._is_reset:
             whole = clean("".join(self._waiting))
             self._waiting.clear()
-            # Deltas are only a preview: the stored message has the whole text.
+            # Lost deltas do no harm: they are a preview, and the stored message has the whole text.
             with contextlib.suppress(DatabaseLost, *REFUSED):
                 await self._send(whole)
 

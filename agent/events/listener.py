@@ -1,7 +1,7 @@
-"""The listener: readers of a turn follow its events and wait for its answer, in any process.
+"""The listener: lets readers follow a turn's events and wait for its answer, from any process.
 
-Stored events are written in the journal's transactions and announced by NOTIFY; text deltas travel in the notification
-alone, in small batches. A reader may be on another machine; a slow or vanished one delays no turn.
+Stored events are written in the journal's transactions and announced by NOTIFY; text deltas are sent only in the
+notifications, in small batches. Readers may be on other machines; a slow or disconnected reader never delays a turn.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ log = get_logger()
 
 
 class Listener:
-    """One listening connection per process, which wakes the readers of turns.
+    """Keeps one LISTEN connection per process and wakes the readers of turns.
 
-    A lost connection is opened again; all readers then look into the tables, so that nothing is missed.
+    A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -57,7 +57,7 @@ class Listener:
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
         self._on_stop: list[Callable[[int], None]] = []
-        # Open questions to other processes, by their token.
+        # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -74,12 +74,12 @@ class Listener:
             await asyncio.gather(self._task, *self._answering, return_exceptions=True)
 
     def on_stop(self, called: Callable[[int], None]) -> None:
-        """Call this with the turn's id when a person asks to stop a turn."""
+        """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
         self._on_stop.append(called)
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
-        """Tell readers in this process of the turn's end at the end of the block, not when its notification arrives."""
+        """Wake this process's readers at the end of the block, unless `finish` did, instead of by the notification."""
         self._here.update(inbox_ids)
         try:
             yield
@@ -87,7 +87,7 @@ class Listener:
             self._wake([each for each in inbox_ids if each in self._here])
 
     def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
-        """Give the answer of a turn to the readers in this process; without one they look into the tables."""
+        """Pass the answer of a turn to the readers in this process; if it is None, they read it from the tables."""
         self._wake(inbox_ids, response)
 
     async def response(self, inbox_id: int) -> AgentResponse:
@@ -99,7 +99,7 @@ class Listener:
         return found
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
-        """Yield the events of the turn that answers this message: all stored ones, then live ones."""
+        """Yield the events of the turn that answers this message, stored ones and live deltas, until its end."""
         last = -1
         with self._queue(inbox_id) as queue:
             while True:
@@ -114,7 +114,7 @@ class Listener:
                     yield delta
 
     async def is_awaited(self, inbox_ids: Sequence[int], seconds: float) -> bool:
-        """Tell whether anybody waits for one of these messages; other processes have `seconds` to answer."""
+        """Return whether a reader in any process waits for one of these messages; others have `seconds` to answer."""
         if self._has_reader(inbox_ids):
             return True
         token = uuid4().hex
@@ -140,12 +140,12 @@ class Listener:
             try:
                 note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
             except TimeoutError:
-                # A notification may have been missed: look into the tables as if the turn had ended.
+                # A notification may have been missed, so the tables are read as if the turn had ended.
                 self._remember_end(inbox_id)
                 return
             if "delta" not in note:
                 return
-            # The previous attempt may still stream when the next one has begun.
+            # The previous attempt may still stream after the next one has begun; its deltas have lower numbers.
             if note["seq"] > last:
                 last = note["seq"]
                 yield Event(note["turn"], note["seq"], name="text_delta", payload=note["delta"])
@@ -176,7 +176,7 @@ class Listener:
         return []
 
     async def _read_set_aside(self, inbox_id: int) -> list[Event]:
-        # A message for which no turn could begin has no events; its readers still need an end.
+        # A message for which no turn could begin has no events, so its end is built from its response.
         found = await self._read_response(inbox_id) if inbox_id in self._ended else None
         if found is None or found.turn_id:
             return []
@@ -264,7 +264,7 @@ class Listener:
             await self._notify_readers(to_answer_note(token))
 
     def _remember_end(self, inbox_id: int) -> None:
-        # A reader may begin to wait just after the end was announced.
+        # A reader may begin to wait just after the end was notified.
         self._ended[inbox_id] = None
         while len(self._ended) > REMEMBERED_ENDS:
             self._ended.popitem(last=False)

@@ -1,7 +1,7 @@
-"""The live message: a running turn shown by its worker, on platforms whose messages can be edited.
+"""The live message: shows a running turn while it works, on platforms whose messages can be edited.
 
-It is only a preview: the closing commit decides what the reply is. The live message's id is stored with the turn, so
-that the final send edits that message, also after a crash.
+It is only a preview; the reply is what the turn commits at its end. The id of the live message is stored with the turn,
+so that the final delivery edits that message, also after a crash.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from shared.db.database import Database
 from shared.log import get_logger
 from shared.messages import IncomingMessage
 
-# A message that is being posted is waited for, so that its id is known, but never longer than this.
+# At the end, a message that is just being posted is awaited up to this long, so that its id is known.
 SETTLE_SECONDS = 5.0
 
 KEEP = text("""
@@ -29,9 +29,9 @@ log = get_logger()
 
 
 class LiveTurn:
-    """What can be shown of a running turn: the text of its last step, its running tools and its finished ones.
+    """The state of a running turn for display: the text of its last step, its running and its finished tools.
 
-    By the id of the call, `calls` has the name of its tool, and `ended_tools` whether it failed.
+    By call id: `tools` has the names of running tools, `calls` of all tools; `ended_tools` is True for failed calls.
     """
 
     def __init__(self, database: Database, key: TurnKey, message: IncomingMessage) -> None:
@@ -47,7 +47,7 @@ class LiveTurn:
         self._ended = asyncio.Event()
 
     def observe(self, name: str, payload: dict[str, Any]) -> None:
-        """Take in an event of the turn."""
+        """Update the state with an event of the turn."""
         if name == "tool_call":
             self.tools[str(payload["id"])] = self.calls[str(payload["id"])] = str(payload["tool"])
         elif name == "tool_result":
@@ -60,7 +60,7 @@ class LiveTurn:
             self.text += payload["text"]
 
     async def ends_within(self, seconds: float) -> bool:
-        """Wait; return whether the turn has ended."""
+        """Wait for the end of the turn; return False if it has not ended after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
@@ -73,13 +73,13 @@ class LiveTurn:
         self._ended.set()
 
     async def find_message(self) -> str | None:
-        """Return the message in which an earlier attempt has shown this turn."""
+        """Return the id of the live message of an earlier attempt; None if there is none."""
         async with self._database.statement() as session:
             row = (await session.execute(FIND, {"turn_id": self.turn_id})).one_or_none()
         return None if row is None else row.live_message_id
 
     async def keep_message(self, message_id: str) -> None:
-        """Store the message that the final send has to edit, unless another worker has taken the turn over."""
+        """Store the id of the live message for the final delivery, unless another worker has taken over the turn."""
         given = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
         async with self._database.statement() as session:
             await session.execute(KEEP, given)
@@ -87,7 +87,7 @@ class LiveTurn:
 
 @runtime_checkable
 class LiveSender(Protocol):
-    """A sender that can show an answer while it grows."""
+    """A sender that can show a live message."""
 
     async def show(self, turn: LiveTurn) -> None:
         """Show the turn until it ends."""
@@ -96,7 +96,7 @@ class LiveSender(Protocol):
 
 @asynccontextmanager
 async def shown_live(sender: object, turn: LiveTurn, announcer: Announcer) -> AsyncIterator[None]:
-    """Show the turn within the block if its sender can; at the end of the block no live message is on its way."""
+    """Show the turn live during the block if its sender can; after the block the sender has stopped."""
     if not isinstance(sender, LiveSender):
         yield
         return

@@ -1,4 +1,4 @@
-"""What readers of a turn are told of its tool calls and of what they come to."""
+"""The events of a turn's tool calls and results, for its readers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from agent.tools.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class ToolEvents:
-    """Makes the events of one turn's calls; the providers of their tools may add some of their own."""
+    """Creates the events of one turn's tool calls; tool providers may add events of their own."""
 
     announcer: Announcer
     toolbox: Toolbox
@@ -21,7 +21,7 @@ class ToolEvents:
     offer: Offer
 
     def of_calls(self, steps: Iterable[Step]) -> list[Event]:
-        """Return the events of calls that are recorded."""
+        """Return the events of the calls in these journal steps."""
         events: list[Event] = []
         for step in steps:
             call = to_pending(step, self.scope, self.offer)
@@ -30,7 +30,7 @@ class ToolEvents:
         return events
 
     def of_result(self, step: Step, call: PendingCall, outcome: Outcome) -> list[Event]:
-        """Return the events of a call's outcome, which stands in this step."""
+        """Return the events of a call's outcome, which this journal step records."""
         events = [self.announcer.event(name, **told) for name, told in self.toolbox.result_events(call, outcome)]
         told = {"id": call.id, "tool": call.name, "result": step.value, "error": is_error(outcome)}
         return [*events, self.announcer.event("tool_result", **told)]
