@@ -1,1 +1,1 @@
-"""Who writes, who answers and where: users, roles, personas, conversations; budgets are in `agent/billing`."""
+"""The participants of a turn: users, roles, personas, conversations, listed agents; budgets are in `agent/billing`."""

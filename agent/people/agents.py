@@ -1,4 +1,4 @@
-"""The agents that an admin has listed: a turn may delegate tasks to them, if its user may."""
+"""The agents that an admin has listed, to which turns can delegate tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.permissions import Permission
 
-# Part of a statement that every turn runs anyway; NULL when there are none.
+# A subquery of the statement that every turn runs anyway; NULL if there are no enabled agents.
 LISTED = """(
     SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id) ORDER BY name)
     FROM agents WHERE is_enabled
@@ -15,7 +15,7 @@ LISTED = """(
 
 @dataclass(frozen=True, slots=True)
 class ListedAgent:
-    """An agent that a turn may be offered; `persona_id` None: it is reached by its URL."""
+    """A listed agent; `requires` is the permission to use it. `persona_id` is None for a remote agent with a URL."""
 
     name: str
     description: str
@@ -24,7 +24,7 @@ class ListedAgent:
 
 
 def to_agents(listed: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
-    """Return the agents of a row of `LISTED`."""
+    """Return the agents of a value of `LISTED`."""
     return tuple(
         ListedAgent(name, description, requires=Permission.from_label(label), persona_id=persona_id)
         for name, description, label, persona_id in listed or ()

@@ -1,7 +1,7 @@
-"""The hops of a question that agents pass on from one installation to the next: their number, and cycles among them.
+"""The hops of a question that agents pass on between installations; used to limit the depth and to detect cycles.
 
-Each installation that asks another adds itself, and those of its agents that passed the question on. The hops are part
-of the place, as its thread, so that they are known wherever the place is: in the inbox row and in every tool's context.
+Each installation that passes a question on appends itself, and its own agents that passed it on. The hops are stored as
+the thread of the place, so that they are available wherever the place is: in the inbox row and in each tool's context.
 """
 
 import hashlib
@@ -38,27 +38,27 @@ class TooDeep(Refusal):
 
 
 def house_id(secrets: Secrets) -> str:
-    """Return the id of this installation for others: equal in all its processes, and without a hint at the secret."""
+    """Return the id of this installation for others: the same in all its processes; it does not reveal the secret."""
     return _signed(secrets, "house")
 
 
 def person_id(secrets: Secrets, user_id: int) -> str:
-    """Return the id of a person for other installations: always the same, and nobody there can tell who it is."""
+    """Return the pseudonym of a user for other installations: stable, and not traceable to the user there."""
     return f"{house_id(secrets)}/{_signed(secrets, f'person {user_id}')}"
 
 
 def is_hop(value: object) -> bool:
-    """Tell whether a value can be a hop."""
+    """Return whether a value is a valid hop."""
     return isinstance(value, str) and HOP.fullmatch(value) is not None
 
 
 def house_of(hop: str) -> str:
-    """Return the installation of a hop, which may be one of its agents."""
+    """Return the installation of a hop, which is an installation or one of its agents."""
     return hop.partition("/")[0]
 
 
 def check_hops(hops: Hops, house: str) -> None:
-    """Raise the `Refusal` for a question that comes back to this installation, or has too many hops."""
+    """Raise `GoesInCircles` if a question has passed this installation before, `TooDeep` if it has too many hops."""
     way = " → ".join((*hops, house))
     if house in map(house_of, hops):
         raise GoesInCircles(way=way)
@@ -67,7 +67,7 @@ def check_hops(hops: Hops, house: str) -> None:
 
 
 def to_place(platform: str, context_id: str, hops: Hops, *, is_direct: bool) -> Place:
-    """Return the place of another agent's context."""
+    """Return the place of a question from another installation; `context_id` is its A2A context."""
     return Place(
         platform=platform,
         server=None,
@@ -78,16 +78,16 @@ def to_place(platform: str, context_id: str, hops: Hops, *, is_direct: bool) -> 
 
 
 def inbound_hops(place: Place) -> Hops:
-    """Return the installations that a question came through, marked as such; none for what a person wrote here."""
+    """Return the hops of a question from other installations, each prefixed with `@`; empty for a person's message."""
     if place.thread is None or not place.channel.startswith(CHANNEL):
         return ()
     return tuple(AT + hop for hop in place.thread.split(ARROW))
 
 
 def outbound_hops(way: Sequence[str], house: str) -> list[str]:
-    """Return the hops that go with a question to another installation.
+    """Return the hops to send with a question to another installation.
 
-    `way` has the result of `inbound_hops`, then the names of our own agents that passed the question on.
+    `way`: the result of `inbound_hops`, followed by the names of our own agents that passed the question on.
     """
     came_by = [hop.removeprefix(AT) for hop in way if hop.startswith(AT)]
     return [*came_by, house, *(f"{house}/{name}" for name in way if not name.startswith(AT))]

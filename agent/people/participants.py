@@ -1,4 +1,4 @@
-"""Participants: who wrote, who answers and in which conversation, in one statement, because every turn needs it."""
+"""Participants: the user, persona and conversation of a message, found in one statement for speed."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -33,12 +33,12 @@ PLACE = tuple(
 )
 
 
-# The table, not the class: the ORM would map the columns of a statement on a class.
+# The table instead of the class, because the ORM would turn the returned columns into objects.
 TABLE = cast(Table, Conversation.__table__)
 
 
 def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int]:
-    """Return the statement that finds or creates the conversation of a place, for this user and this persona."""
+    """Return the upsert of the conversation of a place, with this user and this persona."""
     made = insert(TABLE).from_select(
         COLUMNS, select(*PLACE, user.c.id, persona.c.id).select_from(user.outerjoin(persona, true()))
     )
@@ -57,7 +57,7 @@ RESOLVE = upsert(_given("user"), _given("persona"))
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConversation:
-    """A conversation as one turn needs it."""
+    """The fields of a conversation that a turn needs."""
 
     id: int
     place: Place
@@ -68,7 +68,7 @@ class ResolvedConversation:
 async def resolve_conversation(
     session: Session, user_id: int, persona_id: int | None, place: Place
 ) -> ResolvedConversation:
-    """Return the conversation of a place, created by the first message; its last activity is now."""
+    """Return the conversation of a place, created if there is none; sets its last activity to now."""
     given = {
         "platform": place.platform,
         "server": place.server,
@@ -82,14 +82,14 @@ async def resolve_conversation(
 
 
 def to_conversation(row: Any, place: Place) -> ResolvedConversation:
-    """Return the conversation of a row of `upsert`."""
+    """Return the conversation from a row of `upsert`."""
     return ResolvedConversation(row.id, place, summary=row.summary, window_turn_id=row.window_turn_id)
 
 
 IDENTITY = FIND.cte("identity")
 PERSONA = CLOSEST.cte("persona")
 CONVERSATION = upsert(IDENTITY, PERSONA).cte("conversation")
-# The turn need not wait until the conversation's new time stamp is on the disk.
+# The turn does not wait until the conversation's new timestamp is flushed to disk.
 NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off', true)").label("not_synced")
 FIND_PARTICIPANTS = select(
     *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],
@@ -101,7 +101,7 @@ FIND_PARTICIPANTS = select(
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Who takes part in a turn, and where; a new turn gets the id `turn_id`.
+    """The participants of a turn; `turn_id` is the id for the turn if it is a new one.
 
     `agents` are the enabled agents of this installation.
     """
@@ -116,7 +116,7 @@ class Participants:
 async def resolve_participants(
     session: Connection, message: IncomingMessage, *, database: Database, settings: Settings
 ) -> Participants:
-    """Return the user, the persona and the conversation of a message; a new user or conversation is created."""
+    """Return the participants of a message; the user and the conversation are created if they do not exist."""
     participants = await _find_participants(session, message, settings)
     if participants is not None:
         return participants
@@ -157,7 +157,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
 
 
 class _Part:
-    # The columns of one of the three, by their names without the prefix.
+    # One part of the joined row (identity, persona or conversation); its columns have the part's name as prefix.
     def __init__(self, row: Any, name: str) -> None:
         self._row, self._name = row, name
 

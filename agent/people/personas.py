@@ -1,4 +1,4 @@
-"""Who answers: the closest persona of a place, or the built-in one."""
+"""Personas: finds the most specific persona for a place, or uses the built-in one."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,9 +17,9 @@ LoopMode = Literal["native", "planner"]
 
 
 def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
-    """Return the persona's choice; without one the same mode for all turns of a conversation, by percentage.
+    """Return `chosen` if it is set; otherwise `planner` for `planner_percent` percent of all conversations.
 
-    A conversation that plans at 10 percent also plans at 20.
+    The mode of a conversation is stable: one that is planned at 10 percent is also planned at 20.
     """
     if chosen is not None:
         return chosen
@@ -32,9 +32,9 @@ DEFAULT_MAX_OUTPUT_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPersona:
-    """A persona as one turn needs it.
+    """The fields of a persona that a turn needs.
 
-    `allowed_modules` None: all that the permission allows. `loop_mode` None: the setting decides.
+    `allowed_modules` None: all modules that the permission allows. `loop_mode` None: `choose_mode` decides.
     """
 
     id: int | None
@@ -50,7 +50,7 @@ class ResolvedPersona:
 async def resolve_persona(
     session: Session, place: Place, permission: Permission, *, settings: Settings
 ) -> ResolvedPersona:
-    """Return the persona for a place: channel, then server, then platform, then the default, then the built-in one."""
+    """Return the persona of the channel, else of the server, the platform, the default, or the built-in one."""
     given = {"platform": place.platform, "server": place.server, "channel": place.channel}
     return to_persona((await session.execute(CLOSEST, given)).one_or_none(), permission, settings)
 
@@ -58,7 +58,7 @@ async def resolve_persona(
 async def get_persona(
     session: Session, persona_id: int, permission: Permission, *, settings: Settings
 ) -> ResolvedPersona:
-    """Return the persona with this id; the built-in one when it no longer exists."""
+    """Return the persona with this id; the built-in one if it no longer exists."""
     return to_persona((await session.execute(BY_ID, {"id": persona_id})).one_or_none(), permission, settings)
 
 
@@ -83,13 +83,13 @@ CLOSENESS = case(
     (HERE, 1),
     else_=0,
 )
-# Built once: building them takes longer than running them.
+# Built once, because building the statements takes longer than running them.
 BY_ID = select(*COLUMNS).where(Persona.id == bindparam("id"))
 CLOSEST = select(*COLUMNS).where(or_(HERE, Persona.is_default)).order_by(CLOSENESS.desc(), Persona.id).limit(1)
 
 
 def to_persona(row: Any, permission: Permission, settings: Settings) -> ResolvedPersona:
-    """Return the persona of a row of `CLOSEST`; the built-in one when there is none."""
+    """Return the persona from a row of `CLOSEST`; the built-in one if the row is None."""
     if row is None:
         return _built_in(permission, settings)
     return ResolvedPersona(
@@ -105,7 +105,7 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
 
 
 def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
-    # Without a persona nobody has chosen what guests may use; the setting does.
+    # No persona restricts the modules of guests here, so the setting does.
     modules = frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
     return ResolvedPersona(
         id=None,

@@ -1,4 +1,4 @@
-"""Users: the user behind an identity, found or created."""
+"""Users: finds or creates the user of an identity, and applies the grants of platform roles."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,7 +32,7 @@ RENAME = text("UPDATE user_platform_links SET platform_username = :username WHER
 
 @dataclass(frozen=True, slots=True)
 class ResolvedUser:
-    """A user as one turn needs it."""
+    """The fields of a user that a turn needs."""
 
     id: int
     permission: Permission
@@ -42,7 +42,7 @@ class ResolvedUser:
     has_memories: bool = False
 
     def as_caller(self) -> Caller:
-        """Return what tools may know about the user."""
+        """Return the fields of the user that tools may see."""
         return Caller(
             id=self.id,
             permission=self.permission,
@@ -53,7 +53,7 @@ class ResolvedUser:
 
 
 async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
-    """Return the user of this identity; None when it has never written."""
+    """Return the user of this identity and store a changed username; None if the identity is unknown."""
     given = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
     row = (await session.execute(FIND, given)).one_or_none()
     if row is None:
@@ -63,7 +63,7 @@ async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
 
 
 def to_user(row: Any, sender: Sender) -> ResolvedUser:
-    """Return the user of a row of `FIND`."""
+    """Return the user from a row of `FIND`."""
     name = row.display_name or sender.username or row.platform_username or sender.platform_user_id
     permission = Permission.from_label(row.permission_level)
     return ResolvedUser(
@@ -77,17 +77,17 @@ def to_user(row: Any, sender: Sender) -> ResolvedUser:
 
 
 async def note_username(session: Session, row: Any, sender: Sender) -> None:
-    """Store the current name of the person on the platform."""
+    """Store the person's current username on the platform if it has changed."""
     if sender.username and sender.username != row.platform_username:
         await session.execute(RENAME, {"link_id": row.link_id, "username": sender.username})
 
 
 async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:
-    """Return the user of this identity; a new one is a guest with `guest_budget` tokens a month."""
+    """Return the user of this identity; a new user is created as a guest with `guest_budget` tokens a month."""
     user = await find_user(session, sender)
     if user is not None:
         return user
-    # Several first messages may arrive at once: the lock lets one of them create the user, the others find it.
+    # Several first messages may arrive at once: with the lock, one of them creates the user and the others find it.
     await session.execute(
         select(func.pg_advisory_xact_lock(func.hashtextextended(f"{sender.platform}:{sender.platform_user_id}", 0)))
     )
@@ -108,8 +108,8 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
     return user
 
 
-# Roles on other servers count as they were last seen there. The budget is stored, because every model call reads it;
-# each message updates it.
+# Stores the roles on this server; for other servers the roles last seen there count. The resulting budget is stored
+# with the user, because every model call reads it.
 GRANTS = text("""
 WITH kept AS (
     INSERT INTO member_roles (platform, platform_user_id, server, user_id, roles)
@@ -136,7 +136,7 @@ SELECT permission_level FROM here WHERE permission_level IS NOT NULL
 async def with_roles(
     session: Session, user: ResolvedUser, *, sender: Sender, place: Place, platform_context: PlatformContext
 ) -> ResolvedUser:
-    """Return the user with what the roles grant here: the highest permission wins."""
+    """Return the user with the highest permission that the roles on this server grant; also stores their budget."""
     if platform_context.role_ids is None or place.server is None:
         return user
     given = {
