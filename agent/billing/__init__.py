@@ -1,1 +1,1 @@
-"""What may be spent and what was spent: budgets, reservations, the ledger; prices come from `agent/llm`."""
+"""Billing: budgets, reservations and the ledger of model calls; prices come from `agent/llm`."""

@@ -1,8 +1,8 @@
-"""What a user may spend: reserved before each model call, settled with its answer, released when abandoned.
+"""Budgets: tokens are reserved before each model call, settled with its answer, and released if it is abandoned.
 
-The rules are functions of the database (`migrations/sql`): a call is admitted while `used + reserved < limit` holds for
-the person and for the server. The reservation is an upper estimate, so the overrun is one call at most, however many
-run at once. `budget_reset_at` is the END of the period.
+The rules are database functions (`migrations/sql`): a call is admitted while `used + reserved < limit` holds for the
+user and for the server. A reservation is an upper estimate, so even with concurrent calls the limit is exceeded by at
+most one call. `budget_reset_at` is the end of the period.
 """
 
 from dataclasses import asdict, dataclass
@@ -38,10 +38,10 @@ WHERE platform = :platform AND platform_server_id = :server AND token_budget_mon
 
 
 class AdmissionStatus(Enum):
-    """What the budget says to one more model call."""
+    """The result of asking the budget for one more model call."""
 
     ADMITTED = auto()
-    # The reservation was given back, and the budget has not been asked again.
+    # No reservation is held and none has been requested yet.
     NOT_REQUESTED = auto()
     BUSY = auto()
     EXHAUSTED = auto()
@@ -49,7 +49,10 @@ class AdmissionStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Whether a model call may be made, and when the budget renews: the person's, or `by_server` the server's."""
+    """Whether a model call is admitted, and when the budget renews.
+
+    The budget is the user's, or the server's if `by_server` is set.
+    """
 
     status: AdmissionStatus
     renews_on: datetime
@@ -57,11 +60,11 @@ class Admission:
 
     @property
     def is_admitted(self) -> bool:
-        """Return whether the call may be made."""
+        """Return whether the call is admitted."""
         return self.status is AdmissionStatus.ADMITTED
 
     def refusal(self) -> Refusal:
-        """Return the sentence for the person."""
+        """Return the error with the text for the user."""
         if self.status is AdmissionStatus.EXHAUSTED and self.by_server:
             return ServerBudgetExhausted(renews_on=self.renews_on)
         if self.status is AdmissionStatus.EXHAUSTED:
@@ -71,7 +74,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Tokens that a user's turn wants to hold for its next model call, for `seconds` at most."""
+    """A request to reserve tokens for a turn's next model call; the reservation expires after `seconds`."""
 
     user_id: int
     turn_id: int
@@ -82,7 +85,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
-    """The budget of a user or a server at this moment, in tokens; `limit` None means unlimited."""
+    """The current budget of a user or a server, in tokens; `limit` is None if it is unlimited."""
 
     limit: int | None
     used: int
@@ -91,7 +94,7 @@ class BudgetStatus:
 
 
 def to_admission(row: Any) -> Admission:
-    """Return the admission of a row; the budget counts as exhausted only when what was really used has reached it."""
+    """Return the admission from a row; rejected is `EXHAUSTED` if the used tokens reach the budget, else `BUSY`."""
     if row.admitted:
         return Admission(AdmissionStatus.ADMITTED, row.resets_at)
     is_exhausted = row.budget is not None and row.used >= row.budget
@@ -99,9 +102,9 @@ def to_admission(row: Any) -> Admission:
 
 
 async def reserve(session: Session, reservation: Reservation) -> Admission:
-    """Hold tokens for the turn's next model call, if the budgets admit it.
+    """Reserve tokens for the turn's next model call if the budgets admit it.
 
-    Raises `Superseded` when another attempt runs the turn.
+    Raises `Superseded` if another attempt runs the turn.
     """
     row = (await session.execute(RESERVE, asdict(reservation))).one_or_none()
     if row is None:
@@ -110,24 +113,24 @@ async def reserve(session: Session, reservation: Reservation) -> Admission:
 
 
 async def release(session: Session, turn_id: int) -> int:
-    """Give back what the turn holds; return the tokens."""
+    """Release the reservation of a turn; return its tokens."""
     released: int = (await session.execute(RELEASE, {"turn_id": turn_id})).scalar_one()
     return released
 
 
 async def release_expired(session: Session) -> int:
-    """Give back what dead turns hold; return how many reservations that were."""
+    """Release all expired reservations; return their number."""
     count: int = (await session.execute(EXPIRE)).scalar_one()
     return count
 
 
 async def get_budget_status(session: Session, user_id: int) -> BudgetStatus:
-    """Return the state of a user's budget."""
+    """Return the status of a user's budget."""
     return _to_budget_status((await session.execute(READ, {"user_id": user_id})).one())
 
 
 async def find_server_budget_status(session: Session, place: Place) -> BudgetStatus | None:
-    """Return the state of the budget of a place's server, None when it has no limit."""
+    """Return the status of the budget of the place's server; None if the server has no limit."""
     given = {"platform": place.platform, "server": place.server}
     row = (await session.execute(READ_SERVER, given)).one_or_none()
     return None if row is None else _to_budget_status(row)

@@ -1,4 +1,4 @@
-"""What model calls have cost, as the ledger keeps it."""
+"""The ledger: model calls with their usage and cost, in the form that the database functions store."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from shared.messages import COST_DIGITS, Usage
 
 @dataclass(frozen=True, slots=True)
 class PaidCall:
-    """One model call as the ledger keeps it."""
+    """One model call for the ledger."""
 
     model: str
     usage: Usage
@@ -19,9 +19,9 @@ class PaidCall:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """The calls of one model answer, rejected attempts included, and the tokens to hold for the next call.
+    """The calls of one model answer, including rejected attempts, and the tokens to reserve for the next call.
 
-    With `reserve` 0 no call follows. A reservation expires after `seconds`.
+    `reserve` is 0 if no call follows. The reservation expires after `seconds`.
     """
 
     calls: Sequence[PaidCall]
@@ -29,12 +29,12 @@ class Payment:
     seconds: float = 0
 
     def to_parameters(self) -> dict[str, Any]:
-        """Return the parameters that pay, for the functions of the database."""
+        """Return the parameters for the database functions that settle the calls."""
         return {"calls": to_json(self.calls), "reserve": self.reserve, "seconds": self.seconds}
 
 
 def to_json(calls: Sequence[PaidCall]) -> str:
-    """Return the calls as `parley_charge_v1` reads them."""
+    """Return the calls as the JSON that `parley_charge_v1` expects."""
     return json.dumps(
         [
             {
@@ -51,7 +51,7 @@ def to_json(calls: Sequence[PaidCall]) -> str:
 
 
 def add_usage(one: Usage, other: Usage) -> Usage:
-    """Return the sum of two usages; its cost is unknown when that of one is."""
+    """Return the sum of two usages; its cost is None if one of the costs is unknown."""
     if one == Usage():
         return other
     cost = None if one.cost is None or other.cost is None else round(one.cost + other.cost, COST_DIGITS)

@@ -1,4 +1,4 @@
-"""What all people together use on a server, and the limit on it."""
+"""The shared usage of all users on a server, and its budget."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ServerSpend:
-    """What the ledger shows for the last 30 days of a server; `budget` None: there is no limit."""
+    """The usage of a server in the last 30 days; `budget` is None if there is no limit."""
 
     budget: BudgetStatus | None
     tokens: int
@@ -37,7 +37,7 @@ class ServerSpend:
 
 
 async def get_server_spend(session: Session, place: Place) -> ServerSpend:
-    """Return what was used on a place's server."""
+    """Return the usage and the budget of the place's server."""
     given = {"platform": place.platform, "server": place.server, "days": SPENT_DAYS}
     budget = await find_server_budget_status(session, place)
     row = (await session.execute(SPENT, given)).one()
@@ -45,6 +45,9 @@ async def get_server_spend(session: Session, place: Place) -> ServerSpend:
 
 
 async def set_server_budget(session: Session, place: Place, budget: int | None, *, by: int) -> None:
-    """Set what all people together may use on a place's server in 30 days, None for unlimited; `by`: the admin's id."""
+    """Set the budget that all users of the place's server share, in tokens per period; None for unlimited.
+
+    `by`: the user id of the admin, for the log.
+    """
     await session.execute(SET_BUDGET, {"platform": place.platform, "server": place.server, "budget": budget})
     log.info("server_budget_set", platform=place.platform, server=place.server, budget=budget, user=by)
