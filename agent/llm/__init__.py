@@ -1,1 +1,1 @@
-"""One model call: routes in order, attempts, prices; requests are built and answers used in `agent/turn`."""
+"""Model calls: routes, attempts, fallback, prices; `agent/turn` builds the requests and uses the answers."""

@@ -1,4 +1,4 @@
-"""The attempts of one model call: when a route is tried again, and when the next one is."""
+"""The attempts of one model call: decides whether to retry a route or to go on to the next one."""
 
 import asyncio
 from collections import defaultdict
@@ -26,16 +26,16 @@ from shared.messages import Usage
 
 log = get_logger()
 TRIES = 2
-# The same route is tried again after a wait of at most this long; otherwise the next route is asked.
+# The longest wait in seconds before a retry on the same route; if it is longer, the next route is tried.
 SHORT_WAIT = 3.0
 FIRST_WAIT = 0.4
-# How servers refuse a request with images, perhaps because of them.
+# Causes of a refusal that the images in the request may have triggered.
 PERHAPS_IMAGES = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 
 @dataclass(frozen=True, slots=True)
 class RouteKnowledge:
-    """What the process knows about its routes; all model calls share and extend it."""
+    """State about the routes that all model calls of a process share and update."""
 
     clock: Clock
     cooldowns: Cooldowns
@@ -47,7 +47,7 @@ class RouteKnowledge:
 
 @dataclass(slots=True)
 class _RouteState:
-    # What this call has learned about one route; `window`: how many tokens fit, once it refused the prompt for good.
+    # The state of one route in this call; `window`: its window in tokens, set once it has finally refused the prompt.
     tries: int = 0
     cause: Cause | None = None
     is_pruned: bool = False
@@ -57,7 +57,7 @@ class _RouteState:
 
 @dataclass(slots=True)
 class Attempts:
-    """The attempts of one model call, over all its routes, until `deadline` on the monotonic clock."""
+    """The attempts of one model call on all its routes, until `deadline` (seconds of the monotonic clock)."""
 
     request: ModelRequest
     deadline: float
@@ -68,17 +68,17 @@ class Attempts:
 
     @property
     def seconds_left(self) -> float:
-        """Return the time until the deadline."""
+        """Return the seconds until the deadline."""
         return self.deadline - self.known.clock.monotonic()
 
     async def on_route(self, name: str, model: Model, *, is_last: bool) -> Completion | None:
-        """Ask one route, again after a short wait when its failure may pass; None when the next is to be asked."""
+        """Call one route, with retries after a short wait; returns None if the next route should be tried."""
         tries = 0
         while self.seconds_left > 0:
             tries += 1
             if self.observer.spent and self.observer.pay is not None:
                 await self.observer.pay()
-            # A route that hangs leaves the next one half of the time.
+            # At most half of the remaining time, so that there is time left for the next route.
             limit = self.seconds_left * (1.0 if is_last else 0.5)
             request = self._fit(name)
             try:
@@ -96,13 +96,16 @@ class Attempts:
         return None
 
     def is_too_small(self, name: str) -> bool:
-        """Tell whether this route has refused the prompt as too long, or has no more room than one that did."""
+        """Return whether this route, or one with at least as large a window, has refused the prompt as too long."""
         window = self.known.windows.get(name)
         refused = [each.window for each in self._routes.values() if each.window is not None]
         return self._routes[name].window is not None or (window is not None and window <= max(refused, default=0))
 
     def gave_up(self, retry_after: float | None) -> ModelsUnavailable | PromptTooLong:
-        """Return the error for a call that no route answered, with the paid attempts in its fields."""
+        """Return the error for a call that no route answered.
+
+        `PromptTooLong` if all routes refused the prompt as too long, else `ModelsUnavailable` with the paid attempts.
+        """
         causes = {name: each.cause.value for name, each in self._routes.items() if each.cause is not None}
         if set(causes.values()) == {Cause.TOO_LONG.value}:
             return PromptTooLong()
@@ -135,7 +138,7 @@ class Attempts:
         return protocol.decode(completion)
 
     def _wait_to_prune(self, name: str, failure: RouteFailed, request: ModelRequest) -> float | None:
-        # Tried once more with more left out; then only a model with a larger window can help.
+        # One retry with a shorter prompt; after that only a model with a larger window can help.
         self.known.windows.learn(name, request, failure)
         state = self._routes[name]
         is_first = not state.is_pruned
@@ -161,7 +164,7 @@ class Attempts:
         self._has_streamed = False
 
     def _wait_after(self, name: str, failure: RouteFailed, tries: int, request: ModelRequest) -> float | None:
-        """Record the failure; return how long to wait before the same route is tried again, None for the next route."""
+        """Record the failure; return the seconds to wait before a retry on this route, or None to try the next one."""
         self._take_back()
         self._routes[name].cause = failure.cause
         self._note(name, failure.usage)

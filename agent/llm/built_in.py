@@ -1,4 +1,4 @@
-"""Models that need no provider: how such a model enters the router."""
+"""The registration of built-in models, which need no provider."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from shared.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class BuiltInModel:
-    """A model that needs no provider; `build` returns None when the settings do not ask for it.
+    """A model that needs no provider; `build` returns None if the settings do not enable it.
 
-    `is_only`: while it is there, no other route is used, and its requests carry the number of the call in its
-    conversation. `is_fallback`: it is used when no route is configured. `can_plan`: it understands the planner's form.
+    `is_only`: if it is enabled, no other route is used, and requests contain the number of model calls so far in the
+    conversation. `is_fallback`: it is used if no route is configured. `can_plan`: it can answer planner requests.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Requests to a model and its answers, the same for every model."""
+"""The request and answer types of model calls, the same for every provider."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ NO_TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as the model wrote it: the wire name and the raw JSON text of the arguments."""
+    """A tool call as the model wrote it: the wire name and the raw JSON text of the arguments."""
 
     id: str
     name: str
@@ -31,10 +31,10 @@ class ToolCall:
 class ModelRequest:
     """One request to a model, in the OpenAI shape.
 
-    `models` are tried before those of the settings; `position` counts the model calls that this conversation's journal
-    already holds. `tokens` is an upper estimate of prompt and answer, where there is one already. `images` are `data:`
-    addresses by the id of the file, for the places that messages keep for them. With an `answer_schema`
-    the model answers in text alone, JSON of that schema; a `writer` then puts the request into words for every route.
+    `models` are tried before those of the settings. `position` is the number of model calls in this conversation's
+    journal. `tokens` is an upper estimate of prompt and answer, None if not known. `images` has `data:` URLs by file
+    id; they replace the placeholders in the messages. With an `answer_schema` the model answers only with text, JSON of
+    that schema. A `writer` converts the request to text for every route.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -50,16 +50,16 @@ class ModelRequest:
 
 
 class RequestWriter(Protocol):
-    """Puts a request into words."""
+    """Converts a request to text, for models without tool calling."""
 
     def write(self, request: ModelRequest) -> ModelRequest:
-        """Return the request in words."""
+        """Return the request with tools, tool calls and tool results as text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedCall:
-    """An attempt that cost something and gave no usable answer."""
+    """A paid attempt without a usable answer."""
 
     model: str
     usage: Usage
@@ -67,7 +67,7 @@ class RejectedCall:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One model answer, with the rejected attempts before it; `thinking` is not part of the text."""
+    """One model answer; `rejected` are the paid attempts before it, `thinking` is not part of `text`."""
 
     text: str
     tool_calls: tuple[ToolCall, ...]
@@ -79,7 +79,7 @@ class Completion:
 
 
 class Cause(StrEnum):
-    """Why a route gave no answer."""
+    """Why an attempt on a route failed."""
 
     RATE_LIMITED = "rate_limited"
     UNREACHABLE = "unreachable"
@@ -96,9 +96,10 @@ class Cause(StrEnum):
 
 
 class RouteFailed(Exception):
-    """One attempt on one route gave no usable answer; `usage` is set when it was paid for all the same.
+    """One attempt on one route gave no usable answer; `usage` is set if it has to be paid nevertheless.
 
-    For a prompt that is too long: the model's `window` and the tokens that it `counted`, if the provider named them.
+    For a prompt that is too long, `window` is the model's context window and `counted` the prompt's size, both in
+    tokens, if the provider reports them.
     """
 
     def __init__(
@@ -122,10 +123,10 @@ class RouteFailed(Exception):
 
 @dataclass(slots=True)
 class AttemptState:
-    """One attempt while it runs: it has `limit` seconds, and streams its text to `on_text` if that is given.
+    """One running attempt, which has `limit` seconds, and streams its text to `on_text` if that is set.
 
-    `tries` counts the attempts of this call on its route, from 1. `usage` is set when the attempt is cancelled after
-    it was sent: what the provider will bill for an answer that nobody receives.
+    `tries` counts the attempts of this call on this route, from 1. `usage` is set if the attempt is cancelled after the
+    request was sent: an estimate of what the provider will charge.
     """
 
     limit: float
@@ -138,18 +139,18 @@ class Model(Protocol):
     """The model behind a route."""
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
-        """Answer within the attempt's time, and stream the text if the attempt asks for it; raises `RouteFailed`."""
+        """Return the answer within `attempt.limit` seconds; streams if `on_text` is set; raises `RouteFailed`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CallObserver:
-    """Who follows a model call over all its attempts.
+    """The callbacks of a model call over all its attempts.
 
-    `on_text` receives the text as it is streamed; `on_reset` says that the text so far belongs to a failed attempt.
-    `spent` collects the attempts that cost something and gave no answer, also when the call is cancelled. `pay` is
-    called before an attempt that follows one of those: it settles them, removes them from `spent`, and raises the
-    `Refusal` when nothing is left for another attempt.
+    `on_text` receives the streamed text; `on_reset` is called if the text so far belongs to a failed attempt. `spent`
+    collects the paid attempts without an answer, also if the call is cancelled. `pay` is called before an attempt that
+    follows one of those: it settles them, removes them from `spent`, and raises a `Refusal` if the budget does not
+    admit another attempt.
     """
 
     on_text: OnText | None = None
@@ -159,6 +160,6 @@ class CallObserver:
 
 
 def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> Usage:
-    """Return an upper estimate of what an answer used, for when the provider did not count."""
+    """Return an upper estimate of the usage of an answer, for providers that do not report it."""
     written = text + "".join(call.name + call.arguments for call in tool_calls)
     return Usage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))

@@ -1,4 +1,4 @@
-"""Cooldowns: which routes may be tried now, and how long one that failed is avoided."""
+"""Cooldowns: for how long a failed route is avoided, and which routes may be tried now."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent.llm.completions import Cause, RouteFailed
 from shared.clock import Clock
 
-# Only an operator can change this.
+# Seconds to avoid a route with a problem that only an operator can fix.
 LONG_COOLDOWN = 600.0
 FIRST_COOLDOWN = 2.0
 LONGEST_COOLDOWN = 60.0
@@ -16,7 +16,7 @@ REMEDIES = {
     Cause.MODEL_UNKNOWN: "The provider does not know this model, or litellm not this name: correct LLM_MODELS.",
     Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
 }
-# The next attempt on the same route may well succeed.
+# Temporary failures: the next attempt on the same route may succeed.
 PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cause.EMPTY, Cause.CUT})
 # The request is at fault, not the route.
 OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
@@ -26,19 +26,19 @@ OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_
 class _Cooldown:
     until: float = 0.0
     failures: int = 0
-    # A closed route is never tried early; any other is, when no healthy route is left.
+    # A closed route is never tried early; others are tried early if no healthy route is left.
     is_closed: bool = False
 
 
 class Cooldowns:
-    """The memory of failures, one entry per model name."""
+    """Remembers failures, with one entry per model name."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._entries: dict[str, _Cooldown] = {}
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """Return the routes to try now: the healthy ones in their order, then those that failed lately."""
+        """Return the routes to try now: healthy ones in the given order, then failed but not closed ones."""
         now = self._clock.monotonic()
         healthy, shaky = [], []
         for name in names:
@@ -50,17 +50,17 @@ class Cooldowns:
         return healthy + shaky
 
     def seconds_until_open(self, names: Iterable[str]) -> float | None:
-        """Return how long it is until the first closed route opens; None when none is closed."""
+        """Return the seconds until the first closed route opens; None if no route is closed."""
         closed = [entry.until for name in names if (entry := self._entries.get(name)) and entry.is_closed]
         return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
 
     def record(self, name: str, failure: RouteFailed) -> bool:
-        """Avoid the route for a while; returns whether it was healthy before, which is worth a log line."""
+        """Start or extend the route's cooldown; returns whether the failure is new and should be logged."""
         if failure.cause in OF_THE_REQUEST:
             return True
         now = self._clock.monotonic()
         entry = self._entries.setdefault(name, _Cooldown())
-        # Concurrent calls that failed together count once.
+        # Failures of concurrent calls count as one.
         is_news = entry.until <= now
         entry.failures += is_news
         is_told_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
@@ -77,6 +77,6 @@ class Cooldowns:
         if failure.cause in REMEDIES:
             return LONG_COOLDOWN
         if failure.retry_after is not None:
-            # A server that says "at once" again and again is not asked in a tight loop.
+            # A minimum, because a server that always answers with 0 would otherwise be called in a tight loop.
             return max(failure.retry_after, 0.5)
         return min(FIRST_COOLDOWN * 2.0 ** min(entry.failures - 1, 8), LONGEST_COOLDOWN)

@@ -1,9 +1,9 @@
-"""Pruning: what is left out of a request that is longer than the model's context window.
+"""Pruning: shortens a request that is longer than the model's context window.
 
 The oldest turns of the history are dropped first, then the oldest tool calls of this turn with their results, which a
-short note replaces. The system prompt with the summary, this message and the last exchange always stay. Parts are
-dropped in blocks, counted from the beginning: a later call of the turn drops the same parts, or those and more, so that
-the beginning of its prompt stays in the provider's cache.
+short note replaces. The system prompt with the summary, this message and the last exchange are always kept. Parts are
+dropped in blocks, counted from the oldest: later calls of the turn drop the same parts, and perhaps more, so that the
+beginning of the prompt stays in the provider's cache.
 """
 
 from collections import Counter
@@ -18,13 +18,13 @@ from agent.prompts import prompts
 from shared.clock import Clock
 from shared.text import cut
 
-# For a model that litellm does not know, until it refuses a prompt.
+# The window in tokens for a model that litellm does not know, until it refuses a prompt.
 DEFAULT_WINDOW = 128_000
-# A server may get a larger window, and a limit may apply to the current minute only.
+# Learned windows expire, because a server may get a larger window, or the limit may apply to one minute only.
 LEARNED_SECONDS = 600.0
-# A third of the room for droppable parts is dropped at a time, so the next drop comes only after as much was added.
+# One block is a third of the space for droppable parts, so the next drop comes only after as much was added.
 BLOCK_SHARE = 3
-# The most that a message costs beyond its text, where only the text is counted.
+# An upper bound of the tokens that a message takes in addition to its text.
 WRAPPING = 40
 NOTE_TOKENS = 150
 NAMES_CHARS = 300
@@ -34,9 +34,9 @@ Part = Sequence[Message]
 
 
 class ContextWindows:
-    """How many tokens fit into each route's model, prompt and answer together, in our own upper estimate.
+    """The context window of each route's model for prompt and answer together, in tokens by our own estimate.
 
-    `known` returns the window of a route before it is asked. A window learned from a refusal is remembered for a while.
+    `known` returns the published window of a route. A window learned from a refusal is used for `LEARNED_SECONDS`.
     """
 
     def __init__(self, known: Callable[[str], int | None], clock: Clock) -> None:
@@ -45,7 +45,7 @@ class ContextWindows:
         self._learned: dict[str, tuple[int, float]] = {}
 
     def get(self, name: str) -> int | None:
-        """Return the known or learned window of a route."""
+        """Return the learned window of a route, else the known one; None if neither is known."""
         window, until = self._learned.get(name, (0, 0.0))
         return window if window and self._clock.monotonic() < until else self._known(name)
 
@@ -54,17 +54,17 @@ class ContextWindows:
         return prune(request, self.get(name) or DEFAULT_WINDOW)
 
     def learn(self, name: str, refused: ModelRequest, failure: RouteFailed) -> None:
-        """Remember that the model has refused this request as too long, and by how much, if it said so."""
+        """Estimate and remember the window of a model that has refused this request as too long."""
         sent = refused.max_tokens + _count(refused)
         share = 0.5
         if failure.window and failure.counted and failure.counted > failure.window:
-            # Its tokens differ from ours by a constant factor, and its count may not include the answer.
+            # The provider's count differs from ours by a roughly constant factor, and may exclude the answer.
             share = 0.85 * failure.window / failure.counted
         self._learned[name] = int(sent * share), self._clock.monotonic() + LEARNED_SECONDS
 
 
 def prune(request: ModelRequest, window: int) -> ModelRequest:
-    """Return the request with enough left out that prompt and answer fit; the same one when they fit already."""
+    """Return the request, shortened if necessary so that prompt and answer fit into `window` tokens."""
     if request.tokens is not None and request.tokens + WRAPPING * len(request.messages) <= window:
         return request
     # An answer that takes more than half of the window leaves too little room for the prompt.
@@ -73,7 +73,7 @@ def prune(request: ModelRequest, window: int) -> ModelRequest:
     if surplus <= 0:
         return request
     parts = _Parts.of(request.messages)
-    # Equal for each call of a turn, so that the blocks are too.
+    # The same for all calls of a turn, so that the block size is the same too.
     always = request.max_tokens + sum(map(count_prompt, (request.tools, parts.system, parts.this_message)))
     sizes = [count_prompt(part) for part in (*parts.history, *parts.waves[:-1])]
     gone = _how_many(sizes, surplus + NOTE_TOKENS, (window - always) // BLOCK_SHARE)
@@ -82,7 +82,7 @@ def prune(request: ModelRequest, window: int) -> ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    # A prompt in its parts: each of the history is a turn, each wave an answer of this turn with its calls and results.
+    # The parts of a prompt: `history` has one part per turn, `waves` one per answer of this turn and its results.
     system: Part
     history: tuple[Part, ...]
     this_message: Part
@@ -91,7 +91,7 @@ class _Parts:
     @classmethod
     def of(cls, messages: Part) -> "_Parts":
         begin = next((place for place, each in enumerate(messages) if each["role"] != "system"), len(messages))
-        # A user message right after a result is a note of ours: it belongs to the exchange.
+        # A user message right after a tool result was added by us, so it belongs to that exchange.
         spoken = [place for place in range(begin, len(messages)) if _is_spoken(messages, place)]
         this = spoken[-1] if spoken else begin
         turns = [begin, *(place for place in spoken if begin < place < this), this]
@@ -119,7 +119,7 @@ def _count(request: ModelRequest) -> int:
 
 
 def _how_many(sizes: Sequence[int], surplus: int, block: int) -> int:
-    # Only whole blocks are dropped, so that the number stays the same from call to call until one more is needed.
+    # Only whole blocks are dropped, so that successive calls drop the same number until another block is needed.
     gone = since = 0
     for number, size in enumerate(sizes, 1):
         gone += size

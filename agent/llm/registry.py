@@ -1,4 +1,4 @@
-"""The optional parts of the model layer, one entry each: without a folder and its entry the rest works."""
+"""The optional built-in models and text protocols: each can be removed by deleting its folder and its entry here."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ BUILT_IN_MODELS: tuple[BuiltInModel, ...] = (
     OFFLINE_MODEL,
     SCRIPTED_MODEL,
 )
-# By their names in `LLM_PROTOCOLS`.
+# The keys are the names used in `LLM_PROTOCOLS`.
 PROTOCOLS: Mapping[str, Protocol] = {
     "native": NATIVE,
     **TEXT_PROTOCOLS,
@@ -20,6 +20,6 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 
 def build_protocols(chosen: Mapping[str, str]) -> Protocols:
-    """Return the protocols of the routes as `LLM_PROTOCOLS` names them; a built-in model has its own."""
+    """Return the protocols of the routes: those configured in `LLM_PROTOCOLS` and those of the built-in models."""
     configured = {name: PROTOCOLS[protocol] for name, protocol in chosen.items()}
     return Protocols(configured | {each.name: each.protocol for each in BUILT_IN_MODELS})

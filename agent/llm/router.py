@@ -18,9 +18,9 @@ from shared.settings import Settings
 
 
 class Router:
-    """The way to a model: the configured routes in order, each avoided for a while after it failed.
+    """Calls the configured routes in order; a route that failed is avoided for a while.
 
-    One per process. `warm` loads what the first call needs; `aclose` closes the connections.
+    One per process. `warm` preloads what the first call needs; `aclose` closes the connections.
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, jitter: Callable[[], float] = random.random) -> None:
@@ -47,11 +47,11 @@ class Router:
 
     @property
     def counts_calls(self) -> bool:
-        """Tell whether requests have to carry the number of the call in their conversation."""
+        """Return whether requests have to set `position`."""
         return bool(self._only)
 
     async def warm(self) -> None:
-        """Load litellm, which takes seconds, in a thread; nothing to load without a configured model."""
+        """Import litellm in a thread, which takes seconds; does nothing if no model is configured."""
         if self._configured and not self._only:
             await self._providers.load()
 
@@ -60,29 +60,30 @@ class Router:
         await self._providers.aclose()
 
     def routes(self, models: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return the names that are tried, in order: these, then the configured ones, else the built-in fallback."""
+        """Return the model names to try, in order: `models`, then the configured ones, else the built-in fallback."""
         if self._only:
             return self._only
         named = tuple(dict.fromkeys((*models, *self._configured)))
         return named or tuple(each.name for each in BUILT_IN_MODELS if each.is_fallback)
 
     def can_plan(self, models: tuple[str, ...] = ()) -> bool:
-        """Tell whether one of the routes that are tried can answer with plans."""
+        """Return whether at least one of the routes to try can answer planner requests."""
         without_plans = {each.name for each in BUILT_IN_MODELS if not each.can_plan}
         return not without_plans.issuperset(self.routes(models))
 
     async def complete(
         self, request: ModelRequest, *, deadline: float, observer: CallObserver | None = None
     ) -> Completion:
-        """Return the first usable answer before `deadline` on the monotonic clock; streams if the observer asks for it.
+        """Return the first usable answer; streams if the observer has `on_text`.
 
-        Raises `ModelsUnavailable` when no route answered, `PromptTooLong` when all refused the prompt as too long.
+        `deadline`: seconds of the monotonic clock. Raises `ModelsUnavailable` if no route answered, `PromptTooLong` if
+        all refused the prompt as too long.
         """
         observer = observer or CallObserver()
         attempts = Attempts(request, deadline, known=self._known, observer=observer)
         names = self.routes(request.models)
         if request.images and any(name not in self._built_in for name in names):
-            # litellm's list of models tells which of them see images.
+            # Loaded now, because litellm's model list says which models accept images.
             await self._providers.load()
         while True:
             open_names = self._known.cooldowns.in_order(names)

@@ -1,13 +1,13 @@
-"""How many tokens a text takes: an upper estimate that needs no tokenizer and no network."""
+"""Token counts of texts and prompts: an upper estimate, without a tokenizer or network access."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
-# English takes four bytes a token, most other scripts three; providers' own counts replace the estimate afterwards.
+# About 4 bytes per token in English, 3 in most other scripts; the provider's count replaces the estimate afterwards.
 BYTES_PER_TOKEN = 3
 TOKENS_PER_MESSAGE = 4
-# What the most expensive provider counts for an image of the size that is sent.
+# The highest token count of any provider for an image of the size that we send.
 IMAGE_TOKENS = 1600
 
 
@@ -18,7 +18,7 @@ def count_tokens(text: str) -> int:
 
 def count_prompt(messages: Iterable[dict[str, Any]]) -> int:
     """Return an upper estimate of the tokens of messages or tools in the OpenAI shape."""
-    # The model is shown a tool's function without its wrapping; compact, as it goes over the wire.
+    # The model sees only a tool's function, without its wrapper; the JSON is compact, as it is sent.
     shown = (each.get("function", each) for each in messages)
     return sum(
         TOKENS_PER_MESSAGE

@@ -1,4 +1,4 @@
-"""Images in a request: inserted for a model that sees images, described in words for one that does not."""
+"""Images in a request: inserted for models that accept images, replaced by text for others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,12 +11,12 @@ from shared.clock import Clock
 SCHEME = "parley-file:"
 
 
-# After this time the provider may serve another model under the name, so images are tried again.
+# After this time images are tried again, because the provider may have changed the model.
 BLIND_SECONDS = 600.0
 
 
 def fill(request: ModelRequest) -> list[dict[str, Any]]:
-    """Return the messages of a request with its images in their places."""
+    """Return the messages of a request, with the placeholders replaced by the images."""
     return [{**each, "content": _filled(each["content"], request.images)} for each in request.messages]
 
 
@@ -30,7 +30,7 @@ def _filled(content: Any, images: Mapping[int, str]) -> Any:
 
 
 def without_images(request: ModelRequest) -> ModelRequest:
-    """Return the request for a model that sees no images: each image is replaced by a sentence that says so."""
+    """Return the request without images: each one is replaced by a sentence that the model can't see it."""
     return replace(request, messages=tuple(map(_in_words, request.messages)), images={})
 
 
@@ -52,7 +52,7 @@ def _file_id(part: Mapping[str, Any]) -> int:
 
 
 class VisionSupport:
-    """Which models see images: as litellm knows, otherwise every model until it refuses one."""
+    """Which models accept images: as litellm says; unknown models until they refuse one."""
 
     def __init__(self, known: Callable[[str], bool | None], clock: Clock) -> None:
         self._known = known
@@ -60,7 +60,7 @@ class VisionSupport:
         self._blind: dict[str, float] = {}
 
     def fit(self, name: str, request: ModelRequest) -> ModelRequest:
-        """Return the request in the form that this route's model can read."""
+        """Return the request, without images if this route's model does not accept them."""
         if not request.images:
             return request
         known = self._known(name)
@@ -68,5 +68,5 @@ class VisionSupport:
         return without_images(request) if is_blind else request
 
     def learn(self, name: str) -> None:
-        """Remember that the model has refused images, and answered without them."""
+        """Remember for `BLIND_SECONDS` that the model refuses images."""
         self._blind[name] = self._clock.monotonic() + BLIND_SECONDS

@@ -1,1 +1,1 @@
-"""The small model that needs no provider; optional."""
+"""The offline model, a small rule-based model that needs no provider; optional."""

@@ -1,6 +1,6 @@
-"""The plain requests that the offline model understands, in English and a little German.
+"""The simple requests that the offline model understands, in English and partly in German.
 
-A tool is named by its function alone: whatever module offers one of that name is used.
+Tools are identified only by their function name; they may be in any module.
 """
 
 import re
@@ -24,16 +24,16 @@ FILE = r"(?:the |die |das )?(?:file|document|datei|dokument) (?:number |nr\.? )?
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a person wants: a tool's function and its arguments."""
+    """A recognised request: a tool's function name and its arguments."""
 
     function: str
     arguments: dict[str, Any]
-    # After a recall: delete what was found.
+    # The call is a recall whose result should be deleted afterwards.
     is_to_forget: bool = False
 
 
 def understand(said: str) -> Intent | None:
-    """Return the person's intent if the message is one of the plain requests."""
+    """Return the intent of a message; None if it is not one of the simple requests."""
     for text in (said, SPEAKER.sub("", said)):
         plain = POLITE.sub("", text.strip())
         if document := DOCUMENT.match(plain):
@@ -46,7 +46,7 @@ def understand(said: str) -> Intent | None:
 
 
 def without_speaker(said: str) -> str:
-    """Return the text without politeness and without the name that stands before it in shared channels."""
+    """Return the text without polite phrases and without the speaker's name, which precedes it in shared channels."""
     return POLITE.sub("", SPEAKER.sub("", said.strip()).strip())
 
 
@@ -71,14 +71,14 @@ def _document(found: Found) -> Intent:
     return Intent("create_document", {"title": title, "content": _text(found, "content"), "format": form})
 
 
-# Every repetition before the last one is bounded: a long text from a stranger takes no longer than a short one.
+# All repetitions except the last one are bounded, so that a long untrusted text can't cause slow matching.
 DOCUMENT = re.compile(
     r"^(?:write|create|make|erstelle?|schreibe?)(?: me| mir)? (?:an? |eine? |the )?(?P<kind>\w{1,20} )?"
     r"(?:document|file|dokument|datei) (?:called|named|namens) (?P<title>.{1,150}?) (?:with|containing|saying|mit)"
     r"(?: the (?:text|content)| dem (?:text|inhalt))?:? (?P<content>.+)$",
     re.IGNORECASE | re.DOTALL,
 )
-# Looked at in this order; the more particular stands first.
+# Tried in this order; more specific patterns come first.
 PHRASES = (
     _phrase(
         r"(?:remember|note|merke? dir)(?: that| this|,? dass)?[:,]? (?P<content>.+)",

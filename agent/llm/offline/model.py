@@ -1,4 +1,4 @@
-"""The offline model, which needs no provider: it understands a few plain requests, through real tool calls."""
+"""The offline model, which needs no provider: it understands a few simple requests and makes real tool calls."""
 
 import asyncio
 import json
@@ -21,14 +21,14 @@ NOW_LINE = re.compile(r"^Now: (.+)$", re.MULTILINE)
 SUM_WORDS = re.compile(
     r"^(?:what is|what's|how much is|calculate|compute|was ist|wie viel ist|rechne)\s+", re.IGNORECASE
 )
-# The argument of tools that calculate, whatever their names are.
+# Tools that calculate are recognised by this argument, not by their names.
 EXPRESSION = "expression"
 
 SETUP = (
     "I am Parley's small offline model: no language model is configured. For real answers, put `LLM_MODELS` (for "
     "example `LLM_MODELS=gpt-4o-mini`) and the provider's key (`OPENAI_API_KEY=…`) into `.env` and start me again."
 )
-# Examples of the requests that it understands: a tool's function, and a sentence that leads to it.
+# Example requests: the function name of a tool (None: no tool), and a sentence that calls it.
 EXAMPLES = (
     ("remember", "remember that my cat is called Tom"),
     ("recall", "what do you know about my cat?"),
@@ -41,7 +41,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """What the model reads of a request: the person's message, the time given with it, and the results of its tools."""
+    """The parts of a request that the model reads: the person's message, the current time, and the tool results."""
 
     message: str
     now: str | None
@@ -55,19 +55,19 @@ class _Call:
 
 
 class OfflineModel:
-    """Answers without a provider, always the same to the same request, at no cost."""
+    """Answers without a provider, deterministically and at no cost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
-        """Answer with a tool call, with the results of the tools, or with an introduction."""
+        """Return a tool call, a description of the last tool result, or an introduction."""
         tools = {tool["function"]["name"].rpartition("__")[2]: tool["function"] for tool in reversed(request.tools)}
         reply = self._reply(_to_exchange(request.messages), tools)
         text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
         if attempt.on_text is not None:
             await _say(text, attempt.on_text)
-        # It reads only this exchange; charging for the whole prompt would use up a guest's budget within minutes.
+        # Only this exchange is counted, because the whole prompt would use up a guest's budget within minutes.
         read = replace(request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=())
         counted = estimate(read, text, calls)
         usage = Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
@@ -108,7 +108,7 @@ def _to_exchange(messages: Sequence[Mapping[str, Any]]) -> _Exchange:
 
 
 def _index_of_question(messages: Sequence[Mapping[str, Any]]) -> int:
-    # A user message right after a tool's result is our request for the last answer, not the person's.
+    # A user message right after a tool result was added by us, not written by the person.
     for index in range(len(messages) - 1, -1, -1):
         after_tool = index > 0 and messages[index - 1]["role"] == "tool"
         if messages[index]["role"] == "user" and not after_tool:
@@ -164,9 +164,9 @@ def _introduction(tools: Mapping[str, Any]) -> str:
 async def _say(text: str, on_text: OnText) -> None:
     for piece in re.findall(r"\S+\s*|\s+", text):
         on_text(piece)
-        # Other tasks run between two words.
+        # Yields to the event loop after each word.
         await asyncio.sleep(0)
 
 
-# It understands a few plain requests, and no plans.
+# It cannot answer planner requests.
 OFFLINE_MODEL = BuiltInModel("offline", lambda _settings, clock: OfflineModel(clock), is_fallback=True, can_plan=False)

@@ -1,4 +1,4 @@
-"""What a tool returned, as a sentence of the offline model."""
+"""Tool results as sentences of the offline model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Result:
         return str(self.value.get(name, "")) if isinstance(self.value, dict) else ""
 
     def entries(self) -> list[Any]:
-        """Return the list that the value is, or that it holds."""
+        """Return the value if it is a list, else its first field that is one; empty if there is none."""
         if isinstance(self.value, list):
             return self.value
         if isinstance(self.value, dict):
@@ -30,7 +30,7 @@ class Result:
         return []
 
     def first_id(self) -> int | None:
-        """Return the id of the first entry."""
+        """Return the id of the first entry; None if there is none."""
         for entry in self.entries()[:1]:
             found = entry.get("id", entry.get("memory_id")) if isinstance(entry, dict) else None
             return found if isinstance(found, int) else None
@@ -38,7 +38,7 @@ class Result:
 
 
 def describe_result(result: Result) -> str:
-    """Return the result as a sentence; an error as the tool explains it."""
+    """Return the result as a sentence; an error with the tool's own message."""
     if isinstance(result.value, dict) and result.value.get("error"):
         return f"That did not work: {result.field('message') or 'the tool gave no reason'}"
     return SENTENCES.get(result.function, _anything)(result)

@@ -1,1 +1,1 @@
-"""How a request is written for a route and its answer read; the writers of the text protocols are not here."""
+"""Protocols: encode requests for a route and decode its answers; the text writers are in `text_protocols`."""

@@ -1,6 +1,6 @@
-"""What to look for in a model's text, place by place: whole marks, and beginnings that a later piece may complete.
+"""The regular expressions of the scanner: complete marks by context, and beginnings that a later chunk may complete.
 
-Every mark has a longest length, so that little is held back of a stream and one pass over the text is enough.
+Every mark has a maximum length, so that a stream is held back only a little and one pass over the text is enough.
 """
 
 import re
@@ -11,10 +11,10 @@ from functools import cache
 TAG = "tool"
 CALL, DELEGATE = FENCES = ("tool_call", "delegate")
 THINKING = ("think", "thinking", "reasoning")
-# No mark is longer; a run of more ticks than this is read as several.
+# The maximum length of a mark, and of a run of ticks: a longer run is read as several runs.
 LONGEST_MARK = 80
 LONGEST_RUN = 32
-# As many as there are, looked at once.
+# Possessive quantifiers: all ticks or tildes at once, without backtracking.
 MORE_TICKS = f"`{{0,{LONGEST_RUN - 1}}}+"
 MORE_TILDES = f"~{{0,{LONGEST_RUN - 1}}}+"
 # Matches nowhere.
@@ -24,7 +24,7 @@ FLAGS = re.IGNORECASE | re.ASCII
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The marks of one place; `beginning` matches at the end of a text that a mark may continue."""
+    """The marks of one context; `beginning` matches an incomplete mark at the end of the text."""
 
     whole: re.Pattern[str]
     beginning: re.Pattern[str]
@@ -44,10 +44,10 @@ def _marks(whole: str, beginning: str) -> Marks:
 
 @cache
 def in_text(kinds: frozenset[str]) -> Marks:
-    """Return the marks of ordinary text: thinking, code, and the blocks of these kinds."""
+    """Return the marks in ordinary text: of thinking, of code, and of these kinds of blocks."""
     tags = (TAG,) if TAG in kinds else ()
     fences = tuple(word for word in FENCES if word in kinds)
-    # Each begins with a plain character: so a search is several times as fast.
+    # Each begins with a literal character, which makes the search several times faster.
     whole = (
         rf"<(?:(?P<think>{_either(THINKING)})|/(?P<unthink>{_either(THINKING)}))>",
         rf"<(?:(?P<tool>{_either(tags)})|/(?P<untool>{_either(tags)}))>",
@@ -58,7 +58,7 @@ def in_text(kinds: frozenset[str]) -> Marks:
         _beginnings(f"{bracket}{name}>" for name in THINKING + tags for bracket in ("<", "</")),
         rf"`{MORE_TICKS}",
         rf"~{MORE_TILDES}",
-        # One more character has to follow the word before the block is certain.
+        # Only the character after the word shows whether it is a block.
         rf"``{MORE_TICKS} ?(?:{_beginnings(f'{word}.' for word in fences) or NOTHING})?",
     )
     return _marks("|".join(whole), "|".join(beginning))
@@ -66,13 +66,13 @@ def in_text(kinds: frozenset[str]) -> Marks:
 
 @cache
 def in_opening(fence: str) -> Marks:
-    """Return what ends the line that opens ordinary code: a tick on it means that it was no such line."""
+    """Return the marks that end the opening line of ordinary code; a tick means that it is not an opening line."""
     return _marks(r"\n|`" if fence == "`" else r"\n", NOTHING)
 
 
 @cache
 def in_code(fence: str, length: int) -> Marks:
-    """Return the line that closes ordinary code."""
+    """Return the marks of the line that closes ordinary code."""
     blank = r"[ \t\r]{0,16}"
     return _marks(
         rf"\n{blank}{fence}{{{length},{LONGEST_RUN}}}{blank}(?=\n)",
@@ -82,13 +82,13 @@ def in_code(fence: str, length: int) -> Marks:
 
 @cache
 def in_thinking(name: str) -> Marks:
-    """Return the tag that ends this thinking."""
+    """Return the marks of the tag that ends this thinking."""
     return _marks(f"</{name}>", _beginnings([f"</{name}>"]))
 
 
 @dataclass(frozen=True, slots=True)
 class BlockMarks:
-    """The marks within a block: outside of JSON strings, inside of them, and where strings are not told apart."""
+    """The marks in a block: outside and inside of JSON strings, and `plain` if strings are not recognised."""
 
     outside: Marks
     inside: Marks
@@ -97,7 +97,7 @@ class BlockMarks:
 
 @cache
 def in_block(ticks: int) -> BlockMarks:
-    """Return the marks of a block that was opened by so many ticks; without ticks by a tag."""
+    """Return the marks in a block that was opened by this number of ticks; 0 means by a tag."""
     end = rf"`{{{ticks},{LONGEST_RUN}}}" if ticks else f"</{TAG}>"
     beginning = rf"`{MORE_TICKS}" if ticks else _beginnings([f"</{TAG}>"])
     return BlockMarks(

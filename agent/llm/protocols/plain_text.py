@@ -1,4 +1,4 @@
-"""Parts of a conversation as plain text, for requests that a writer puts into words: tools, results, merged roles."""
+"""Converts parts of a conversation to plain text for the text protocols: tools, results, merged roles."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from agent.prompts import prompts
 RESULT = "tool_result"
 
 
-# Also with other characters between the bracket and the word.
+# Up to eight other characters between the bracket and the word also match.
 RESULTS = re.compile(rf"<[^\w<]{{0,8}}{RESULT}", re.IGNORECASE)
 
 
@@ -23,25 +23,25 @@ Calls = Mapping[str, Mapping[str, str]]
 
 
 def merge_roles(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages, those of the same role in a row merged into one."""
+    """Return the messages, with consecutive messages of the same role merged into one."""
     return tuple(merge_messages(group) for _, group in groupby(messages, key=role_of))
 
 
 def describe(function: Mapping[str, Any]) -> str:
-    """Return a tool's name, what it is for and the schema of its arguments, as text."""
+    """Return a tool's name, description and argument schema as text."""
     schema = json.dumps(function.get("parameters") or {}, ensure_ascii=False, separators=(",", ":"))
     description = " ".join(str(function.get("description") or "").split())
     return f"- {dotted(function['name'])}: {description}\n  {schema}"
 
 
 def write_results(messages: Iterable[Message], calls: Calls) -> str:
-    """Return tool results as elements of one text; `calls` are the calls' functions by id."""
+    """Return tool results as one text with an XML element each; `calls` has the functions by call id."""
     parts = [prompts().protocols.results_heading]
     is_garbled = False
     for message in messages:
         call = calls.get(message["tool_call_id"], {})
         name = dotted(call.get("name", ""))
-        # The content is JSON, in which this escape means the same: no result can close its tag and open another.
+        # The content is JSON, where this escape changes nothing: a result can't close its element and open another.
         content = escape_tags(str(message.get("content") or ""))
         parts.append(f'<{RESULT} name="{name}" id="{message["tool_call_id"]}">\n{content}\n</{RESULT}>')
         is_garbled = is_garbled or call.get("arguments", "").startswith(f'{{"{GARBLED}"')
@@ -52,7 +52,7 @@ def write_results(messages: Iterable[Message], calls: Calls) -> str:
 
 def merge_messages(messages: Iterable[Message]) -> Message:
     """Return messages of one role as one message."""
-    # The templates of many models without tool calling require alternating roles.
+    # The chat templates of many models without tool calling require alternating roles.
     first, *others = messages
     merged = first
     for each in others:
@@ -71,19 +71,19 @@ def _parts(content: Any) -> list[Any]:
 
 
 def without_results(content: Any) -> Any:
-    """Return what a person wrote, with everything defused that looks like a tool's result."""
+    """Return a person's text, changed where it would look like the element of a tool's result."""
     if isinstance(content, str):
         return RESULTS.sub(f"< {RESULT}", content)
     return [{**part, "text": without_results(part["text"])} if "text" in part else part for part in content]
 
 
 def escape_tags(text: str) -> str:
-    """Return JSON text that means the same and holds no closing tag."""
+    """Return equivalent JSON text without closing tags."""
     return text.replace("</", "<\\/")
 
 
 def dotted(name: str) -> str:
-    """Return `module.tool` for a wire name."""
+    """Convert a wire name to `module.tool`."""
     return name.replace("__", ".", 1)
 
 

@@ -1,7 +1,7 @@
-"""Protocols: how a request is written for a route, and how calls and thinking are read from its answer.
+"""Protocols: encode a request for a route, and decode text, tool calls and thinking from its answer.
 
-A request stays in the OpenAI shape until a route is asked; what goes out is written in that route's protocol, and the
-answer comes back with its calls and its thinking apart from the text. So any route can continue any conversation.
+A request is in the OpenAI format until it is encoded in the protocol of a route; the decoded answer is the same for
+all protocols. So every route can continue every conversation.
 """
 
 import json
@@ -20,10 +20,10 @@ SERVER_KEYS = ("server_name", "server", "module")
 TOOL_KEYS = ("tool_name", "tool", "name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args")
 KNOWN_KEYS = frozenset({*SERVER_KEYS, *TOOL_KEYS, *ARGUMENT_KEYS})
-# How far into an unreadable block the name of its tool is looked for.
+# The tool's name is searched in this many first characters of an invalid block.
 NAME_WITHIN = 2000
 MAX_NAME = 64
-# Nobody reads more.
+# Longer thinking is cut.
 MAX_THINKING = 20_000
 
 Call = tuple[None, str, str]
@@ -31,27 +31,27 @@ Call = tuple[None, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The protocol of a route: the blocks that its answers may hold, and the writer of its requests.
+    """The protocol of a route: the kinds of blocks in its answers, and the writer of its requests.
 
-    Without a writer the request goes out as it is, in the OpenAI shape.
+    Without a writer the request is sent unchanged, in the OpenAI format.
     """
 
     blocks: frozenset[str]
     writer: RequestWriter | None = None
 
     def encode(self, request: ModelRequest) -> ModelRequest:
-        """Return the request as the route is to be asked."""
+        """Return the request as it is sent to the route."""
         return request if self.writer is None else self.writer.write(request)
 
     def listen(self, on_text: OnText, on_reset: Callable[[], None]) -> Scanner:
-        """Return a scanner for a streamed answer: it passes on the text without blocks and thinking."""
+        """Return a scanner for a streamed answer, which passes the text on without blocks and thinking."""
         return Scanner(self.blocks, on_text, on_reset)
 
     def decode(self, completion: Completion) -> Completion:
-        """Return the answer with its calls and its thinking apart from its text.
+        """Return the answer with tool calls and thinking separated from the text.
 
-        A block without its end counts as an answer that was cut, in which no call runs. Raises `RouteFailed` when
-        nothing but thinking is left.
+        An answer with an unfinished block counts as cut off (`max_tokens`), and none of its calls run. Raises
+        `RouteFailed` if the answer has only thinking.
         """
         scanner = Scanner(self.blocks)
         scanner.feed(completion.text)
@@ -74,13 +74,13 @@ NATIVE = Protocol(frozenset())
 
 
 class Protocols:
-    """The protocol of each route by its litellm name; a route that is not among `chosen` calls tools natively."""
+    """The protocols of all routes, by litellm name; routes not in `chosen` use native tool calling."""
 
     def __init__(self, chosen: Mapping[str, Protocol]) -> None:
         self._of = {_bare(name): protocol for name, protocol in chosen.items()}
 
     def of(self, name: str, *, writer: RequestWriter | None = None) -> Protocol:
-        """Return the protocol of the route with this litellm name; the request's own `writer` comes first."""
+        """Return the protocol of the route with this litellm name; a request's own `writer` takes precedence."""
         found = self._of.get(_bare(name), NATIVE)
         if writer is None:
             return found
@@ -88,7 +88,7 @@ class Protocols:
 
 
 def _bare(name: str) -> str:
-    # Both spellings name the same model.
+    # Names with and without the prefix mean the same model.
     return name.removeprefix("openai/")
 
 
@@ -112,7 +112,7 @@ def _named_call(plain: dict[str, Any]) -> Call | None:
     if not isinstance(tool, str) or not tool.strip() or not isinstance(server, str | None):
         return None
     if not given and plain.keys() - KNOWN_KEYS:
-        # Unknown keys beside the name: taking them for arguments would be a guess.
+        # Unknown keys next to the name: treating them as arguments would be a guess.
         return None
     arguments = plain[given[0]] if given else None
     written = "{}" if arguments is None else arguments if isinstance(arguments, str) else _to_json(arguments)
@@ -138,7 +138,7 @@ def _to_json(value: Any) -> str | None:
 
 
 def _as_written(block: Block) -> str:
-    # With its marks it is no valid JSON, so the toolbox refuses it and says what would be valid.
+    # With its marks it is not valid JSON, so the toolbox rejects it with an explanation for the model.
     return f"<{TAG}>{block.body}</{TAG}>" if block.kind == TAG else f"```{block.kind}\n{block.body}\n```"
 
 

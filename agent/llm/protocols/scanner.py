@@ -1,6 +1,7 @@
-"""The scanner separates a model's answer into text for the reader, thinking, and blocks that call tools.
+"""The scanner: splits a model's answer into text for the reader, thinking, and blocks that call tools.
 
-It reads pieces of a stream: the same text gives the same parts, however it is cut. Code holds no blocks or thinking.
+It reads a stream in chunks; how the text is split into chunks does not change the result. Blocks and thinking are not
+recognised in code.
 """
 
 import json
@@ -27,14 +28,14 @@ NO_JSON = object()
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block as the model wrote it: `tool`, `tool_call` or `delegate`, and the text between its marks."""
+    """A block as the model wrote it: its kind (`tool`, `tool_call` or `delegate`) and the text between its marks."""
 
     kind: str
     body: str
 
 
 def from_json(text: str) -> Any:
-    """Return the value, or `NO_JSON`; a raw line break in a string is accepted."""
+    """Parse JSON; returns `NO_JSON` if it is invalid. Raw line breaks in strings are accepted."""
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -42,9 +43,9 @@ def from_json(text: str) -> Any:
 
 
 class Scanner:
-    """Reads one model answer; `kinds` are the blocks that it may hold.
+    """Scans one model answer; `kinds` are the kinds of blocks to recognise.
 
-    `on_text` receives the text for the reader as it comes; `on_reset` says that the text so far was thinking.
+    `on_text` is called with new text for the reader; `on_reset` is called if the text so far turns out to be thinking.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Scanner:
         self._thinking: list[str] = []
         self._is_reset = False
         self._drops_space = False
-        # The current line: whether it is blank so far, and how many ticks opened the code span that it is in.
+        # The current line: whether it is blank so far, and how many ticks opened the current code span (0: none).
         self._is_blank_line = True
         self._open_ticks = 0
         self._body = _Body("", in_block(0))
@@ -84,7 +85,7 @@ class Scanner:
         return "".join(self._thinking).strip()
 
     def feed(self, piece: str) -> None:
-        """Read the next piece."""
+        """Read the next chunk."""
         self._buffer += piece
         while self._step():
             pass
@@ -93,7 +94,7 @@ class Scanner:
         self._send()
 
     def close(self) -> None:
-        """Read what was held back: the answer is complete."""
+        """Read the text that was held back, at the end of the answer."""
         self._is_closed = True
         self.feed("")
         while self._body.kind and self._body.first_end is not None:
@@ -159,7 +160,7 @@ class Scanner:
         elif mark["tool"]:
             self._begin_block(TAG, 0)
         else:
-            # A closing tag without an opening one, which nested blocks leave behind.
+            # A closing tag without an opening one, which nested blocks can leave.
             self._leave_out()
 
     def _on_ticks(self, mark: re.Match[str]) -> None:
@@ -196,7 +197,7 @@ class Scanner:
         self._read_text()
 
     def _leave_out(self) -> None:
-        # Only one gap remains between the texts before and after a part that is left out.
+        # The whitespace around a removed part must not be doubled.
         if not self._shown or self._shown[-1][-1:].isspace():
             self._drops_space = True
 
@@ -208,7 +209,7 @@ class Scanner:
         if not self._is_blank_line and not self._thinking:
             self._add_text(tag)
             return
-        # Some models omit the opening tag: all text until here was thinking, and blocks in it are no calls.
+        # Some models omit the opening tag: then all text so far was thinking, and its blocks are not calls.
         self._thinking += [*self._shown, "\n"]
         self._shown.clear()
         self._unsent.clear()
@@ -242,8 +243,8 @@ class Scanner:
             self._end_block("".join(body.parts))
 
     def _end_at_first_mark(self) -> None:
-        # A quote is missing somewhere, so that the end mark seemed to be inside a string. The text after it is read
-        # again, once: from here on quotes are ignored.
+        # A quote is missing somewhere, so that the end mark seemed to be inside a string. The text after that mark is
+        # read once more; from now on quotes are ignored.
         first, parts = self._body.first_end, self._body.parts
         self._trusts_quotes = False
         self._buffer = "".join(parts[(first or 0) + 1 :]) + self._buffer[self._at :]
@@ -265,8 +266,8 @@ class Scanner:
 
 
 class _Body:
-    # A block while it is read. `first_end`: the index of the first end mark inside a string, which is the end of the
-    # block if that turns out to be no string.
+    # A block while it is being read. `first_end`: the index of the first end mark inside a string; it is the end of the
+    # block if the string turns out not to be one.
     __slots__ = ("first_end", "is_in_string", "kind", "marks", "parts")
 
     def __init__(self, kind: str, marks: BlockMarks) -> None:

@@ -1,1 +1,1 @@
-"""The models that litellm reaches: requests, streams and errors of providers. Retries and fallback are not here."""
+"""Models behind litellm: requests, streams and errors of providers; retries and fallback are in `agent/llm`."""

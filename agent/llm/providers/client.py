@@ -1,4 +1,4 @@
-"""The models that litellm reaches: the one place that asks it for a chat completion."""
+"""The litellm client: the only module that calls chat completions of providers."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ from shared.text import clean
 CONNECT_SECONDS = 10.0
 
 
-# These want `max_completion_tokens`, which only litellm's own OpenAI route sends.
+# These models need `max_completion_tokens`, which only litellm's own OpenAI route sends.
 REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
 
 
@@ -39,7 +39,7 @@ OPENAI_ROUTES = ("hosted_vllm/", "openai/")
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """What is used of litellm, once it is imported."""
+    """The parts of litellm that we use, available once it is imported."""
 
     litellm: Any
     client: Any
@@ -66,25 +66,25 @@ def _import_litellm(clock: Clock) -> _Library:
     litellm.drop_params = True
     litellm.num_retries = 0
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        # Its messages repeat requests and answers, and they bring an output of their own.
+        # litellm logs the text of requests and answers, with handlers of its own.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
     class Unpriced(Logging):
-        # litellm prices each answer twice for its own log, a third of the call's processor time; we price it ourselves.
+        # litellm computes the price twice for its own log, a third of the call's CPU time; we compute it ourselves.
         def response_cost_calculator(self, *_args: object, **_kwargs: object) -> None:
             return None
 
     def new_log(model: str) -> Unpriced:
-        # litellm reckons in the machine's own time, without a zone.
+        # litellm expects a naive datetime in local time.
         begun = clock.now().astimezone().replace(tzinfo=None)
         return Unpriced(model, [], False, "acompletion", begun, "", "", kwargs={})
 
     with warnings.catch_warnings():
-        # pydantic builds these at their first use, and warns of a type in them that is none of ours.
+        # pydantic builds these models at their first use, with a warning about a type of litellm's.
         warnings.simplefilter("ignore")
         ModelResponseStream(choices=[StreamingChoices(delta=Delta(content=""))])
     faults = (OpenAIError, BaseLLMException, httpx.HTTPError)
-    # Chunks that are no chunks end in whatever error the parser ran into.
+    # For invalid chunks litellm's parser raises arbitrary errors.
     stream_faults = (*faults, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
     return _Library(
         litellm=litellm,
@@ -98,7 +98,7 @@ def _import_litellm(clock: Clock) -> _Library:
 
 
 class Providers:
-    """Every model that litellm can reach, by its litellm name."""
+    """Calls models by their litellm name."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._clock = clock
@@ -116,19 +116,19 @@ class Providers:
         return self._loading.result()
 
     async def load(self) -> None:
-        """Import litellm in a thread, once, however many first calls wait for it."""
+        """Import litellm in a thread, only once, also if several first calls wait for it."""
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm, self._clock))
-        # A caller that is cancelled leaves the import to the others.
+        # Shielded, because other callers wait for the same import.
         await asyncio.shield(self._loading)
 
     def window(self, name: str) -> int | None:
-        """Return how many tokens the model takes in, where litellm knows that."""
+        """Return the model's context window in tokens; None if litellm does not know it."""
         found = self._known(name).get("max_input_tokens")
         return found if isinstance(found, int) and found > 0 else None
 
     def sees(self, name: str) -> bool | None:
-        """Tell whether the model takes in images; None where litellm does not know the model."""
+        """Return whether the model accepts images; None if litellm does not know the model."""
         known = self._known(name)
         return bool(known.get("supports_vision")) if known else None
 
@@ -140,7 +140,7 @@ class Providers:
         return models.get(bare) or models.get(bare.partition("/")[2]) or {}
 
     async def aclose(self) -> None:
-        """Close the connections: ours, and those that litellm keeps for other providers."""
+        """Close our connections and those that litellm keeps for other providers."""
         if self._loading is not None:
             library = await self._loading
             await library.client.close()
@@ -148,9 +148,9 @@ class Providers:
             self._loading = None
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
-        """Ask the provider of this model; raises `RouteFailed`."""
+        """Call the provider of this model; raises `RouteFailed`."""
         await self.load()
-        # litellm then leaves out its own logging and billing: a third of a call's processor time, and background tasks.
+        # litellm then skips its own logging and billing, which take a third of a call's CPU time and background tasks.
         self._library.is_internal_call.set(True)
         if request.answer_schema is None:
             return await self._ask(name, request, attempt, form=Form.WORDS)
@@ -179,8 +179,8 @@ class Providers:
         litellm = self._library.litellm
         if "client" not in asked:
             return await litellm.acompletion(**asked)
-        # acompletion() prepares each call in one of a few threads, in case a provider has to log in first. Ours has
-        # not, and under load the threads stand in the way of the loop.
+        # acompletion() prepares each call in a small thread pool, in case a provider has to log in first. Ours does
+        # not, and under load the threads slow down the event loop.
         try:
             return await litellm.completion(**asked, acompletion=True)
         except Exception as error:  # noqa: BLE001  # litellm raises bare ones for an answer that it can't read
@@ -188,7 +188,7 @@ class Providers:
 
     def _best_form(self, name: str) -> Form:
         target = self._target(name)
-        # What a server of one's own can do is in nobody's list.
+        # litellm has no list of features for self-hosted servers, so the strictest form is tried first.
         if "api_base" in target or self._library.litellm.supports_response_schema(target["model"]):
             return Form.SCHEMA
         known = self._library.litellm.get_supported_openai_params(target["model"]) or ()
@@ -218,7 +218,10 @@ class Providers:
         return self._targets[name]
 
     def _find_target(self, name: str) -> dict[str, Any]:
-        """Return what leads litellm to the model: its name there, and for OpenAI-compatible servers address and key."""
+        """Return litellm's arguments for the model: its name, and for OpenAI-compatible servers the URL and key.
+
+        Raises `RouteFailed` if litellm does not know the provider and no base URL is set.
+        """
         bare = name.removeprefix("openai/")
         try:
             provider = "openai" if bare != name else self._library.litellm.get_llm_provider(name)[1]
@@ -233,7 +236,7 @@ class Providers:
         server = {"api_base": self._base_url, "api_key": self._key or "none"}
         if REASONING_MODEL.match(bare):
             return {"model": f"openai/{bare}", **server}
-        # The same wire format at less than half the processor time of litellm's `openai/` route.
+        # The same wire format with less than half of the CPU time of litellm's `openai/` route.
         return {"model": f"hosted_vllm/{bare}", "client": self._library.client, **server}
 
     def _whole(self, name: str, request: ModelRequest, answer: Any) -> Completion:
@@ -267,7 +270,7 @@ class Providers:
 
     async def _follow(self, answer: Any, accumulator: StreamAccumulator, *, speaks_openai: bool) -> None:
         async with aclosing(answer):
-            # litellm's wrapper ends a stream that was cut as if it were whole, and leaves tasks behind at its end.
+            # The inner stream, because litellm's wrapper reports an interrupted stream as complete and leaks tasks.
             async for chunk in answer.completion_stream if speaks_openai else answer:
                 accumulator.add(chunk)
 

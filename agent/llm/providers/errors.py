@@ -1,4 +1,4 @@
-"""Answers and errors of providers, converted to ours."""
+"""Converts answers and errors of providers to our types."""
 
 import re
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ CAUSES = {
     409: Cause.UNREACHABLE,
     429: Cause.RATE_LIMITED,
 }
-# 500: some self-hosted servers.
+# Status codes of refusals that may be about the prompt's length; 500 is from some self-hosted servers.
 TOO_LONG_STATUS = (400, 422, 500)
 MESSAGE_CHARS = 4000
-# No call uses more, and the ledger can't hold it: a server that reports more has not counted.
+# The largest count that the ledger can store; a higher one is not credible and is ignored.
 MOST_TOKENS = 2**31 - 1
 TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|limit|size)|context (?:the overflows|overflow)|maximum (?:prompt|input) length"
@@ -30,7 +30,7 @@ TOO_LONG = re.compile(
     r"|max(?:imum)? number of tokens|reduce the length|inputs` tokens|longer than the model",
     re.IGNORECASE,
 )
-# How servers say that a model takes no images; some report an error of their own, or an unknown endpoint.
+# How servers report that a model accepts no images; some report an internal error or an unknown endpoint.
 IMAGES_REFUSED_STATUS = (400, 404, 415, 422, 500, 501)
 IMAGES_REFUSED = re.compile(
     r"(?:images?|image[ _-]?url|image[ _-]?input|multi-?modal|vision)\b.{0,60}"
@@ -54,7 +54,7 @@ COUNTED = re.compile(
 
 
 def to_failure(error: Exception, clock: Clock) -> RouteFailed:
-    """Return the failure of a route that an error of litellm stands for."""
+    """Convert an error of litellm to `RouteFailed`."""
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         return RouteFailed(Cause.UNREACHABLE)
@@ -73,21 +73,21 @@ def to_failure(error: Exception, clock: Clock) -> RouteFailed:
 
 
 def is_too_long(status: int, message: str) -> bool:
-    """Tell whether a refusal is about the length of the prompt, as providers word it."""
+    """Return whether the provider refused the prompt as too long, judged by status code and message."""
     if status == 429:
-        # A prompt over the limit of one minute is over that of the next one too.
+        # A prompt that is larger than the limit per minute never fits, so waiting does not help.
         return TOO_LARGE.search(message) is not None
     return status == 413 or (status in TOO_LONG_STATUS and TOO_LONG.search(message) is not None)
 
 
 def to_usage(given: Any) -> Usage | None:
-    """Return the provider's own count without its cost, never below zero; None when it gave no credible one."""
+    """Return the usage that the provider reports, without cost; None if it is missing or not credible."""
     if given is None:
         return None
     details = getattr(given, "prompt_tokens_details", None)
     input_tokens = _count(getattr(given, "prompt_tokens", 0))
     output_tokens = _count(getattr(given, "completion_tokens", 0))
-    # litellm writes zeros where the provider gave no count, and no prompt has zero tokens.
+    # litellm fills in zeros if the provider reports no count; a real prompt never has zero tokens.
     if not input_tokens or max(input_tokens, output_tokens) > MOST_TOKENS:
         return None
     cached_tokens = min(_count(getattr(details, "cached_tokens", 0)), input_tokens)
@@ -97,7 +97,7 @@ def to_usage(given: Any) -> Usage | None:
 def to_completion(
     name: str, text: str, tool_calls: tuple[ToolCall, ...], finish_reason: str | None, usage: Usage
 ) -> Completion:
-    """Return the answer; raises `RouteFailed` for one without text and calls."""
+    """Return the completion; raises `RouteFailed` if it has neither text nor tool calls."""
     if finish_reason == "length":
         # The last call is incomplete, and the ones before it may depend on it.
         return Completion(text, tool_calls=(), stop="max_tokens", usage=usage, model=name)

@@ -1,7 +1,7 @@
-"""How a model is made to answer in JSON: by a schema, as an object, or by instructions alone; tried once per model.
+"""Response formats: makes a model answer in JSON, by a schema, by JSON mode, or only by instructions.
 
-Servers with OpenAI's protocol differ in what they accept, and say so only by refusing a request. A refused request
-costs nothing, so the next weaker form is tried; the accepted one is remembered.
+OpenAI-compatible servers accept different formats, and only a refused request shows which. A refused request costs
+nothing, so the next weaker form is tried; the accepted form is remembered per model.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ NAME = "plan"
 
 
 class Form(StrEnum):
-    """From the strictest to the one that every model accepts; the last one leaves the temperature to the model too."""
+    """The forms, from the strictest to the one that every model accepts; `BARE` also omits the temperature."""
 
     SCHEMA = "schema"
     OBJECT = "object"
@@ -23,13 +23,16 @@ class Form(StrEnum):
 
 
 class Forms:
-    """The form that each model has accepted, by the name of the model."""
+    """Remembers the accepted form by model name."""
 
     def __init__(self) -> None:
         self._accepted: dict[str, Form] = {}
 
     async def ask(self, name: str, best: Form, ask: Callable[[Form], Awaitable[Completion]]) -> Completion:
-        """Ask in the form that was accepted before, or in one after the other from `best` on, until one is accepted."""
+        """Call `ask` with the remembered form, else with each form from `best` on until one is accepted.
+
+        Raises the `RouteFailed` of the last form.
+        """
         every = list(Form)
         untried = [self._accepted[name]] if name in self._accepted else every[every.index(best) :]
         while True:
@@ -45,12 +48,12 @@ class Forms:
 
 
 def to_parameters(request: ModelRequest, form: Form) -> dict[str, Any]:
-    """Return the parameters that a request in this form needs beside its messages."""
+    """Return the additional request parameters for this form: temperature and `response_format`."""
     given: dict[str, Any] = {}
     if request.temperature is not None and form is not Form.BARE:
         given["temperature"] = request.temperature
     if form is Form.SCHEMA:
-        # Not strict: tool arguments are objects with any keys, which a strict schema can't express.
+        # Not strict, because a strict schema can't express tool arguments, which are objects with arbitrary keys.
         schema = {"name": NAME, "schema": request.answer_schema, "strict": False}
         given["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif form is Form.OBJECT:

@@ -7,7 +7,7 @@ from uuid import uuid4
 from agent.llm.completions import OnText, ToolCall
 from shared.text import clean
 
-# No model writes this much in one answer; a server that never stops must not fill the memory.
+# No real answer is this long; the limit protects the memory from an endless stream.
 MOST_CHARS = 8_000_000
 
 
@@ -19,7 +19,7 @@ class _Call:
 
 
 class StreamAccumulator:
-    """Collects the chunks of one answer in the OpenAI shape; it is complete once the model named its finish reason."""
+    """Collects the chunks of one answer in the OpenAI format; complete once a chunk has a finish reason."""
 
     def __init__(self, on_text: OnText) -> None:
         self.usage: Any = None
@@ -33,7 +33,7 @@ class StreamAccumulator:
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether the answer is whole."""
+        """Return whether the answer is complete."""
         return self.finish_reason is not None
 
     @property
@@ -43,22 +43,22 @@ class StreamAccumulator:
 
     @property
     def thinking(self) -> str:
-        """Return the thinking that the provider sends apart from the text."""
+        """Return the thinking that the provider sends separately from the text."""
         return clean("".join(self._thinking))
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """Return the calls so far."""
+        """Return the tool calls so far."""
         return to_tool_calls((call.id, call.name, "".join(call.arguments)) for call in self._calls)
 
     @property
     def written(self) -> tuple[str, tuple[ToolCall, ...]]:
-        """Return everything that the model has written so far: thinking and text, and the calls."""
+        """Return all output so far, for estimating its tokens: thinking and text, and the tool calls."""
         return self.thinking + self.text, self.tool_calls
 
     def add(self, chunk: Any) -> None:
         """Add one chunk."""
-        # litellm passes on the end mark and unreadable lines as plain dicts: they hold nothing.
+        # litellm passes the end marker and unreadable lines as empty dicts.
         if isinstance(chunk, dict):
             return
         self.usage = getattr(chunk, "usage", None) or self.usage
@@ -77,7 +77,7 @@ class StreamAccumulator:
     def _add_call(self, piece: Any) -> None:
         index = piece.index or 0
         call = self._open.get(index)
-        # Some servers give every call the index 0: a different id is a different call.
+        # Some servers send index 0 for every call, so a different id also starts a new call.
         if call is None or (piece.id and call.id and piece.id != call.id):
             call = _Call()
             self._open[index] = call
@@ -95,7 +95,7 @@ class StreamAccumulator:
 
 
 def to_tool_calls(given: Any) -> tuple[ToolCall, ...]:
-    """Return the calls of (id, name, arguments) triples, cleaned; every call has an id of its own."""
+    """Return the tool calls of (id, name, arguments) tuples, cleaned; missing or repeated ids are replaced."""
     calls: dict[str, ToolCall] = {}
     for call_id, name, arguments in given:
         unique = call_id if call_id and call_id not in calls else f"call_{uuid4().hex[:24]}"

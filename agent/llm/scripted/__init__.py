@@ -1,1 +1,1 @@
-"""The model that plays a list of replies (`DEBUG_MOCK_RESPONSES`); optional."""
+"""The scripted model, which answers from a list (`DEBUG_MOCK_RESPONSES`); optional."""

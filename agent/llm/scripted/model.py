@@ -1,4 +1,4 @@
-"""The model of `DEBUG_MOCK_RESPONSES`: a scripted list instead of a provider."""
+"""The scripted model of `DEBUG_MOCK_RESPONSES`: answers from a list instead of a provider."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from shared.settings import Settings
 
 VARIABLE = "DEBUG_MOCK_RESPONSES"
 PIECE_CHARS = 16
-# What may be written for an `error`; any other text is a request that is refused.
+# The values of `error`; any other text means a refused request.
 ERRORS = {
     "rate_limit": Cause.RATE_LIMITED,
     "timeout": Cause.TIMED_OUT,
@@ -36,7 +36,7 @@ ERRORS = {
 
 
 class ScriptedCall(BaseModel):
-    """A tool call of an entry; the name may be `module.tool` or `module__tool`."""
+    """A tool call of an entry; its name is `module.tool` or `module__tool`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,8 @@ class ScriptedCall(BaseModel):
 class ScriptedReply(BaseModel):
     """One entry of the list.
 
-    An `error` or a `cut` befalls the first `times` tries: one unless told, every one when the entry says nothing else.
+    `error` or `cut` applies to the first `times` attempts, or to all attempts if there is no content and no tool call.
+    `delay` and `pace` are seconds: before the answer, and after each streamed piece. `cut` is a number of characters.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,7 +67,7 @@ class ScriptedReply(BaseModel):
     times: Annotated[int, Field(ge=1)] = 1
 
     def fails(self, tries: int) -> bool:
-        """Tell whether this try goes wrong."""
+        """Return whether this attempt (counted from 1) fails."""
         if self.error is None and self.cut is None:
             return False
         is_all = not self.content and not self.tool_calls
@@ -74,16 +75,16 @@ class ScriptedReply(BaseModel):
 
 
 class ScriptedModel:
-    """Plays the entries in order, counted per conversation; the last one is repeated.
+    """Answers with the entries in order, counted per conversation; the last one is repeated.
 
-    `given` is the JSON list itself or the path of a file that holds it; raises `ConfigurationError` when it is neither.
+    `given` is a JSON list or the path of a file that contains one; raises `ConfigurationError` if it is neither.
     """
 
     def __init__(self, given: str) -> None:
         self._replies = _parse(given)
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
-        """Answer with the entry of this position, in pieces when it is streamed; raises `RouteFailed`."""
+        """Return the entry at the request's position; raises `RouteFailed` if the entry says so."""
         reply = self._replies[min(request.position, len(self._replies) - 1)]
         told: list[str] = []
         try:
@@ -152,5 +153,5 @@ def _build(settings: Settings, _clock: Clock) -> ScriptedModel | None:
     return ScriptedModel(settings.debug_mock_responses) if settings.debug_mock_responses is not None else None
 
 
-# Scripted texts may hold blocks of every kind.
+# Scripted texts may contain blocks of every text protocol.
 SCRIPTED_MODEL = BuiltInModel("mock", _build, Protocol(frozenset({TAG, CALL, DELEGATE})), is_only=True)

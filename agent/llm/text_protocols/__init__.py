@@ -1,1 +1,1 @@
-"""Writers of requests as text, for models without tool calling; optional. Answers are read in `protocols`."""
+"""Text protocols: write requests as text for models without tool calling; optional. `protocols` reads the answers."""

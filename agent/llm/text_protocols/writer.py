@@ -1,4 +1,4 @@
-"""A request in words, for models without tool calling: tools as instructions, calls as blocks, results as a message."""
+"""Requests as text, for models without tool calling: tools as instructions, calls as blocks, results as messages."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,24 +23,24 @@ from agent.llm.protocols.protocol import Protocol
 from agent.llm.protocols.scanner import NO_JSON, from_json
 from agent.prompts import prompts
 
-# Offers differ by permission and persona; there are never many.
+# The size of the cache; there are few different tool lists, by permission and persona.
 KEPT_TEXTS = 64
 
 
 def to_tag(name: str, arguments: str) -> str:
-    """Return a call, given by its wire name, as a tag."""
+    """Return a tool call with this wire name as a tag."""
     server, _, tool = name.partition("__")
     named = {"server_name": server, "tool_name": tool} if tool else {"tool_name": name}
     return f"<{TAG}>{escape_tags(_block(named, arguments))}</{TAG}>"
 
 
 def to_fence(name: str, arguments: str) -> str:
-    """Return a call, given by its wire name, as a fenced block."""
+    """Return a tool call with this wire name as a fenced block."""
     return f"```{CALL}\n{_block({'tool': dotted(name)}, arguments)}\n```"
 
 
 class PlainWriter:
-    """Writes requests in one text protocol: no tools and no tool roles, roles alternate, same in gives same out."""
+    """Writes requests in one text protocol: without tools and tool roles, with alternating roles, deterministically."""
 
     def __init__(self, protocol: str, write_call: Callable[[str, str], str]) -> None:
         self._protocol = protocol
@@ -48,7 +48,7 @@ class PlainWriter:
         self._instructions: dict[int, tuple[Sequence[Mapping[str, Any]], str]] = {}
 
     def write(self, request: ModelRequest) -> ModelRequest:
-        """Return the request in words."""
+        """Return the request as text."""
         calls = {call["id"]: call["function"] for each in request.messages for call in each.get("tool_calls") or ()}
         plain = [
             {"role": "user", "content": write_results(group, calls)}
@@ -74,7 +74,7 @@ class PlainWriter:
         return "\n\n".join([*([content] if content else []), *blocks]) if blocks else content
 
     def _instructions_for(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        # The list is stored with its text: while it lives, no other list can get its id.
+        # The cache also holds the list itself, so that its id can't be reused by another list.
         kept = self._instructions.get(id(tools))
         if kept is None:
             while len(self._instructions) >= KEPT_TEXTS:
