@@ -1,4 +1,4 @@
-"""Commands that people give in a chat: one implementation for all platforms. They cost no tokens."""
+"""Slash commands: one implementation for all platforms; they need no model call."""
 
 import re
 
@@ -12,7 +12,7 @@ from shared.text import clean, cut
 
 __all__ = ["Command", "CommandReply", "answer", "command", "find_command", "list_commands"]
 
-# A path such as /etc/hosts has more slashes, and belongs to the message.
+# A path such as /etc/hosts contains another slash and is not a command.
 COMMAND_LINE = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 MAX_CHARS = 4000
 
@@ -20,7 +20,7 @@ MAX_CHARS = 4000
 async def answer(
     app: App, sender: Sender, place: Place, text: str, platform_context: PlatformContext | None = None
 ) -> CommandReply | None:
-    """Answer a command; None when the text is none and belongs to the agent."""
+    """Run the command in the text and return its reply; None if the text is not a command, but for the agent."""
     match = COMMAND_LINE.fullmatch(clean(text).strip())
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""What a command is: `@command` on an async function that answers one request with honest sentences."""
+"""The command type, and the decorator `@command` for an async function that returns the text of the reply."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from shared.permissions import Permission
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """The answer to a command. `is_private`: for the sender's eyes, where the platform can show it to one person."""
+    """The reply to a command. `is_private`: shown only to the sender, if the platform supports that."""
 
     text: str
     is_private: bool
@@ -22,7 +22,7 @@ class CommandReply:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One command as somebody gave it. `argument` is what stands behind the command's name."""
+    """One use of a command; `argument` is the text after the command's name."""
 
     app: App
     sender: Sender
@@ -32,11 +32,11 @@ class Request:
 
     @property
     def words(self) -> list[str]:
-        """Return the argument's words."""
+        """Return the argument, split at whitespace."""
         return self.argument.split()
 
     def require(self, permission: Permission) -> None:
-        """Raise `Refusal` unless the sender has this permission."""
+        """Raise `Refusal` unless the user has at least this permission."""
         if self.user.permission < permission:
             raise Refusal(f"This needs the permission {permission.label}; yours is {self.user.permission.label}.")
 
@@ -46,7 +46,7 @@ Run = Callable[[Request], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command, the same on every platform. `only_on` names the platform that alone has it."""
+    """One command; `only_on` is the only platform that has it, None for all platforms."""
 
     run: Run
     usage: str
@@ -58,7 +58,7 @@ class Command:
 
     @property
     def name(self) -> str:
-        """Return the name without the slash."""
+        """Return the command's name without the slash."""
         return self.usage.split()[0].removeprefix("/")
 
     def is_known_on(self, platform: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finding one's way: what can be said with a slash, and how to leave."""
+"""The commands `/help` and `/quit`."""
 
 from agent.commands.base import Request, command
 from agent.commands.registry import find_command, list_commands, unknown_command

@@ -1,4 +1,4 @@
-"""The conversation at hand: stop what runs, or begin afresh."""
+"""The commands `/stop` and `/reset`, for the turn and the history of the current conversation."""
 
 from sqlalchemy import func, select, update
 
@@ -22,7 +22,7 @@ async def stop(request: Request) -> str:
 async def reset(request: Request) -> str:
     """Begin the conversation afresh; nothing is deleted, and memories stay."""
     if not request.place.is_direct:
-        # In a channel the history belongs to all who talk there.
+        # The history of a channel is shared by its members, so guests may not reset it.
         request.require(Permission.USER)
     place = request.place
     last = select(func.coalesce(func.max(Turn.id), 0)).where(Turn.conversation_id == Conversation.id).scalar_subquery()

@@ -1,4 +1,4 @@
-"""What is remembered about somebody, seen and removed by themselves."""
+"""The command `/memory`, with which users list and delete their own memories."""
 
 from agent.commands.base import Request, command
 from shared.errors import Refusal

@@ -1,4 +1,4 @@
-"""Who somebody is here, and what is left of the budget."""
+"""The commands `/budget` and `/me`."""
 
 from sqlalchemy import select
 

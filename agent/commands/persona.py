@@ -1,4 +1,4 @@
-"""Which persona answers here."""
+"""The command `/persona`, which shows the persona of a place or binds one to it."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ MOST_NAMES = 30
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    # Where a persona answers: for people, and to compare.
+    # The place of a persona: as text for people, and its platform and server for comparison.
     shown: str
     server_key: tuple[str | None, str | None]
 
@@ -69,13 +69,13 @@ async def _bind(request: Request, name: str) -> str:
             .values(platform=place.platform, platform_server_id=place.server, platform_channel_id=place.channel)
         )
     get_logger().info("persona_bound", user=request.user.id, place=place.key)
-    # A persona has one place: binding it here takes it away from there.
+    # A persona has only one place, so binding it here removes it from its previous place.
     moved = f" It no longer answers in {before.shown}." if before and before.shown != _described(place) else ""
     return f"{name} answers in this channel from the next message on.{moved}"
 
 
 async def _find(session: AsyncSession, name: str) -> _Bound | None:
-    """Return the place that the persona is bound to, None for none; raises `Refusal` when there is no such persona."""
+    """Return the place that the persona is bound to, None if it is not bound; raises `Refusal` if it does not exist."""
     columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id)
     row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
     if row is None:
@@ -87,7 +87,7 @@ async def _find(session: AsyncSession, name: str) -> _Bound | None:
 
 
 async def _require_everywhere(session: AsyncSession, request: Request) -> None:
-    # A role on this server says nothing about what others have there.
+    # Roles on this server must not affect other servers, so only the user's own permission counts.
     own = (await session.execute(select(User.permission_level).where(User.id == request.user.id))).scalar_one()
     if Permission.from_label(own) < Permission.ADMIN:
         raise Refusal("This persona answers elsewhere; to take it from there needs more than a role on this server.")

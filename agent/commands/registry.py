@@ -1,4 +1,4 @@
-"""Which commands there are: every `@command` in the files of this folder."""
+"""The registry of commands: every `@command` in the modules of this package."""
 
 from difflib import get_close_matches
 from functools import cache
@@ -10,7 +10,7 @@ from agent.commands.base import Command
 
 @cache
 def all_commands() -> tuple[Command, ...]:
-    """Return every command by name; a new file in this folder is found by itself."""
+    """Return all commands, sorted by name; every module of this package is imported, including new ones."""
     files = sorted(Path(__file__).parent.glob("[a-z]*.py"))
     modules = (import_module(f"agent.commands.{file.stem}") for file in files)
     found = {each.name: each for module in modules for each in vars(module).values() if isinstance(each, Command)}
@@ -18,17 +18,17 @@ def all_commands() -> tuple[Command, ...]:
 
 
 def list_commands(platform: str) -> list[Command]:
-    """Return the commands that a platform has, by name."""
+    """Return the commands of a platform, sorted by name."""
     return [each for each in all_commands() if each.is_known_on(platform)]
 
 
 def find_command(platform: str, name: str) -> Command | None:
-    """Return the command of this name on a platform, None when there is none."""
+    """Return the command with this name on a platform; None if there is none."""
     return next((each for each in list_commands(platform) if each.name == name), None)
 
 
 def unknown_command(platform: str, name: str) -> str:
-    """Return the sentence that answers an unknown command, with the nearest known one."""
+    """Return the reply to an unknown command, which suggests the most similar one."""
     near = get_close_matches(name, [each.name for each in list_commands(platform)], n=1, cutoff=0.5)
     hint = f"did you mean /{near[0]}? " if near else ""
     return f"There is no command /{name[:40]}; {hint}/help lists them all."
