@@ -1,4 +1,4 @@
-"""What a person has here and may take away: one list for every door that can show lists with buttons."""
+"""Panels: lists of a user's own things with a button to remove each, for all adapters that can show buttons."""
 
 from agent.panels.base import Entry, Panel, panel
 from agent.panels.registry import find_panel, list_panels

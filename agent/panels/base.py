@@ -1,4 +1,4 @@
-"""What a panel is: `@panel` on an async function that lists somebody's things, with a second one that removes one."""
+"""The panel type, and the decorator `@panel` for an async function that lists entries; a second one removes one."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from agent.commands.base import Request
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing of a person's: its id, and how it is shown."""
+    """One entry of a panel: its id and its text."""
 
     id: str
     text: str
@@ -16,7 +16,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The first of a person's things; `more` says where the others are, empty when there are none."""
+    """The first entries of a panel; `more` is a text that says where to find the others, empty if there are none."""
 
     entries: Sequence[Entry]
     more: str = ""
@@ -28,10 +28,10 @@ Remove = Callable[[Request], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A person's own things of one kind.
+    """A list of a user's own things of one kind, such as memories.
 
-    `list_entries` is asked for whoever looks; `remove` is given the id of an entry as the request's argument, looks up
-    again whose it is, and returns a sentence. `verb` is what stands on the button.
+    `list_entries` returns the entries of the requesting user. `remove` gets the id of an entry as the request's
+    argument, must check that it belongs to that user, and returns the text of the reply. `verb` is the button's label.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Panel:
 
 
 def panel(name: str, title: str, *, verb: str, empty: str, remove: Remove) -> Callable[[List], Panel]:
-    """Mark an async function in a file of this folder as the list of a panel."""
+    """Return the decorator that makes an async function in a module of this package the `list_entries` of a panel."""
 
     def mark(list_entries: List) -> Panel:
         return Panel(name, title, verb, empty=empty, list_entries=list_entries, remove=remove)

@@ -1,4 +1,4 @@
-"""What is remembered about somebody."""
+"""The panel of a user's memories."""
 
 from agent.commands.base import Request
 from agent.panels.base import Entry, Listed, panel

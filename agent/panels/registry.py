@@ -1,4 +1,4 @@
-"""Which panels there are: every `@panel` in the files of this folder."""
+"""The registry of panels: every `@panel` in the modules of this package."""
 
 from functools import cache
 from importlib import import_module
@@ -9,7 +9,7 @@ from agent.panels.base import Panel
 
 @cache
 def list_panels() -> tuple[Panel, ...]:
-    """Return every panel by name; a new file in this folder is found by itself."""
+    """Return all panels, sorted by name; every module of this package is imported, including new ones."""
     files = sorted(Path(__file__).parent.glob("[a-z]*.py"))
     modules = (import_module(f"agent.panels.{file.stem}") for file in files)
     found = {each.name: each for module in modules for each in vars(module).values() if isinstance(each, Panel)}
@@ -17,5 +17,5 @@ def list_panels() -> tuple[Panel, ...]:
 
 
 def find_panel(name: str) -> Panel | None:
-    """Return the panel of this name, None when there is none."""
+    """Return the panel with this name; None if there is none."""
     return next((each for each in list_panels() if each.name == name), None)
