@@ -191,7 +191,7 @@ class RemoteTools(ToolProvider):
         self._publish()
 
     def _build(self, kept: _Kept, listed: Sequence[Listed]) -> tuple[dict[Listed, Tool], str | None]:
-        # Imported here: a house without servers does not pay for the SDK.
+        # Imported here, so that an installation without servers does not load the SDK.
         from agent.mcp.remote_tools import to_tool
 
         tools: dict[Listed, Tool] = {}

@@ -197,7 +197,7 @@ async def accept_answered(database: Database, message: IncomingMessage) -> bool:
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
-    """Return the open messages of the job's place, oldest first; none when another worker has taken the job over."""
+    """Return the open messages of the job's place, in order; empty if another worker has taken over the job."""
     given = {"job_id": job.id, "inbox_id": job.inbox_id}
     return [_to_waiting(row) for row in (await session.execute(OPEN, given)).all()]
 
