@@ -33,7 +33,7 @@ class ConfirmationTexts:
     hint_approver: Text
     again: Text
     asked: Text
-    asked_below: Text
+    asked_by_child: Text
     denied: Text
     nobody_to_ask: Text
     too_long: Text

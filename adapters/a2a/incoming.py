@@ -15,7 +15,7 @@ from adapters.web.api.faults import Fault, from_validation, invalid
 from adapters.web.api.schemas import MAX_ATTACHMENTS, MAX_CONTENT, Closed, Flag, LooseName, Name, WebAddress
 from adapters.web.api.uploads import store_content
 from agent.app import App
-from agent.people.hops import Hops, check_hops, house_id, house_of, is_hop, to_place
+from agent.people.hops import Hops, check_hops, installation_id, installation_of, is_hop, to_place
 from shared.files.filenames import clean_filename
 from shared.messages import Attachment, IncomingMessage, Sender
 from shared.text import cut
@@ -66,7 +66,7 @@ async def to_incoming(
     ids: Ids = _checked(Ids, {"message_id": message.message_id, "context_id": message.context_id})
     metadata = _read_metadata(params, headers)
     hops = tuple(metadata.hops)
-    check_hops(hops, house_id(app.secrets))
+    check_hops(hops, installation_id(app.secrets))
     sender = _sender(metadata.person, hops)
     is_direct = metadata.person is not None and metadata.person.is_direct
     # A message without a context begins a new one; if it is sent twice, both have to get the same context.
@@ -100,7 +100,7 @@ def _read_metadata(params: SendMessageRequest, headers: Mapping[str, str]) -> Me
 def _sender(person: NamedPerson | None, hops: Hops) -> Sender:
     if person is None:
         # An installation that names no person asks for itself.
-        return Sender(PLATFORM, house_of(hops[-1]) if hops else NOBODY, UNNAMED)
+        return Sender(PLATFORM, installation_of(hops[-1]) if hops else NOBODY, UNNAMED)
     name = person.platform_username or (UNNAMED if person.platform == PLATFORM else None)
     return Sender(person.platform, person.platform_user_id, name)
 

@@ -6,7 +6,7 @@ from agent.app import App
 from agent.delegation.child_turn import end_orphans
 from agent.queue import outbox
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Worker
-from agent.turn.cancellation import Stops
+from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
 
 VECTOR_SECONDS = 5.0
@@ -14,12 +14,12 @@ VECTOR_SECONDS = 5.0
 
 def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
     """Return a worker for this app; when it stops, running turns get `grace` seconds to finish."""
-    stops = Stops()
-    app.events.on_stop(stops.ask)
+    cancellations = Cancellations()
+    app.events.on_cancellation(cancellations.cancel)
     return Worker(
         app.database,
         app.clock,
-        partial(run_turn, app.turns, stops=stops),
+        partial(run_turn, app.turns, cancellations=cancellations),
         chores=(
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
             Chore("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS),

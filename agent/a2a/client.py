@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from agent.delegation.peers import Asker, PeerAnswer, PeerFile
-from agent.people.hops import house_id, outbound_hops, person_id
+from agent.people.hops import installation_id, outbound_hops, person_id
 from agent.tools.arguments import depth
 from shared.db.database import Database, DatabaseLost
 from shared.errors import ParleyError, ToolError, Unavailable
@@ -30,7 +30,7 @@ from shared.text import MAX_DEPTH, clean, clean_json, cut
 if TYPE_CHECKING:
     from a2a.types.a2a_pb2 import AgentCard, Part
 
-    from agent.a2a.exchange import Heard, Question
+    from agent.a2a.exchange import Question, TaskProgress
     from agent.a2a.http import Address
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -66,7 +66,7 @@ class _Running:
     name: str
     address: "Address"
     card: "AgentCard"
-    heard: "Heard"
+    progress: "TaskProgress"
 
 
 class RemoteAgents:
@@ -92,13 +92,13 @@ class RemoteAgents:
         """Send the task to the agent of this row; see `Peers.ask`. Each task gets a new context on the remote side."""
         # Importing the SDK is slow: in a thread it does not block the event loop.
         await asyncio.to_thread(__import__, "agent.a2a.exchange")
-        from agent.a2a.exchange import Question, SaidNo
+        from agent.a2a.exchange import PeerRefused, Question
 
         try:
             # Both installations store this id, and it must stay unique even if our tables are lost.
             question = Question(task, f"{context_id}-{uuid4().hex}", self._metadata(hops, asker))
             answer = await self._ask_in_time(agent, question, seconds)
-        except SaidNo:
+        except PeerRefused:
             raise
         except (ToolError, Unavailable) as error:
             self._cards.pop(agent.id, None)
@@ -113,56 +113,56 @@ class RemoteAgents:
         # The peer gets a stable pseudonym instead of our user id; two of our users never share one there.
         person = {"platform": "a2a", "platform_user_id": person_id(self._secrets, asker.user_id)}
         return {
-            "parley/trail": outbound_hops(hops, house_id(self._secrets)),
+            "parley/trail": outbound_hops(hops, installation_id(self._secrets)),
             "parley/person": {**person, "is_direct": asker.is_direct},
         }
 
     async def _ask_in_time(self, agent: Agent, question: "Question", seconds: float) -> PeerAnswer:
-        from agent.a2a.exchange import Heard
+        from agent.a2a.exchange import TaskProgress
         from agent.a2a.http import Address
 
         address = Address(agent.url or "", filled_in(agent.headers, A2A_PREFIX))
-        heard = Heard()
+        progress = TaskProgress()
         try:
             async with asyncio.timeout(seconds):
                 card = await self._card(agent, address)
-                await self._carry_out(_Running(agent.name, address, card=card, heard=heard), question, seconds)
-                return await self._to_answer(agent.name, address, heard)
+                await self._carry_out(_Running(agent.name, address, card=card, progress=progress), question, seconds)
+                return await self._to_answer(agent.name, address, progress)
         except TimeoutError:
             raise Unavailable(f"{agent.name} did not come to an end within {seconds:.0f} seconds.") from None
 
     async def _carry_out(self, running: _Running, question: "Question", seconds: float) -> None:
-        from agent.a2a.exchange import carry_out, connected, in_our_words
+        from agent.a2a.exchange import carry_out, connected, translated_errors
 
-        heard = running.heard
+        progress = running.progress
         try:
-            with in_our_words(running.name):
+            with translated_errors(running.name):
                 async with connected(self._http, running.address, card=running.card, seconds=seconds) as client:
-                    await carry_out(client, running.card, question=question, heard=heard)
+                    await carry_out(client, running.card, question=question, progress=progress)
         finally:
-            if heard.task_id and not heard.is_over:
+            if progress.task_id and not progress.is_over:
                 self._stopping.add(task := asyncio.create_task(self._stop(running), name=f"stop {running.name}"))
                 task.add_done_callback(self._stopping.discard)
 
     async def _stop(self, running: _Running) -> None:
-        from agent.a2a.exchange import connected, in_our_words, tell_to_stop
+        from agent.a2a.exchange import cancel_task, connected, translated_errors
 
         address, card = running.address, running.card
-        with suppress(ToolError, Unavailable, TimeoutError), in_our_words(running.name):
+        with suppress(ToolError, Unavailable, TimeoutError), translated_errors(running.name):
             async with (
                 asyncio.timeout(STOP_SECONDS),
                 connected(self._http, address, card=card, seconds=STOP_SECONDS) as client,
             ):
-                await tell_to_stop(client, running.heard.task_id)
+                await cancel_task(client, running.progress.task_id)
 
     async def _card(self, agent: Agent, address: "Address") -> "AgentCard":
         kept = self._cards.get(agent.id)
         now = asyncio.get_running_loop().time()
         if kept is not None and kept.address == address and now < kept.until:
             return kept.card
-        told, card = await self._fetch_card(agent.name, address)
+        document, card = await self._fetch_card(agent.name, address)
         self._cards[agent.id] = _Kept(card, address, now + CARD_LIFE_SECONDS)
-        await self._note(NOTE_CARD, agent, card=json.dumps(told))
+        await self._note(NOTE_CARD, agent, card=json.dumps(document))
         return card
 
     async def _fetch_card(self, name: str, address: "Address") -> "tuple[Any, AgentCard]":
@@ -184,23 +184,23 @@ class RemoteAgents:
         if response is None or response.status != 200:
             status = response.status if response else "none"
             raise Unavailable(f"{name} has no agent card at {address.url} (HTTP status {status}).")
-        told = response.json()
-        if depth(told) > MAX_DEPTH:
+        document = response.json()
+        if depth(document) > MAX_DEPTH:
             raise Unavailable(f"The agent card of {name} is nested too deep.")
         try:
-            return clean_json(told), to_card(json.loads(json.dumps(clean_json(told))))
+            return clean_json(document), to_card(json.loads(json.dumps(clean_json(document))))
         except GARBAGE as error:
             raise Unavailable(f"What {name} has at {response.url} is no agent card.") from error
 
-    async def _to_answer(self, name: str, address: "Address", heard: "Heard") -> PeerAnswer:
-        from agent.a2a.exchange import ASKS_BACK, SaidNo, is_done
+    async def _to_answer(self, name: str, address: "Address", progress: "TaskProgress") -> PeerAnswer:
+        from agent.a2a.exchange import ASKS_BACK, PeerRefused, is_done
 
-        if not is_done(heard.state) and heard.state not in ASKS_BACK:
-            raise SaidNo(f"{name} did not do it: {cut(heard.text, MAX_NOTE) or 'it does not say why.'}")
-        files, missing = await self._fetch_files(address, heard.parts)
-        said = "\n\n".join(each for each in (heard.text, *missing) if each)
-        finished = heard.state not in ASKS_BACK and heard.metadata.get("parley/finished") is not False
-        return PeerAnswer(said, finished, files)
+        if not is_done(progress.state) and progress.state not in ASKS_BACK:
+            raise PeerRefused(f"{name} did not do it: {cut(progress.text, MAX_NOTE) or 'it does not say why.'}")
+        files, missing = await self._fetch_files(address, progress.parts)
+        text = "\n\n".join(each for each in (progress.text, *missing) if each)
+        finished = progress.state not in ASKS_BACK and progress.metadata.get("parley/finished") is not False
+        return PeerAnswer(text, finished, files)
 
     async def _fetch_files(self, address: "Address", parts: "Sequence[Part]") -> tuple[tuple[PeerFile, ...], list[str]]:
         files, missing = [], []

@@ -49,7 +49,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 3.0
 MAX_FAILURES = 4
 MAX_TEXT = 200_000
 MAX_PARTS = 20_000
-MAX_SAID = 500
+MAX_ERROR_CHARS = 500
 BREATHER = 50
 
 # The SDK logs the full text of cards and messages; we log our own events instead.
@@ -74,45 +74,45 @@ class Question:
 
 
 @dataclass
-class Heard:
+class TaskProgress:
     """The state of a task and the answer so far, collected from the updates."""
 
     task_id: str = ""
     state: int = TaskState.TASK_STATE_SUBMITTED
     is_over: bool = False
-    said_last: Message | None = None
+    last_message: Message | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     _artifacts: dict[str, list[Part]] = field(default_factory=dict)
     _parts: int = 0
 
-    def take(self, update: StreamResponse) -> None:
+    def apply(self, update: StreamResponse) -> None:
         """Apply one update."""
         if update.HasField("task"):
-            self.take_task(update.task)
+            self.apply_task(update.task)
         elif update.HasField("message"):
-            self.said_last, self.state, self.is_over = update.message, TaskState.TASK_STATE_COMPLETED, True
+            self.last_message, self.state, self.is_over = update.message, TaskState.TASK_STATE_COMPLETED, True
         elif update.HasField("status_update"):
             self.task_id = self.task_id or update.status_update.task_id
             self.metadata |= MessageToDict(update.status_update.metadata)
-            self._take_status(update.status_update.status)
+            self._apply_status(update.status_update.status)
         elif update.HasField("artifact_update"):
-            self._take_artifact(update.artifact_update.artifact, is_more=update.artifact_update.append)
+            self._apply_artifact(update.artifact_update.artifact, is_more=update.artifact_update.append)
 
-    def take_task(self, task: Task) -> None:
+    def apply_task(self, task: Task) -> None:
         """Apply a full snapshot of the task."""
         self.task_id = task.id
         self.metadata |= MessageToDict(task.metadata)
         for artifact in task.artifacts:
-            self._take_artifact(artifact, is_more=False)
-        self._take_status(task.status)
+            self._apply_artifact(artifact, is_more=False)
+        self._apply_status(task.status)
 
-    def _take_status(self, status: TaskStatus) -> None:
+    def _apply_status(self, status: TaskStatus) -> None:
         self.state = status.state
         self.is_over = status.state not in OPEN
         if status.HasField("message"):
-            self.said_last = status.message
+            self.last_message = status.message
 
-    def _take_artifact(self, artifact: Artifact, *, is_more: bool) -> None:
+    def _apply_artifact(self, artifact: Artifact, *, is_more: bool) -> None:
         parts = self._artifacts.setdefault(artifact.artifact_id, [])
         if not is_more:
             self._parts -= len(parts)
@@ -126,14 +126,14 @@ class Heard:
     def parts(self) -> list[Part]:
         """Return all parts of the answer."""
         found = [part for parts in self._artifacts.values() for part in parts]
-        return found or (list(self.said_last.parts) if self.said_last is not None else [])
+        return found or (list(self.last_message.parts) if self.last_message is not None else [])
 
     @property
     def text(self) -> str:
         """Return the text of the artifacts, plus the last message if there are none or the task is not completed."""
         texts = [text for parts in self._artifacts.values() if (text := to_text(parts)).strip()]
-        if self.said_last is not None and (not texts or self.state != TaskState.TASK_STATE_COMPLETED):
-            texts.append(to_text(self.said_last.parts))
+        if self.last_message is not None and (not texts or self.state != TaskState.TASK_STATE_COMPLETED):
+            texts.append(to_text(self.last_message.parts))
         return cut(clean("\n\n".join(texts)), MAX_TEXT)
 
 
@@ -151,12 +151,12 @@ def _as_json(part: Part) -> str:
     return f"\n{json.dumps(MessageToDict(part.data), ensure_ascii=False)}\n" if part.HasField("data") else ""
 
 
-class SaidNo(ToolError):
+class PeerRefused(ToolError):
     """The agent refuses the task, or has failed at it."""
 
 
 @contextmanager
-def in_our_words(name: str) -> Iterator[None]:
+def translated_errors(name: str) -> Iterator[None]:
     """Convert errors in the block: `ToolError` if the agent reports a refusal or failure, otherwise `Unavailable`."""
     try:
         yield
@@ -166,16 +166,16 @@ def in_our_words(name: str) -> Iterator[None]:
             raise Unavailable(f"{name} answered with the HTTP status {status}.") from error
         if error.__cause__ is not None or str(error).startswith(NO_ANSWER):
             raise Unavailable(f"{name} broke off, or does not answer as an A2A agent does.") from error
-        raise SaidNo(f"{name} said no: {cut(clean(str(error)), MAX_SAID)}") from error
+        raise PeerRefused(f"{name} said no: {cut(clean(str(error)), MAX_ERROR_CHARS)}") from error
     except GARBAGE as error:
         raise Unavailable(f"{name} does not answer as an A2A agent does.") from error
     except (ToolError, Unavailable) as error:
         raise type(error)(f"{name} can't be asked: {error}") from error
 
 
-def to_card(told: Any) -> AgentCard:
+def to_card(document: Any) -> AgentCard:
     """Parse an agent card of either protocol version; raises one of `GARBAGE` if it is not a valid card."""
-    card = parse_agent_card(told)
+    card = parse_agent_card(document)
     if not card.supported_interfaces:
         raise ValueError("the card names no interface")
     return card
@@ -202,36 +202,36 @@ async def connected(http: GuardedClient, address: Address, card: AgentCard, seco
             yield ClientFactory(config).create(shown)
 
 
-async def carry_out(client: Client, card: AgentCard, question: Question, heard: Heard) -> None:
-    """Send a task and collect its updates in `heard`: streamed if the agent can stream, otherwise by polling.
+async def carry_out(client: Client, card: AgentCard, question: Question, progress: TaskProgress) -> None:
+    """Send a task and collect its updates in `progress`: streamed if the agent can stream, otherwise by polling.
 
     A broken stream is continued by polling. Raises `Unavailable` if the connection breaks before the task has an id.
     """
     updates = 0
     try:
         async for update in client.send_message(question.to_request(at_once=not card.capabilities.streaming)):
-            heard.take(update)
-            if heard.is_over:
+            progress.apply(update)
+            if progress.is_over:
                 return
             updates += 1
             if updates % BREATHER == 0:
                 # Yield to the event loop, so that an endless stream does not block other tasks.
                 await asyncio.sleep(0)
     except (Unavailable, A2AClientError):
-        if not heard.task_id:
+        if not progress.task_id:
             raise
-    if not heard.task_id:
+    if not progress.task_id:
         raise Unavailable("it broke off before it had begun.")
-    await _ask_again(client, heard)
+    await _ask_again(client, progress)
 
 
-async def _ask_again(client: Client, heard: Heard) -> None:
+async def _ask_again(client: Client, progress: TaskProgress) -> None:
     pause, failures = FIRST_PAUSE_SECONDS, 0
-    while not heard.is_over:
+    while not progress.is_over:
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         try:
-            heard.take_task(await client.get_task(GetTaskRequest(id=heard.task_id, history_length=0)))
+            progress.apply_task(await client.get_task(GetTaskRequest(id=progress.task_id, history_length=0)))
             failures = 0
         except (Unavailable, A2AClientError):
             failures += 1
@@ -239,6 +239,6 @@ async def _ask_again(client: Client, heard: Heard) -> None:
                 raise
 
 
-async def tell_to_stop(client: Client, task_id: str) -> None:
+async def cancel_task(client: Client, task_id: str) -> None:
     """Ask the agent to cancel a task."""
     await client.cancel_task(CancelTaskRequest(id=task_id))

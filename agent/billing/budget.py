@@ -24,15 +24,15 @@ SELECT * FROM parley_reserve_v1(
 RELEASE = text("SELECT parley_release_v1(p_turn_id => :turn_id)")
 EXPIRE = text("SELECT parley_expire_reservations_v1()")
 READ = text("""
-SELECT standing.* FROM users CROSS JOIN LATERAL parley_budget_v1(
+SELECT status.* FROM users CROSS JOIN LATERAL parley_budget_v1(
     token_budget_monthly, budget_from_roles, tokens_used_this_month, tokens_reserved, budget_reset_at
-) AS standing
+) AS status
 WHERE users.id = :user_id
 """)
 READ_SERVER = text("""
-SELECT standing.* FROM servers CROSS JOIN LATERAL parley_budget_v1(
+SELECT status.* FROM servers CROSS JOIN LATERAL parley_budget_v1(
     token_budget_monthly, NULL, tokens_used_this_month, tokens_reserved, budget_reset_at
-) AS standing
+) AS status
 WHERE platform = :platform AND platform_server_id = :server AND token_budget_monthly IS NOT NULL
 """)
 

@@ -19,6 +19,6 @@ async def explain_commands(request: Request) -> str:
 
 
 @command("/quit", only_on="terminal", quits=True)
-async def leave(request: Request) -> str:
+async def quit_chat(request: Request) -> str:
     """Leave the chat; the conversation is kept."""
     return "Goodbye."

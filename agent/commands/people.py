@@ -19,19 +19,19 @@ async def show_budget(request: Request) -> str:
     return "\n".join([*lines, _of_server(server)] if server is not None else lines)
 
 
-def _of_server(standing: BudgetStatus) -> str:
-    limit = standing.limit or 0
-    used = f"All together have used {standing.used:,} of the {limit:,} tokens of this server"
-    return f"{used}; {max(0, limit - standing.used):,} are left. They renew on {standing.renews_on:%d %B %Y}."
+def _of_server(status: BudgetStatus) -> str:
+    limit = status.limit or 0
+    used = f"All together have used {status.used:,} of the {limit:,} tokens of this server"
+    return f"{used}; {max(0, limit - status.used):,} are left. They renew on {status.renews_on:%d %B %Y}."
 
 
-def _sentences(standing: BudgetStatus) -> list[str]:
-    held = [f"Running requests hold {standing.reserved:,} tokens."] if standing.reserved else []
-    if standing.limit is None:
-        return [f"Your budget is unlimited; you have used {standing.used:,} tokens in this period.", *held]
-    left = max(0, standing.limit - standing.used)
-    used = f"You have used {standing.used:,} of {standing.limit:,} tokens; {left:,} are left."
-    return [used, *held, f"The budget renews on {standing.renews_on:%d %B %Y}."]
+def _sentences(status: BudgetStatus) -> list[str]:
+    held = [f"Running requests hold {status.reserved:,} tokens."] if status.reserved else []
+    if status.limit is None:
+        return [f"Your budget is unlimited; you have used {status.used:,} tokens in this period.", *held]
+    left = max(0, status.limit - status.used)
+    used = f"You have used {status.used:,} of {status.limit:,} tokens; {left:,} are left."
+    return [used, *held, f"The budget renews on {status.renews_on:%d %B %Y}."]
 
 
 @command("/me")

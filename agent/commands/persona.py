@@ -38,7 +38,7 @@ async def show_or_bind_persona(request: Request) -> str:
 async def _show(request: Request) -> str:
     async with request.app.database.transaction() as session:
         persona = await resolve_persona(session, request.place, request.user.permission, settings=request.app.settings)
-    source = "the built-in persona" if persona.id is None else "a persona of this house"
+    source = "the built-in persona" if persona.id is None else "a persona of this installation"
     if persona.allowed_modules is None:
         allowed = "all modules that your permission allows"
     else:

@@ -70,11 +70,11 @@ def read_answer(run: Sequence[Waiting]) -> GivenAnswer | None:
 
     A no counts in any of the messages. A typed yes counts only in the first one: later it may refer to other text.
     """
-    said = [_read(each) for each in run]
-    given = [each for each in said if each is not None]
+    answer = [_read(each) for each in run]
+    given = [each for each in answer if each is not None]
     denied = next((each for each in given if not each.approved), None)
     by_button = next((each for each in given if each.confirmation_id is not None), None)
-    return denied or by_button or said[0]
+    return denied or by_button or answer[0]
 
 
 def _read(waiting: Waiting) -> GivenAnswer | None:
@@ -90,26 +90,26 @@ def _read(waiting: Waiting) -> GivenAnswer | None:
     return None if approved is None else GivenAnswer(waiting.inbox_id, approved, None)
 
 
-async def take_answer(
-    session: Session, said: GivenAnswer | None, user: ResolvedUser, conversation_id: int, turn_id: int
+async def apply_answer(
+    session: Session, answer: GivenAnswer | None, user: ResolvedUser, conversation_id: int, turn_id: int
 ) -> DecisionResult | None:
     """Return the result of an answer in this turn; None when the message is not an answer to any question.
 
     Locks the question's row; call `note_answer` in the same transaction.
     """
-    if said is None:
+    if answer is None:
         return None
     given = {
         "conversation_id": conversation_id,
         "user_id": user.id,
         "turn_id": turn_id,
-        "inbox_id": said.inbox_id,
-        "id": said.confirmation_id,
+        "inbox_id": answer.inbox_id,
+        "id": answer.confirmation_id,
     }
     row = (await session.execute(FIND, given)).one_or_none()
     if row is None:
-        return DecisionResult(refusal=ConfirmationClosed()) if said.confirmation_id is not None else None
-    match evaluate(said, row):
+        return DecisionResult(refusal=ConfirmationClosed()) if answer.confirmation_id is not None else None
+    match evaluate(answer, row):
         case "ordinary":
             return None
         case "closed":
@@ -119,12 +119,12 @@ async def take_answer(
         case "again":
             asked = (row.call_id, row.tool, row.arguments, row.question, row.reason, row.agent, row.approver_level)
             return DecisionResult(again=ApprovalRequest(*asked))
-        case "agreed" if said.approved_by is None and lacks_level(user.permission, row.approver_level):
+        case "agreed" if answer.approved_by is None and lacks_level(user.permission, row.approver_level):
             return DecisionResult(refusal=ApprovalNeeded(level=row.approver_level))
         case verdict:
             status = "approved" if verdict == "agreed" else "denied"
             call = _to_call(verdict, row, turn_id)
-            return DecisionResult(call, confirmation_id=row.id, status=status, approved_by=said.approved_by)
+            return DecisionResult(call, confirmation_id=row.id, status=status, approved_by=answer.approved_by)
 
 
 def lacks_level(permission: Permission, wanted: str | None) -> bool:
@@ -132,26 +132,26 @@ def lacks_level(permission: Permission, wanted: str | None) -> bool:
     return wanted is not None and permission < Permission.from_label(wanted)
 
 
-async def note_answer(session: Session, taken: DecisionResult | None, turn_id: int) -> None:
+async def note_answer(session: Session, result: DecisionResult | None, turn_id: int) -> None:
     """Store the new status of the question, once the turn of the answer has been opened."""
-    if taken is not None and taken.confirmation_id is not None:
-        if taken.status == "expired":
-            await session.execute(EXPIRE, {"id": taken.confirmation_id})
+    if result is not None and result.confirmation_id is not None:
+        if result.status == "expired":
+            await session.execute(EXPIRE, {"id": result.confirmation_id})
             return
-        given = {"id": taken.confirmation_id, "status": taken.status, "approved_by": taken.approved_by}
+        given = {"id": result.confirmation_id, "status": result.status, "approved_by": result.approved_by}
         await session.execute(ANSWER, given | {"turn_id": turn_id})
 
 
-def evaluate(said: GivenAnswer, row: Any) -> Evaluation:
+def evaluate(answer: GivenAnswer, row: Any) -> Evaluation:
     """Return what an answer means for a question (a row of `FIND`).
 
     A typed yes counts only if the question was the last reply to this user in this conversation: otherwise it may
     refer to something else. A message that arrived before the question was asked is not an answer to it.
     """
-    is_named = said.confirmation_id is not None
+    is_named = answer.confirmation_id is not None
     is_meant = is_named or row.is_last
     if row.is_after and row.is_fresh and row.status == "pending":
-        if not said.approved:
+        if not answer.approved:
             return "denied"
         return "agreed" if is_meant else "again"
     if row.is_after and not row.is_fresh and row.status in ("pending", "expired") and is_meant:

@@ -33,7 +33,7 @@ WHERE id = :id
 """)
 EXPIRE = text("UPDATE confirmations SET status = 'expired' WHERE id = :id")
 # A user has at most one open question in a conversation: a newer one replaces the older.
-BEGIN_ASKING = text("""
+ADD_QUESTION = text("""
 WITH replaced AS (
     UPDATE confirmations SET status = 'expired'
     WHERE conversation_id = :conversation_id AND user_id = :user_id AND status = 'pending'
@@ -73,11 +73,11 @@ async def close_questions(session: Session, conversation_id: int) -> None:
     await session.execute(CLOSE, {"conversation_id": conversation_id})
 
 
-async def begin_asking(session: Session, request: ApprovalRequest, user_id: int, conversation_id: int) -> NewQuestion:
+async def add_question(session: Session, request: ApprovalRequest, user_id: int, conversation_id: int) -> NewQuestion:
     """Expire the user's older question in this conversation, and return the new one; `end_turn` inserts its row."""
     place = {"user_id": user_id, "conversation_id": conversation_id}
     return NewQuestion(
-        id=(await session.execute(BEGIN_ASKING, place)).scalar_one(),
+        id=(await session.execute(ADD_QUESTION, place)).scalar_one(),
         call_id=request.call_id,
         tool=request.tool,
         arguments=request.arguments,

@@ -123,13 +123,13 @@ class AttachmentStore:
     async def _store(self, user_id: int, file: PendingFile) -> None:
         stored: Stored | None = None
         async with self.database.transaction() as session:
-            room = self.storage.quota_bytes - await used_bytes(session, user_id)
+            free_bytes = self.storage.quota_bytes - await used_bytes(session, user_id)
         try:
-            if room <= 0:
+            if free_bytes <= 0:
                 raise ToolError("The quota for files is used up.")
             headers = await self._find_headers(file.attachment)
             stored = await store_attachment(
-                self.storage, self.http, file.attachment, key=file.key, headers=headers, max_bytes=room
+                self.storage, self.http, file.attachment, key=file.key, headers=headers, max_bytes=free_bytes
             )
         except DatabaseLost:
             raise

@@ -61,7 +61,7 @@ def list_askable(scope: Scope) -> tuple[ListedAgent, ...]:
     if not scope.agents or not is_allowed or len(scope.hops) >= MAX_DEPTH:
         return ()
     return tuple(
-        each for each in scope.agents if each.requires <= scope.user.permission and not _is_on_way(scope, each)
+        each for each in scope.agents if each.requires <= scope.user.permission and not _has_passed(scope, each)
     )
 
 
@@ -83,14 +83,14 @@ def find_askable(scope: Scope, name: str) -> ListedAgent:
 
 def why_not(scope: Scope, agent: ListedAgent | None = None) -> str | None:
     """Return why delegation is refused (too many hops, or a cycle), as text for the model; None if neither applies."""
-    way = " → ".join(scope.hops)
+    path = " → ".join(scope.hops)
     if len(scope.hops) >= MAX_DEPTH:
-        return prompts().delegation.too_deep.format(hops=way, most=MAX_DEPTH)
-    if agent is not None and _is_on_way(scope, agent):
-        return prompts().delegation.cycle.format(agent=agent.name, hops=way or scope.persona.name)
+        return prompts().delegation.too_deep.format(hops=path, most=MAX_DEPTH)
+    if agent is not None and _has_passed(scope, agent):
+        return prompts().delegation.cycle.format(agent=agent.name, hops=path or scope.persona.name)
     return None
 
 
-def _is_on_way(scope: Scope, agent: ListedAgent) -> bool:
+def _has_passed(scope: Scope, agent: ListedAgent) -> bool:
     is_itself = agent.persona_id is not None and agent.persona_id == scope.persona.id
     return is_itself or agent.name in scope.hops

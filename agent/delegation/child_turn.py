@@ -175,10 +175,10 @@ async def _begin(
 
 
 async def _take_over(database: Database, session: AsyncSession, child_id: int, attempt: int) -> _Begun:
-    taken = (await session.execute(TAKE_OVER, {"id": child_id, "attempt": attempt})).scalar_one_or_none()
-    if taken is None:
+    new_attempt = (await session.execute(TAKE_OVER, {"id": child_id, "attempt": attempt})).scalar_one_or_none()
+    if new_attempt is None:
         raise Superseded
-    key = TurnKey(child_id, taken)
+    key = TurnKey(child_id, new_attempt)
     await release(session, child_id)
     last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == child_id))).scalar()
     announcer = Announcer(database, key, (), last_seq=-1 if last is None else last, watched=False)
@@ -240,11 +240,11 @@ async def close_child(database: Database, child: RunningTurn, answer: TurnResult
     """End the child turn with this answer and return its result; raises `Superseded` if another attempt runs it."""
     announcer, spend = child.announcer, child.spend
     facts = {"finished": answer.finished, "error": answer.error}
-    told = {"iterations": count_iterations(child), "usage": asdict(spend.usage), "model": spend.model}
+    payload = {"iterations": count_iterations(child), "usage": asdict(spend.usage), "model": spend.model}
     events = [
         *announcer.thinking(answer.thinking),
         announcer.event("message", content=answer.text, files=[]),
-        announcer.event("turn_complete", **told, **facts),
+        announcer.event("turn_complete", **payload, **facts),
     ]
     async with database.transaction() as session:
         entry = Entry([to_last_step(child, answer)], events)

@@ -25,7 +25,7 @@ from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.outcomes import ModelWork
 from agent.tools.providers import Returned
-from agent.turn.cancellation import Stops
+from agent.turn.cancellation import Cancellations
 from agent.turn.close import TurnResult
 from agent.turn.run import CLOSING_SECONDS, answer_turn
 from agent.turn.running import RunningTurn
@@ -58,14 +58,14 @@ async def delegate(
     first = next(turn.numbers) if turn.numbers is not None else None
     try:
         opened = await open_child(services, turn, call_id, agent=agent, task=task)
-        told = await _find_out(services, peers, asker=turn, opened=opened, first=first)
+        result = await _find_out(services, peers, asker=turn, opened=opened, first=first)
     except Superseded:
         # If another worker has taken over the parent, the parent's next journal write raises `Superseded`.
         raise ToolError(prompts().delegation.ended.format(agent=agent), agent=agent) from None
-    work = ModelWork(told.iterations, told.usage, told.text)
-    if (question := told.question) is not None:
+    work = ModelWork(result.iterations, result.usage, result.text)
+    if (question := result.question) is not None:
         return Returned(asked=replace(question, agent=question.agent or agent), work=work)
-    return _to_result(told, work, services.settings.tool_result_max_chars)
+    return _to_result(result, work, services.settings.tool_result_max_chars)
 
 
 async def _find_out(
@@ -84,8 +84,8 @@ async def _find_out(
         # The parent wrote the task after reading its own tool results, so the child inherits their taint.
         child = replace(child, request=replace(child.request, taint=await asker.find_taint()))
         answer = _answer(services, child)
-    told = await _settled(services, child, answer)
-    return replace(told, files=tuple(received)) if received else told
+    result = await _settled(services, child, answer)
+    return replace(result, files=tuple(received)) if received else result
 
 
 async def _settled(
@@ -94,7 +94,7 @@ async def _settled(
     is_closed = False
     try:
         answer = await answering
-        told = await retry_on_lost_db(lambda: close_child(services.database, child, answer), CLOSING_SECONDS)
+        result = await retry_on_lost_db(lambda: close_child(services.database, child, answer), CLOSING_SECONDS)
         is_closed = True
     finally:
         if not is_closed:
@@ -103,18 +103,18 @@ async def _settled(
     log.info(
         "agent_finished",
         turn=child.key.id,
-        agent=told.agent,
-        error=told.error,
-        steps=told.iterations,
-        tokens=told.usage.total,
-        cost=told.usage.cost,
+        agent=result.agent,
+        error=result.error,
+        steps=result.iterations,
+        tokens=result.usage.total,
+        cost=result.usage.cost,
         seconds=round(services.clock.monotonic() - child.start.began, 3),
     )
-    return told
+    return result
 
 
 async def _answer(services: TurnServices, child: RunningTurn) -> TurnResult:
-    answer = await answer_turn(services, child, stops=Stops(), last_error=None)
+    answer = await answer_turn(services, child, cancellations=Cancellations(), last_error=None)
     is_at_limit = not answer.finished and child.log.waves >= child.persona.max_iterations
     return replace(answer, error=STEP_LIMIT) if answer.error is None and is_at_limit else answer
 
@@ -168,13 +168,13 @@ def _checked(task: str) -> str:
     return task
 
 
-def _to_result(told: DelegationResult, work: ModelWork, limit: int) -> Returned:
-    facts = {"agent": told.agent, "iterations": told.iterations}
+def _to_result(result: DelegationResult, work: ModelWork, limit: int) -> Returned:
+    facts = {"agent": result.agent, "iterations": result.iterations}
     # Half of a result's share: errors are cut at half of the limit, and this text is in the middle of the message.
-    if told.error is not None:
-        said_so_far = cut(told.text, int(limit * RESULT_SHARE / 2))
-        message = prompts().delegation.failed.format(agent=told.agent, text=said_so_far)
-        return Returned(error=ToolError(message, reason=told.error, **facts), work=work)
-    result = {"result": cut(told.text, int(limit * RESULT_SHARE)), **facts}
-    result |= {"files": list(told.files)} if told.files else {}
-    return Returned(result if told.finished else {**result, "finished": False}, work=work)
+    if result.error is not None:
+        partial_text = cut(result.text, int(limit * RESULT_SHARE / 2))
+        message = prompts().delegation.failed.format(agent=result.agent, text=partial_text)
+        return Returned(error=ToolError(message, reason=result.error, **facts), work=work)
+    content = {"result": cut(result.text, int(limit * RESULT_SHARE)), **facts}
+    content |= {"files": list(result.files)} if result.files else {}
+    return Returned(content if result.finished else {**content, "finished": False}, work=work)

@@ -95,5 +95,5 @@ class AgentTools(ToolProvider):
             return ()
         work = outcome.work
         came_to = {"error": json.loads(outcome.content).get("message")} if is_error(outcome) else {"result": work.text}
-        told = {"id": call.id, "agent": str(call.arguments.get("agent", "")), "iterations": work.model_calls}
-        return (("delegation_response", {**told, "usage": asdict(work.usage), **came_to}),)
+        payload = {"id": call.id, "agent": str(call.arguments.get("agent", "")), "iterations": work.model_calls}
+        return (("delegation_response", {**payload, "usage": asdict(work.usage), **came_to}),)

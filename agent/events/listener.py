@@ -16,9 +16,9 @@ import asyncpg
 from sqlalchemy import bindparam, select
 
 from agent.events.notifications import (
+    CANCELLATIONS,
     NOTIFY,
     READERS,
-    STOPS,
     TURNS,
     read_note,
     to_answer_note,
@@ -56,7 +56,7 @@ class Listener:
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
-        self._on_stop: list[Callable[[int], None]] = []
+        self._on_cancellation: list[Callable[[int], None]] = []
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -73,9 +73,9 @@ class Listener:
             self._task.cancel()
             await asyncio.gather(self._task, *self._answering, return_exceptions=True)
 
-    def on_stop(self, called: Callable[[int], None]) -> None:
+    def on_cancellation(self, called: Callable[[int], None]) -> None:
         """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
-        self._on_stop.append(called)
+        self._on_cancellation.append(called)
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
@@ -199,9 +199,9 @@ class Listener:
 
     async def _open(self) -> asyncpg.Connection:
         connection = await self._database.connect()
-        await connection.add_listener(TURNS, self._hear_turn)
-        await connection.add_listener(STOPS, self._hear_stop)
-        await connection.add_listener(READERS, self._hear_reader)
+        await connection.add_listener(TURNS, self._on_turn_note)
+        await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
+        await connection.add_listener(READERS, self._on_reader_note)
         return connection
 
     async def _keep(self, connection: asyncpg.Connection) -> None:
@@ -235,7 +235,7 @@ class Listener:
         for queue in [queue for queues in self._queues.values() for queue in queues]:
             queue.put_nowait({"end": True})
 
-    def _hear_turn(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+    def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(payload)
         for inbox_id in note["inbox"]:
             if note.get("end") and inbox_id in self._here:
@@ -245,11 +245,11 @@ class Listener:
             for queue in self._queues.get(inbox_id, ()):
                 queue.put_nowait(note)
 
-    def _hear_stop(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        for called in self._on_stop:
+    def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for called in self._on_cancellation:
             called(int(str(payload)))
 
-    def _hear_reader(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+    def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(payload)
         if "asked" not in note:
             if note["here"] in self._asked:

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import text
 
-# `TURNS`: a turn has new events, a text delta, or has ended. `STOPS`: a turn should stop; the payload is its id.
+# `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
 # `READERS`: a process asks whether any reader waits for a message, and another process answers.
-TURNS, STOPS, READERS = "parley_turns", "parley_stops", "parley_readers"
+TURNS, CANCELLATIONS, READERS = "parley_turns", "parley_stops", "parley_readers"
 
 NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")
 

@@ -26,11 +26,11 @@ class ToolEvents:
         for step in steps:
             call = to_pending(step, self.scope, self.offer)
             events.append(self.announcer.event("tool_call", id=call.id, tool=call.name, args=call.arguments))
-            events += [self.announcer.event(name, **told) for name, told in self.toolbox.call_events(call)]
+            events += [self.announcer.event(name, **payload) for name, payload in self.toolbox.call_events(call)]
         return events
 
     def of_result(self, step: Step, call: PendingCall, outcome: Outcome) -> list[Event]:
         """Return the events of a call's outcome, which this journal step records."""
-        events = [self.announcer.event(name, **told) for name, told in self.toolbox.result_events(call, outcome)]
-        told = {"id": call.id, "tool": call.name, "result": step.value, "error": is_error(outcome)}
-        return [*events, self.announcer.event("tool_result", **told)]
+        events = [self.announcer.event(name, **payload) for name, payload in self.toolbox.result_events(call, outcome)]
+        payload = {"id": call.id, "tool": call.name, "result": step.value, "error": is_error(outcome)}
+        return [*events, self.announcer.event("tool_result", **payload)]

@@ -123,7 +123,7 @@ class Attempts:
         state = self._routes[name]
         state.tries += 1
         protocol = self.known.protocols.of(name, writer=request.writer)
-        scanner = protocol.listen(self._stream, self._take_back) if self.observer.on_text else None
+        scanner = protocol.listen(self._stream, self._retract) if self.observer.on_text else None
         attempt = AttemptState(limit, scanner.feed if scanner else None, state.tries)
         try:
             async with asyncio.timeout(limit):
@@ -158,14 +158,14 @@ class Attempts:
         if self.observer.on_text is not None:
             self.observer.on_text(text)
 
-    def _take_back(self) -> None:
+    def _retract(self) -> None:
         if self._has_streamed and self.observer.on_reset is not None:
             self.observer.on_reset()
         self._has_streamed = False
 
     def _wait_after(self, name: str, failure: RouteFailed, tries: int, request: ModelRequest) -> float | None:
         """Record the failure; return the seconds to wait before a retry on this route, or None to try the next one."""
-        self._take_back()
+        self._retract()
         self._routes[name].cause = failure.cause
         self._note(name, failure.usage)
         if request.images and failure.cause in PERHAPS_IMAGES:

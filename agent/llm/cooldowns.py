@@ -63,8 +63,8 @@ class Cooldowns:
         # Failures of concurrent calls count as one.
         is_news = entry.until <= now
         entry.failures += is_news
-        is_told_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
-        entry.is_closed = is_told_to_wait or failure.cause in REMEDIES
+        has_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
+        entry.is_closed = has_to_wait or failure.cause in REMEDIES
         entry.until = max(entry.until, now + self._length(entry, failure))
         return is_news
 

@@ -31,16 +31,16 @@ def _filled(content: Any, images: Mapping[int, str]) -> Any:
 
 def without_images(request: ModelRequest) -> ModelRequest:
     """Return the request without images: each one is replaced by a sentence that the model can't see it."""
-    return replace(request, messages=tuple(map(_in_words, request.messages)), images={})
+    return replace(request, messages=tuple(map(_without_images, request.messages)), images={})
 
 
-def _in_words(message: dict[str, Any]) -> dict[str, Any]:
+def _without_images(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    said = [prompts().turn.image_unseen.format(file_id=_file_id(part)) for part in content if _is_image(part)]
+    notes = [prompts().turn.image_unseen.format(file_id=_file_id(part)) for part in content if _is_image(part)]
     texts = [part["text"] for part in content if not _is_image(part)]
-    return {**message, "content": "\n\n".join([*texts, *said])}
+    return {**message, "content": "\n\n".join([*texts, *notes])}
 
 
 def _is_image(part: Mapping[str, Any]) -> bool:

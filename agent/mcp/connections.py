@@ -78,8 +78,10 @@ class Listed:
 
 def to_listed(name: str, description: str, input_schema: Mapping[str, Any]) -> Listed:
     """Return the listed tool with its hash."""
-    told = json.dumps([name, description, input_schema], sort_keys=True)
-    return Listed(name, hashlib.sha256(told.encode()).hexdigest(), description=description, input_schema=input_schema)
+    definition = json.dumps([name, description, input_schema], sort_keys=True)
+    return Listed(
+        name, hashlib.sha256(definition.encode()).hexdigest(), description=description, input_schema=input_schema
+    )
 
 
 OnListed = Callable[[Server, Sequence[Listed]], Awaitable[None]]
@@ -179,10 +181,10 @@ class Connection:
         error = None if attempt.cancelled() else attempt.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        said = str(error) if error is not None else ""
+        reason = str(error) if error is not None else ""
         if isinstance(error, TimeoutError):
-            said = f"It did not answer within {CONNECT_SECONDS:.0f} seconds."
-        return cut(clean(f"{said or type(error).__name__} {self._reason}".strip()), 500)
+            reason = f"It did not answer within {CONNECT_SECONDS:.0f} seconds."
+        return cut(clean(f"{reason or type(error).__name__} {self._reason}".strip()), 500)
 
     async def _attempt(self) -> None:
         self._reason, self._stood_at = "", None
@@ -224,13 +226,13 @@ class Connection:
         from mcp import Client
         from mcp_types import Implementation, ToolListChangedNotification
 
-        async def hear(message: object) -> None:
+        async def on_message(message: object) -> None:
             if isinstance(message, ToolListChangedNotification):
                 self.look_again()
 
         info = Implementation(name="parley", version="1")
         transport = self._transport()
-        async with Client(transport, message_handler=hear, client_info=info, cache=None) as client:
+        async with Client(transport, message_handler=on_message, client_info=info, cache=None) as client:
             yield client
 
     def _transport(self) -> "AbstractAsyncContextManager[TransportStreams]":

@@ -101,11 +101,11 @@ def to_own_name(server: str, name: str) -> str:
 
     The length includes the server's name. A changed name ends with a part of its hash, so that it stays unique.
     """
-    room = MAX_WIRE_NAME - len(server) - 2
+    length = MAX_WIRE_NAME - len(server) - 2
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    if plain == name and 0 < len(plain) <= room:
+    if plain == name and 0 < len(plain) <= length:
         return plain
-    return f"{plain[: room - 9]}_{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"
+    return f"{plain[: length - 9]}_{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def to_description(text: str) -> str:
@@ -172,17 +172,17 @@ def _where(problem: Any) -> str:
 
 def to_result(result: CallToolResult) -> Any:
     """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error."""
-    said = _said(result)
+    content = _content_of(result)
     if not result.is_error:
-        return said
-    if isinstance(said, dict) and isinstance(said.get("message"), str):
-        error = ToolError(said["message"])
-        error.fields = {key: each for key, each in said.items() if key not in ("error", "message", "self")}
+        return content
+    if isinstance(content, dict) and isinstance(content.get("message"), str):
+        error = ToolError(content["message"])
+        error.fields = {key: each for key, each in content.items() if key not in ("error", "message", "self")}
         raise error
-    raise ToolError(cut(said if isinstance(said, str) else json.dumps(said), 2000) or "The tool failed.")
+    raise ToolError(cut(content if isinstance(content, str) else json.dumps(content), 2000) or "The tool failed.")
 
 
-def _said(result: CallToolResult) -> Any:
+def _content_of(result: CallToolResult) -> Any:
     structured = result.structured_content
     if structured is not None:
         # MCP wraps values that are not objects: `{"result": 4}`.

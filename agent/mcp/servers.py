@@ -74,12 +74,12 @@ class _Kept:
 class RemoteTools(ToolProvider):
     """Offers the approved tools of all servers. Call `run` once; cancel its task to close all connections.
 
-    `taken`: names of other modules, which no server may have.
+    `reserved`: names of other modules, which no server may have.
     """
 
-    def __init__(self, database: Database, taken: Collection[str] = ()) -> None:
+    def __init__(self, database: Database, reserved: Collection[str] = ()) -> None:
         self._database = database
-        self._taken = frozenset(taken)
+        self._reserved = frozenset(reserved)
         self._kept: dict[int, _Kept] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._published: list[Tool] = []
@@ -136,7 +136,7 @@ class RemoteTools(ToolProvider):
             rows = (await session.scalars(select(McpServer).where(McpServer.enabled).order_by(McpServer.name))).all()
             pins = select(McpTool.server_id, McpTool.name, McpTool.hash).where(McpTool.approved)
             approved = {tuple(pin) for pin in await session.execute(pins)}
-        fit = {row.id: row for row in rows if row.name not in self._taken}
+        fit = {row.id: row for row in rows if row.name not in self._reserved}
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
@@ -153,7 +153,7 @@ class RemoteTools(ToolProvider):
             self._drop(server.id)
             kept = None
         if kept is None:
-            connection = Connection(server, self._hear_list, self._hear_loss)
+            connection = Connection(server, self._on_list, self._on_loss)
             kept = self._kept[server.id] = _Kept(server, connection)
         elif kept.server != server:
             kept.server = kept.connection.server = server
@@ -177,7 +177,7 @@ class RemoteTools(ToolProvider):
             self.offer(offered)
             log.info("mcp_tools_changed", count=len(offered))
 
-    async def _hear_list(self, server: Server, listed: Sequence[Listed]) -> None:
+    async def _on_list(self, server: Server, listed: Sequence[Listed]) -> None:
         kept = self._kept.get(server.id)
         if kept is None or kept.connection.server is not server:
             return
@@ -212,7 +212,7 @@ class RemoteTools(ToolProvider):
             await session.execute(NOTE_CONNECTED, {"server_id": server_id, "error": problems})
         return frozenset(each for each in listed if (each.name, each.hash) in pinned)
 
-    async def _hear_loss(self, server: Server, reason: str) -> None:
+    async def _on_loss(self, server: Server, reason: str) -> None:
         kept = self._kept.get(server.id)
         if kept is None or kept.connection.server is not server:
             return

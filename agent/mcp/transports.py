@@ -83,7 +83,7 @@ def to_message(line: bytes, size: int) -> SessionMessage | None:
         return None
 
 
-class _Pace:
+class _FloodLimit:
     # Limits messages and bytes per second; raises `Unavailable` when a limit is exceeded.
     def __init__(self) -> None:
         self._second, self._messages, self._bytes = 0, 0, 0
@@ -110,12 +110,12 @@ async def pipes_to(
     """
     process = await _start(command, args, env)
     # No await between here and the `try`: a cancellation would leave the process running.
-    heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    outgoing, told = anyio.create_memory_object_stream[SessionMessage](0)
+    received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
     try:
-        async with heard, incoming, outgoing, told, anyio.create_task_group() as group:
-            group.start_soon(_read, process, heard, on_end)
-            group.start_soon(_write, process, told)
+        async with received, incoming, outgoing, sent, anyio.create_task_group() as group:
+            group.start_soon(_read, process, received, on_end)
+            group.start_soon(_write, process, sent)
             async with _ending(process, incoming):
                 yield incoming, outgoing
             group.cancel_scope.cancel()
@@ -149,13 +149,13 @@ async def _start(command: str, args: Sequence[str], env: Mapping[str, str]) -> P
         raise Unavailable(f"{command!r} can't be started ({error}).") from error
 
 
-async def _read(process: Process, heard: Incoming, on_end: Callable[[str], None]) -> None:
+async def _read(process: Process, received: Incoming, on_end: Callable[[str], None]) -> None:
     complaints = bytearray()
     reason = "It ended."
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_keep_complaints, process, complaints)
-            await _hear(process, heard)
+            await _read_messages(process, received)
     except* Unavailable as errors:
         reason = str(errors.exceptions[0])
     except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -164,39 +164,39 @@ async def _read(process: Process, heard: Incoming, on_end: Callable[[str], None]
     on_end(f"{reason} {complaints.decode(errors='replace')}".strip())
 
 
-async def _hear(process: Process, heard: Incoming) -> None:
-    lines, pace = Lines(), _Pace()
+async def _read_messages(process: Process, received: Incoming) -> None:
+    lines, flood_limit = Lines(), _FloodLimit()
     assert process.stdout is not None  # noqa: S101 - it was started with pipes
     # Closed at the end of stdout, even if stderr is still open, so that the session notices the end at once.
-    async with heard:
+    async with received:
         while chunk := await process.stdout.read(CHUNK):
-            pace.count(size=len(chunk))
-            for message in _messages(lines.feed(chunk), pace):
-                await heard.send(message)
+            flood_limit.count(size=len(chunk))
+            for message in _messages(lines.feed(chunk), flood_limit):
+                await received.send(message)
             # Yield to the event loop, so that endless output does not block other tasks.
             await asyncio.sleep(0)
 
 
-def _messages(lines: Iterator[tuple[bytes, int]], pace: _Pace) -> Iterator[SessionMessage]:
+def _messages(lines: Iterator[tuple[bytes, int]], flood_limit: _FloodLimit) -> Iterator[SessionMessage]:
     for line, size in lines:
-        pace.count(messages=1)
+        flood_limit.count(messages=1)
         if message := to_message(line, size):
             yield message
 
 
 async def _keep_complaints(process: Process, kept: bytearray) -> None:
     assert process.stderr is not None  # noqa: S101 - it was started with pipes
-    pace = _Pace()
+    flood_limit = _FloodLimit()
     while chunk := await process.stderr.read(CHUNK):
-        pace.count(messages=chunk.count(b"\n"), size=len(chunk))
+        flood_limit.count(messages=chunk.count(b"\n"), size=len(chunk))
         kept += chunk
         del kept[:-KEPT_COMPLAINTS]
 
 
-async def _write(process: Process, told: Outgoing) -> None:
+async def _write(process: Process, sent: Outgoing) -> None:
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     with suppress(ConnectionError, anyio.ClosedResourceError):
-        async for message in told:
+        async for message in sent:
             process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             await process.stdin.drain()
 
@@ -205,10 +205,10 @@ async def _end(process: Process) -> None:
     """Close the program's stdin, then send SIGTERM and SIGKILL to its group, waiting `END_SECONDS` after each step."""
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     process.stdin.close()
-    for last_word in (signal.SIGTERM, signal.SIGKILL):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with anyio.move_on_after(END_SECONDS):
             await process.wait()
-        _signal(process, last_word)
+        _signal(process, number)
     with anyio.move_on_after(END_SECONDS):
         await process.wait()
 

@@ -26,25 +26,26 @@ Hops = tuple[str, ...]
 
 
 class GoesInCircles(Refusal):
-    """This question has been here before ({way}); it is not taken up again."""
+    """This question has been here before ({path}); it is not taken up again."""
 
     code = "delegation_cycle"
 
 
 class TooDeep(Refusal):
-    """This question has been passed on {passed} times ({way}); {most} is the most."""
+    """This question has been passed on {passed} times ({path}); {most} is the most."""
 
     code = "delegation_depth"
 
 
-def house_id(secrets: Secrets) -> str:
+def installation_id(secrets: Secrets) -> str:
     """Return the id of this installation for others: the same in all its processes; it does not reveal the secret."""
+    # Other installations know this one by the id, so the text that it is derived from stays.
     return _signed(secrets, "house")
 
 
 def person_id(secrets: Secrets, user_id: int) -> str:
     """Return the pseudonym of a user for other installations: stable, and not traceable to the user there."""
-    return f"{house_id(secrets)}/{_signed(secrets, f'person {user_id}')}"
+    return f"{installation_id(secrets)}/{_signed(secrets, f'person {user_id}')}"
 
 
 def is_hop(value: object) -> bool:
@@ -52,18 +53,18 @@ def is_hop(value: object) -> bool:
     return isinstance(value, str) and HOP.fullmatch(value) is not None
 
 
-def house_of(hop: str) -> str:
+def installation_of(hop: str) -> str:
     """Return the installation of a hop, which is an installation or one of its agents."""
     return hop.partition("/")[0]
 
 
-def check_hops(hops: Hops, house: str) -> None:
+def check_hops(hops: Hops, installation: str) -> None:
     """Raise `GoesInCircles` if a question has passed this installation before, `TooDeep` if it has too many hops."""
-    way = " → ".join((*hops, house))
-    if house in map(house_of, hops):
-        raise GoesInCircles(way=way)
+    path = " → ".join((*hops, installation))
+    if installation in map(installation_of, hops):
+        raise GoesInCircles(path=path)
     if len(hops) > MAX_DEPTH:
-        raise TooDeep(way=way, passed=len(hops), most=MAX_DEPTH)
+        raise TooDeep(path=path, passed=len(hops), most=MAX_DEPTH)
 
 
 def to_place(platform: str, context_id: str, hops: Hops, *, is_direct: bool) -> Place:
@@ -84,13 +85,13 @@ def inbound_hops(place: Place) -> Hops:
     return tuple(AT + hop for hop in place.thread.split(ARROW))
 
 
-def outbound_hops(way: Sequence[str], house: str) -> list[str]:
+def outbound_hops(path: Sequence[str], installation: str) -> list[str]:
     """Return the hops to send with a question to another installation.
 
-    `way`: the result of `inbound_hops`, followed by the names of our own agents that passed the question on.
+    `path`: the result of `inbound_hops`, followed by the names of our own agents that passed the question on.
     """
-    came_by = [hop.removeprefix(AT) for hop in way if hop.startswith(AT)]
-    return [*came_by, house, *(f"{house}/{name}" for name in way if not name.startswith(AT))]
+    received = [hop.removeprefix(AT) for hop in path if hop.startswith(AT)]
+    return [*received, installation, *(f"{installation}/{name}" for name in path if not name.startswith(AT))]
 
 
 def _signed(secrets: Secrets, what: str) -> str:

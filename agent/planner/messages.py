@@ -26,8 +26,8 @@ def to_planned(steps: Sequence[Step]) -> list[Message]:
     messages: list[Message] = []
     answers = [place for place, step in enumerate(steps) if step.role == "assistant"]
     for start, end in pairwise([*answers, len(steps)]):
-        said, *others = to_messages(steps[start:end]) or [{"role": "assistant", "content": ""}]
-        messages += [{**said, "plan": steps[start].plan}, *others]
+        answer, *others = to_messages(steps[start:end]) or [{"role": "assistant", "content": ""}]
+        messages += [{**answer, "plan": steps[start].plan}, *others]
     return messages
 
 
@@ -78,15 +78,15 @@ def _written(group: Sequence[Message], before: Sequence[Message]) -> list[Messag
         named = [{**each, "tool_call_id": ids.get(each["tool_call_id"], each["tool_call_id"])} for each in group]
         return [{"role": "user", "content": write_results(named, calls)}]
     if role == "assistant":
-        return [said for message in group for said in _said(message)]
+        return [written for message in group for written in _to_plain(message)]
     return [{"role": role, "content": without_results(each.get("content") or "")} for each in group]
 
 
-def _said(message: Message) -> list[Message]:
+def _to_plain(message: Message) -> list[Message]:
     kept = message.get("plan")
     if kept is not None and "broken" in kept:
-        told = prompts().planner.broken.format(error=kept["error"])
-        return [{"role": "assistant", "content": kept["broken"]}, {"role": "user", "content": told}]
+        error = prompts().planner.broken.format(error=kept["error"])
+        return [{"role": "assistant", "content": kept["broken"]}, {"role": "user", "content": error}]
     called = list(message.get("tool_calls") or ())
     ids = {call["id"]: call["id"] for call in called}
     if kept is None:

@@ -144,7 +144,7 @@ class ResponseListener:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._length = self._looked_at = self._told = 0
+        self._length = self._looked_at = self._sent = 0
 
     def feed(self, piece: str) -> str:
         """Add a piece of the stream and return the new part of the response, possibly empty."""
@@ -154,8 +154,8 @@ class ResponseListener:
             return ""
         self._looked_at = self._length
         response = find_open_response(read_part("".join(self._pieces))).lstrip()
-        new = response[self._told :]
-        self._told += len(new)
+        new = response[self._sent :]
+        self._sent += len(new)
         return new
 
 

@@ -205,13 +205,13 @@ def fill_in(args: Any, results: Mapping[str, Any]) -> Any:
 
     Raises `PlanBroken` when a result lacks the field, naming its fields, or when the arguments become too large.
     """
-    room = MAX_CHARS
+    left = MAX_CHARS
 
     def found(reference: re.Match[str]) -> Any:
-        nonlocal room
+        nonlocal left
         result = _look_up(results[reference["id"]], reference)
-        room -= max(LEAST_CHARS, len(_to_text(result)))
-        if room < 0:
+        left -= max(LEAST_CHARS, len(_to_text(result)))
+        if left < 0:
             raise PlanBroken(f"With so many results in them the arguments are larger than {MAX_CHARS:,} characters.")
         return result
 
@@ -249,8 +249,8 @@ def _length(value: Any) -> int:
 
 
 def _with_needs(tools: list[PlannedTool], finished: Collection[str]) -> list[PlannedTool]:
-    taken = {tool.id for tool in tools}
-    free = (f"t{number}" for number in range(1, 2 * len(tools) + 2) if f"t{number}" not in taken)
+    used = {tool.id for tool in tools}
+    free = (f"t{number}" for number in range(1, 2 * len(tools) + 2) if f"t{number}" not in used)
     calls = [tool if tool.id else tool.model_copy(update={"id": next(free)}) for tool in tools]
     counts = Counter(call.id for call in calls)
     if twice := [each for each, count in counts.items() if count > 1]:

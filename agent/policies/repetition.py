@@ -25,8 +25,8 @@ class Repetition:
         known = self._failures.get(_to_key(call.name, call.arguments)) if self._failures else None
         if known is None:
             return call
-        told = {**json.loads(known), "hint": prompts().turn.repeated_call}
-        return Failed(json.dumps(told, ensure_ascii=False))
+        content = {**json.loads(known), "hint": prompts().turn.repeated_call}
+        return Failed(json.dumps(content, ensure_ascii=False))
 
 
 def find_failures(steps: Sequence[Step]) -> dict[Key, str]:

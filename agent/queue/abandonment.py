@@ -11,7 +11,7 @@ from contextlib import suppress
 from sqlalchemy import text
 
 from agent.events.listener import Listener
-from agent.events.notifications import STOPS, TURNS, to_note
+from agent.events.notifications import CANCELLATIONS, TURNS, to_note
 from shared.db.database import Database, DatabaseLost
 
 # A closed request must stop its turn within one second, so the sum of these two is well below that.
@@ -33,7 +33,7 @@ WITH withdrawn AS (
     RETURNING turns.id
 )
 SELECT 'withdrawn' AS outcome, pg_notify('{TURNS}', :note) FROM withdrawn
-UNION ALL SELECT 'stopped', pg_notify('{STOPS}', CAST(id AS text)) FROM stopped
+UNION ALL SELECT 'stopped', pg_notify('{CANCELLATIONS}', CAST(id AS text)) FROM stopped
 """)
 
 

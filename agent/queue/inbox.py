@@ -108,7 +108,7 @@ WITH blocking AS (
 ), failed AS (
     UPDATE inbox SET status = 'failed' FROM blocking
     WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
-), told AS (
+), reply AS (
     INSERT INTO outbox (turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id,
                         is_direct, reply_to, content)
     SELECT turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,

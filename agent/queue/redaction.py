@@ -62,12 +62,12 @@ WHERE turn_id = :turn_id AND name = 'user_message'
 # Arguments and results are stored as JSON text, so the deleted text is searched in its JSON-escaped form.
 REMOVE_REPEATED = text("""
 WITH forgotten AS (
-    UPDATE messages SET content = replace(content, :said, :deleted)
-    WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:said IN content) > 0
+    UPDATE messages SET content = replace(content, :repeated, :deleted)
+    WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:repeated IN content) > 0
 )
-UPDATE turn_events SET payload = CAST(replace(CAST(payload AS text), :said, :deleted) AS jsonb)
+UPDATE turn_events SET payload = CAST(replace(CAST(payload AS text), :repeated, :deleted) AS jsonb)
 WHERE turn_id = :turn_id AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
-  AND position(:said IN CAST(payload AS text)) > 0
+  AND position(:repeated IN CAST(payload AS text)) > 0
 """)
 
 log = get_logger()
@@ -127,9 +127,9 @@ async def _rebuild_message(
     rows = (await session.execute(MESSAGES, {"turn_id": turn_id})).all()
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
-    said = "\n".join(row.content for row in kept) or DELETED
+    text_left = "\n".join(row.content for row in kept) or DELETED
     earlier = [line for row in kept for line in to_platform_context(_without(row.surroundings, message_ids)).earlier]
-    content = with_earlier(with_file_lines(said, [file for row in kept for file in files[row.id]]), earlier)
+    content = with_earlier(with_file_lines(text_left, [file for row in kept for file in files[row.id]]), earlier)
     await session.execute(REBUILD, {"turn_id": turn_id, "content": content})
     lost = [file for row in rows if row.id in own_ids for file in files[row.id]]
     if lost:
@@ -149,12 +149,12 @@ async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> di
 
 
 async def _remove_repeated(session: Session, row: Any) -> None:
-    said = json.dumps(row.content.strip(), ensure_ascii=False)[1:-1]
-    if row.turn_id is not None and len(said) >= LEAST_REPEATED and row.content != DELETED:
-        await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "said": said, "deleted": DELETED})
+    repeated = json.dumps(row.content.strip(), ensure_ascii=False)[1:-1]
+    if row.turn_id is not None and len(repeated) >= LEAST_REPEATED and row.content != DELETED:
+        await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED})
 
 
 def _without(surroundings: dict[str, Any], message_ids: Collection[str]) -> dict[str, Any]:
     lines = surroundings.get("earlier", ())
-    told = [each | {"text": DELETED} if each.get("message_id") in message_ids else each for each in lines]
-    return surroundings | {"earlier": told} if told else surroundings
+    redacted = [each | {"text": DELETED} if each.get("message_id") in message_ids else each for each in lines]
+    return surroundings | {"earlier": redacted} if redacted else surroundings

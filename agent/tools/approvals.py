@@ -24,10 +24,10 @@ def request_for_tool(call: PendingCall, needed: ConfirmationNeeded) -> NeedsAppr
     """Return the outcome of a call whose tool asks for the user's approval."""
     level: Permission | None = needed.fields.get("approver")
     question, approver = str(needed.fields["question"]), level.label if level is not None else None
-    told = {"reason": "tool", "question": question, **({"approver": approver} if approver else {})}
+    marker = {"reason": "tool", "question": question, **({"approver": approver} if approver else {})}
     return _hold(
         call,
-        told,
+        marker,
         request=_to_request(call, question, reason="tool", approver=approver),
         message=prompts().confirmation.asked,
     )
@@ -35,9 +35,9 @@ def request_for_tool(call: PendingCall, needed: ConfirmationNeeded) -> NeedsAppr
 
 def request_for_agent(call: PendingCall, asked: ApprovalRequest, work: ModelWork) -> NeedsApproval | Failed:
     """Return the outcome of a delegation to an agent that waits for the approval of one of its own calls."""
-    told = {"question": asked.text, "agent": asked.agent, "call_id": asked.call_id, "tool": asked.tool}
-    told |= {"reason": asked.reason, "arguments": asked.arguments, "approver": asked.approver}
-    return _hold(call, told, request=asked, message=prompts().confirmation.asked_below, work=work)
+    marker = {"question": asked.text, "agent": asked.agent, "call_id": asked.call_id, "tool": asked.tool}
+    marker |= {"reason": asked.reason, "arguments": asked.arguments, "approver": asked.approver}
+    return _hold(call, marker, request=asked, message=prompts().confirmation.asked_by_child, work=work)
 
 
 def request_for_taint(call: PendingCall) -> NeedsApproval | Failed:
@@ -59,12 +59,12 @@ def _to_request(call: PendingCall, text: str, reason: Any, approver: str | None)
 
 
 def _hold(
-    call: PendingCall, told: dict[str, Any], request: ApprovalRequest, message: str, work: ModelWork | None = None
+    call: PendingCall, marker: dict[str, Any], request: ApprovalRequest, message: str, work: ModelWork | None = None
 ) -> NeedsApproval | Failed:
     work = work or ModelWork()
     if not call.scope.can_ask:
         return Failed(failed(prompts().confirmation.nobody_to_ask).content, work)
-    return NeedsApproval(json.dumps({ASKED: told, "message": message}, ensure_ascii=False), request, work)
+    return NeedsApproval(json.dumps({ASKED: marker, "message": message}, ensure_ascii=False), request, work)
 
 
 def to_taint_question(tool: str, arguments: Mapping[str, Any]) -> str:

@@ -174,11 +174,11 @@ class Toolbox:
         return Result(to_json(returned.value, self._result_limit), returned.work)
 
     def _fail(self, message: str, work: ModelWork = NO_WORK, /, **valid: Any) -> Failed:
-        told = {"error": True, "message": cut(message, self._result_limit // 2)}
-        content = to_json({**told, **valid}, self._result_limit)
+        failure = {"error": True, "message": cut(message, self._result_limit // 2)}
+        content = to_json({**failure, **valid}, self._result_limit)
         # A cut result would lose its `error` flag. If the additional fields do not fit, they are left out instead.
         fits = len(content) < self._result_limit and '"cut": true' not in content[:16]
-        return Failed(content if fits else json.dumps(told, ensure_ascii=False), work)
+        return Failed(content if fits else json.dumps(failure, ensure_ascii=False), work)
 
 
 def _permitted(provider: ToolProvider, scope: Scope) -> list[Tool]:

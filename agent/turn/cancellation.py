@@ -11,7 +11,7 @@ from shared.errors import Stopped
 REMEMBERED = 200
 
 
-class Stops:
+class Cancellations:
     """Maps the ids of running turns to their asyncio tasks, so that a turn can be cancelled by its id."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Stops:
         # Stop requests for turns that do not run here yet: still being opened, or run by another process. Bounded.
         self._early: deque[int] = deque(maxlen=REMEMBERED)
 
-    def ask(self, turn_id: int) -> None:
+    def cancel(self, turn_id: int) -> None:
         """Cancel this turn if it runs here; otherwise remember the request for when the turn starts here."""
         task = self._running.get(turn_id)
         if task is None:
@@ -31,7 +31,7 @@ class Stops:
 
     @asynccontextmanager
     async def watch(self, turn_id: int) -> AsyncIterator[None]:
-        """Make the block cancellable by `ask`.
+        """Make the block cancellable by `cancel`.
 
         Raises `Stopped` when a stop was requested; any other cancellation propagates as `CancelledError`.
         """

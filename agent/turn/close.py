@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.confirmations.rows import begin_asking
+from agent.confirmations.rows import add_question
 from agent.journal.records import Entry
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Event, Step
@@ -55,7 +55,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
     question: NewQuestion | None = None
     async with database.transaction() if answer.question else database.statement() as session:
         if answer.question is not None:
-            question = await begin_asking(session, answer.question, turn.user.id, turn.conversation.id)
+            question = await add_question(session, answer.question, turn.user.id, turn.conversation.id)
         files = await _find_files(session, storage, turn=turn, file_ids=answer.file_ids)
         confirmation_id = question.id if question else None
         events = _last_events(turn, answer, files=files, confirmation_id=confirmation_id)

@@ -110,7 +110,7 @@ async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> M
         )
     except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong, Refusal):
         turn.spend.add(spent)
-        turn.log.keep_partial((stream.told if stream else "") or turn.log.partial)
+        turn.log.keep_partial((stream.sent if stream else "") or turn.log.partial)
         raise
     turn.spend.add((*spent, RejectedCall(completion.model, completion.usage)))
     turn.log.keep_partial("")
@@ -123,7 +123,7 @@ async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> M
 
 async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[RejectedCall]) -> None:
     # A rejected answer that costs tokens is a model call too: pay for it, and get the budget's admission for the retry.
-    async def settle_them() -> None:
+    async def settle_rejected() -> None:
         calls = turn.spend.to_paid(spent)
         seconds = _reservation_seconds(services, turn)
         async with services.database.statement() as session:
@@ -131,27 +131,27 @@ async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[
         turn.spend.add_usage(calls)
         spent.clear()
 
-    await shield_until_done(settle_them())
+    await shield_until_done(settle_rejected())
     await _admit(services, turn)
 
 
 class _Stream:
-    # Streams a model answer to clients while it arrives; `told` is the text that was sent to them.
+    # Streams a model answer to clients while it arrives; `sent` is the text that was sent to them.
     def __init__(self, turn: RunningTurn, mode: Mode) -> None:
-        self._told: list[str] = []
+        self._sent: list[str] = []
         self._announcer = turn.announcer
         self._mode = mode
         self._listener = mode.listen()
 
     def add(self, delta: str) -> None:
-        self._tell(delta if self._listener is None else self._listener.feed(delta))
+        self._send(delta if self._listener is None else self._listener.feed(delta))
 
     @property
-    def told(self) -> str:
-        return "".join(self._told)
+    def sent(self) -> str:
+        return "".join(self._sent)
 
     def reset(self) -> None:
-        self._told.clear()
+        self._sent.clear()
         self._listener = self._mode.listen()
         self._announcer.reset_text()
 
@@ -159,14 +159,14 @@ class _Stream:
         # A listener withholds text until it is sure that it is for the user. In native mode all text was already sent.
         if self._listener is None:
             return
-        if not answer.text.startswith(self.told):
+        if not answer.text.startswith(self.sent):
             self.reset()
         if answer.is_answer:
-            self._tell(answer.text[len(self.told) :])
+            self._send(answer.text[len(self.sent) :])
 
-    def _tell(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         if text:
-            self._told.append(text)
+            self._sent.append(text)
             self._announcer.add_text(text)
 
 
@@ -185,9 +185,9 @@ async def _record_answer(services: TurnServices, turn: RunningTurn, answer: Mode
     events = turn.announcer.thinking(answer.thinking) + _events(services, turn).of_calls(answer.calls)
     spend.grow(sum(step.token_count for step in steps))
     # Upper estimate of the results, which are not known yet: one token per character.
-    room = answer.results * services.settings.tool_result_max_chars
+    results = answer.results * services.settings.tool_result_max_chars
     seconds = turn.deadline - services.clock.monotonic()
-    payment = Payment(spend.unpaid, spend.estimate + room, seconds + RESERVATION_SLACK_SECONDS)
+    payment = Payment(spend.unpaid, spend.estimate + results, seconds + RESERVATION_SLACK_SECONDS)
 
     async def write() -> Recorded:
         entry = Entry(steps, events, turn.announcer.note())
@@ -308,8 +308,8 @@ async def _record_results(
     results: Sequence[tuple[Step, PendingCall, Outcome]],
     following: Sequence[Step],
 ) -> None:
-    told = _events(services, turn)
-    events = [event for result in results for event in told.of_result(*result)] + told.of_calls(following)
+    tool_events = _events(services, turn)
+    events = [event for result in results for event in tool_events.of_result(*result)] + tool_events.of_calls(following)
     steps = [*(step for step, *_ in results), *following]
 
     async def write() -> Recorded:

@@ -17,7 +17,7 @@ from agent.prompts import prompts
 from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.turn.running import RunningTurn
 
-STEPS_LEFT_TOLD = 2
+STEPS_LEFT_NOTED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +160,4 @@ def waves_left(turn: RunningTurn) -> int:
 def steps_note(turn: RunningTurn) -> str:
     """Return a note for the model that few waves are left; empty when there are more than that."""
     left = waves_left(turn)
-    return prompts().turn.steps_left.format(left=left) if left <= STEPS_LEFT_TOLD else ""
+    return prompts().turn.steps_left.format(left=left) if left <= STEPS_LEFT_NOTED else ""

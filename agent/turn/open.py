@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import text
 
 from agent.billing.budget import Reservation, release, reserve
-from agent.confirmations.decisions import DecisionResult, GivenAnswer, note_answer, read_answer, take_answer
+from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
 from agent.context.history import PastStep, load_history
@@ -159,7 +159,7 @@ async def _begin_with_more(services: TurnServices, opening: Opening, began: floa
     user, conversation = opening.participants.user, opening.participants.conversation
     attachments = opening.message.attachments
     async with services.database.transaction() as session:
-        decision = await take_answer(session, opening.answer, user, conversation.id, opening.turn_id)
+        decision = await apply_answer(session, opening.answer, user, conversation.id, opening.turn_id)
         files = await draw_files(session, user.id, attachments) if attachments else []
         turn = await _begin(services, session, opening, began, files=files, decision=decision)
         if turn is not None:
@@ -193,8 +193,8 @@ async def _begin(
         announcer.event("turn_started", conversation_id=participants.conversation.id, user_id=participants.user.id),
     ]
     if decision:
-        told = ToolEvents(announcer, services.toolbox, scope=opening.scope, offer=opening.offer)
-        events += told.of_calls(step for step in steps if step.role == "tool_call")
+        tool_events = ToolEvents(announcer, services.toolbox, scope=opening.scope, offer=opening.offer)
+        events += tool_events.of_calls(step for step in steps if step.role == "tool_call")
     tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
     # If the turn starts with an approved call, the first prompt contains its result: at most one token per character.
     room = services.settings.tool_result_max_chars if len(steps) > 1 else 0
@@ -249,7 +249,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         steps = await list_steps(session, turn_id)
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
         is_open = opening.answer is not None and len(steps) == 1
-        decision = await take_answer(session, opening.answer, user, conversation.id, turn_id) if is_open else None
+        decision = await apply_answer(session, opening.answer, user, conversation.id, turn_id) if is_open else None
         files = await list_pending(session, turn_id, message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
         seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS

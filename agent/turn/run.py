@@ -14,14 +14,14 @@ from agent.context.builder import Context, PromptParts, build_context
 from agent.context.history import PastStep
 from agent.context.images import load_images
 from agent.events.live import LiveTurn, shown_live
-from agent.events.notifications import STOPS
+from agent.events.notifications import CANCELLATIONS
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey, count_calls
 from agent.prompts import prompts
 from agent.queue.inbox import Job
 from agent.queue.outbox import deliver
 from agent.tools.made_files import list_file_ids
-from agent.turn.cancellation import Stops
+from agent.turn.cancellation import Cancellations
 from agent.turn.close import TurnResult, close, count_iterations, to_response
 from agent.turn.loop import respond, to_question
 from agent.turn.open import open_turn
@@ -52,11 +52,11 @@ WITH stopped AS (
       AND (CAST(:user_id AS bigint) IS NULL OR turns.user_id = :user_id)
     RETURNING turns.id
 )
-SELECT pg_notify('{STOPS}', CAST(id AS text)) FROM stopped
+SELECT pg_notify('{CANCELLATIONS}', CAST(id AS text)) FROM stopped
 """)
 
 
-async def run_turn(services: TurnServices, job: Job, stops: Stops) -> None:
+async def run_turn(services: TurnServices, job: Job, cancellations: Cancellations) -> None:
     """Run the next turn in the job's place and deliver its reply; returns at once when there is no turn to run.
 
     Raises `Superseded` when another worker has taken over the turn, and `DatabaseLost` when the turn must be retried.
@@ -71,7 +71,7 @@ async def run_turn(services: TurnServices, job: Job, stops: Stops) -> None:
         with services.events.running_here(inbox_ids):
             view = LiveTurn(database, turn.key, turn.message)
             async with shown_live(services.senders.get(turn.message.adapter), view, turn.announcer):
-                answer = await answer_turn(services, turn, stops=stops, last_error=job.last_error)
+                answer = await answer_turn(services, turn, cancellations=cancellations, last_error=job.last_error)
             reply = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
             # What attempts before this one did is known to the tables alone.
             services.events.finish(inbox_ids, to_response(turn, answer, reply) if turn.key.attempt == 1 else None)
@@ -98,7 +98,9 @@ async def run_turn(services: TurnServices, job: Job, stops: Stops) -> None:
     )
 
 
-async def answer_turn(services: TurnServices, turn: RunningTurn, stops: Stops, last_error: str | None) -> TurnResult:
+async def answer_turn(
+    services: TurnServices, turn: RunningTurn, cancellations: Cancellations, last_error: str | None
+) -> TurnResult:
     """Return the result of the turn: the model's answer, or a message that says why there is none.
 
     Fails the turn without running it when it has failed `MAX_FAILURES` times. Raises `DatabaseLost`.
@@ -107,7 +109,7 @@ async def answer_turn(services: TurnServices, turn: RunningTurn, stops: Stops, l
         cause = f"failed {turn.start.failures} times; last: {last_error or 'the worker died'}"
         return TurnResult(prompts().turn.parked, status="failed", finished=False, error="parked", cause=cause)
     try:
-        async with asyncio.timeout(turn.deadline - services.clock.monotonic()), stops.watch(turn.key.id):
+        async with asyncio.timeout(turn.deadline - services.clock.monotonic()), cancellations.watch(turn.key.id):
             return await _work(services, turn)
     except TimeoutError:
         return _interrupted(turn, TurnTimedOut())

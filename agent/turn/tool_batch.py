@@ -22,7 +22,7 @@ class ToolBatch:
 
     def __init__(self, policies: Sequence[Policy], run: RunTool, width: int) -> None:
         self._policies, self._run = policies, run
-        self._gate = asyncio.Semaphore(width)
+        self._slots = asyncio.Semaphore(width)
         self._running: set[asyncio.Task[Finished]] = set()
 
     async def start(self, calls: Sequence[PendingCall]) -> None:
@@ -41,7 +41,7 @@ class ToolBatch:
     async def _finish(self, call: PendingCall, checked: PendingCall | Outcome) -> Finished:
         if not isinstance(checked, PendingCall):
             return call, checked
-        async with self._gate:
+        async with self._slots:
             return call, await self._run(checked)
 
     async def __aenter__(self) -> Self:

@@ -32,9 +32,9 @@ class Intent:
     is_to_forget: bool = False
 
 
-def understand(said: str) -> Intent | None:
+def understand(message: str) -> Intent | None:
     """Return the intent of a message; None if it is not one of the simple requests."""
-    for text in (said, SPEAKER.sub("", said)):
+    for text in (message, SPEAKER.sub("", message)):
         plain = POLITE.sub("", text.strip())
         if document := DOCUMENT.match(plain):
             return _document(document.groupdict())
@@ -45,9 +45,9 @@ def understand(said: str) -> Intent | None:
     return None
 
 
-def without_speaker(said: str) -> str:
+def without_speaker(message: str) -> str:
     """Return the text without polite phrases and without the speaker's name, which precedes it in shared channels."""
-    return POLITE.sub("", SPEAKER.sub("", said.strip()).strip())
+    return POLITE.sub("", SPEAKER.sub("", message.strip()).strip())
 
 
 def _phrase(pattern: str, to_intent: Callable[[Found], Intent]) -> tuple[re.Pattern[str], Callable[[Found], Intent]]:

@@ -66,7 +66,7 @@ class OfflineModel:
         reply = self._reply(_to_exchange(request.messages), tools)
         text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
         if attempt.on_text is not None:
-            await _say(text, attempt.on_text)
+            await _answer_with(text, attempt.on_text)
         # Only this exchange is counted, because the whole prompt would use up a guest's budget within minutes.
         read = replace(request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=())
         counted = estimate(read, text, calls)
@@ -101,10 +101,10 @@ class OfflineModel:
 
 def _to_exchange(messages: Sequence[Mapping[str, Any]]) -> _Exchange:
     index = _index_of_question(messages)
-    said = _text_of(messages[index]) if index >= 0 else ""
-    now = NOW_LINE.search(said)
+    text = _text_of(messages[index]) if index >= 0 else ""
+    now = NOW_LINE.search(text)
     results = _results(messages[index + 1 :])
-    return _Exchange(CONTEXT_BLOCK.sub("", said).strip(), now[1] if now else None, results)
+    return _Exchange(CONTEXT_BLOCK.sub("", text).strip(), now[1] if now else None, results)
 
 
 def _index_of_question(messages: Sequence[Mapping[str, Any]]) -> int:
@@ -161,7 +161,7 @@ def _introduction(tools: Mapping[str, Any]) -> str:
     return "\n".join([SETUP, "", "Until then I understand a few plain requests, such as:", *shown])
 
 
-async def _say(text: str, on_text: OnText) -> None:
+async def _answer_with(text: str, on_text: OnText) -> None:
     for piece in re.findall(r"\S+\s*|\s+", text):
         on_text(piece)
         # Yields to the event loop after each word.

@@ -105,7 +105,7 @@ class Scanner:
     def _step(self) -> bool:
         mark, until = self._next_mark()
         if until > self._at:
-            self._take(self._buffer[self._at : until])
+            self._on_chunk(self._buffer[self._at : until])
         if mark is None:
             self._at = until
             return False
@@ -125,8 +125,8 @@ class Scanner:
             return mark, mark.start()
         return None, min(certain, mark.start()) if mark else certain
 
-    def _enter(self, marks: Marks, take: Callable[[str], None], on_mark: Callable[[re.Match[str]], None]) -> None:
-        self._marks, self._take, self._on_mark = marks, take, on_mark
+    def _enter(self, marks: Marks, on_chunk: Callable[[str], None], on_mark: Callable[[re.Match[str]], None]) -> None:
+        self._marks, self._on_chunk, self._on_mark = marks, on_chunk, on_mark
 
     def _read_text(self) -> None:
         self._enter(self._marks_of_text, self._add_text, self._on_text_mark)

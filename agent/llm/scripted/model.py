@@ -86,42 +86,42 @@ class ScriptedModel:
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Return the entry at the request's position; raises `RouteFailed` if the entry says so."""
         reply = self._replies[min(request.position, len(self._replies) - 1)]
-        told: list[str] = []
+        sent: list[str] = []
         try:
             await asyncio.sleep(min(reply.delay, attempt.limit))
             is_failing = reply.fails(attempt.tries)
             if is_failing and reply.error is not None:
                 raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
-            said = reply.content or ""
-            await _tell(said[: reply.cut] if is_failing else said, reply.pace, told, on_text=attempt.on_text)
+            text = reply.content or ""
+            await _stream(text[: reply.cut] if is_failing else text, reply.pace, sent, on_text=attempt.on_text)
             if is_failing:
-                raise RouteFailed(Cause.CUT, usage=_spent(request, told))
+                raise RouteFailed(Cause.CUT, usage=_spent(request, sent))
         except asyncio.CancelledError:
-            attempt.usage = _spent(request, told)
+            attempt.usage = _spent(request, sent)
             raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
         return Completion(
-            said,
+            text,
             tool_calls=calls,
             stop="tool_use" if calls else "end_turn",
-            usage=_spent(request, told, calls),
+            usage=_spent(request, sent, calls),
             model=name,
         )
 
 
-async def _tell(said: str, pace: float, told: list[str], on_text: OnText | None) -> None:
+async def _stream(text: str, pace: float, sent: list[str], on_text: OnText | None) -> None:
     if on_text is None:
-        told.append(said)
-        await asyncio.sleep(pace * len(said) / PIECE_CHARS)
+        sent.append(text)
+        await asyncio.sleep(pace * len(text) / PIECE_CHARS)
         return
-    for start in range(0, len(said), PIECE_CHARS):
-        told.append(said[start : start + PIECE_CHARS])
-        on_text(told[-1])
+    for start in range(0, len(text), PIECE_CHARS):
+        sent.append(text[start : start + PIECE_CHARS])
+        on_text(sent[-1])
         await asyncio.sleep(pace)
 
 
-def _spent(request: ModelRequest, told: Sequence[str], calls: tuple[ToolCall, ...] = ()) -> Usage:
-    counted = estimate(request, "".join(told), calls)
+def _spent(request: ModelRequest, sent: Sequence[str], calls: tuple[ToolCall, ...] = ()) -> Usage:
+    counted = estimate(request, "".join(sent), calls)
     return Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
 
 

@@ -53,14 +53,14 @@ class PlainWriter:
         plain = [
             {"role": "user", "content": write_results(group, calls)}
             if role == "tool"
-            else merge_messages(self._said(group))
+            else merge_messages(self._to_plain(group))
             for role, group in groupby(request.messages, key=role_of)
         ]
         if request.tools:
             plain = _with_instructions(plain, self._instructions_for(request.tools))
         return replace(request, messages=merge_roles(plain), tools=())
 
-    def _said(self, messages: Iterable[Message]) -> list[Message]:
+    def _to_plain(self, messages: Iterable[Message]) -> list[Message]:
         return [{"role": each["role"], "content": self._content(each)} for each in messages]
 
     def _content(self, message: Message) -> Any:

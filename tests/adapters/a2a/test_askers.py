@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from a2a.utils.errors import A2AError
 
-from agent.people.hops import house_id
+from agent.people.hops import installation_id
 from tests.adapters.a2a.callers import ANN, Peer, connected
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
@@ -80,7 +80,7 @@ async def test_unknown_metadata_is_ignored(peer: Peer) -> None:
 
 
 async def test_a_message_that_returns_to_this_installation_is_refused(peer: Peer, site: Site) -> None:
-    hops = ["elsewhere", house_id(site.house.app.secrets)]
+    hops = ["elsewhere", installation_id(site.house.app.secrets)]
 
     with pytest.raises(A2AError, match="has been here before"):
         await peer.says("hello", metadata={"parley/trail": hops})

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from agent.a2a.client import RemoteAgents
-from agent.a2a.exchange import Heard
+from agent.a2a.exchange import TaskProgress
 from agent.delegation.peers import Asker, PeerAnswer
 from shared.models import Agent
 from tests.support.house import House
@@ -33,15 +33,15 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Watched(RemoteAgents):
     """Shows what has been heard of the running task."""
 
-    heard: Heard | None = None
+    progress: TaskProgress | None = None
 
     async def _carry_out(self, running: Any, question: Any, seconds: float) -> None:
-        self.heard = running.heard
+        self.progress = running.progress
         await super()._carry_out(running, question, seconds)
 
     async def knows_the_task(self) -> bool:
         """Tell whether the agent has told the task's id."""
-        return self.heard is not None and self.heard.task_id != ""
+        return self.progress is not None and self.progress.task_id != ""
 
 
 async def asks(

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agent.a2a.exchange import Heard
+from agent.a2a.exchange import TaskProgress
 from shared.errors import ToolError, Unavailable
 from tests.agent.a2a.rough import STARTED, Ask, broken, event, last_error, rough
 from tests.standins.a2a_agent import Far, Swap, build_agent
@@ -96,13 +96,13 @@ async def test_a_stream_without_end_is_cut_off(piece: bytes, reason: str, ask: A
 
 
 def test_an_answer_in_too_many_parts_is_not_kept() -> None:
-    heard = Heard()
+    progress = TaskProgress()
     piece = ParseDict(more(), StreamResponse())
 
     for _ in range(20_000):
-        heard.take(piece)
+        progress.apply(piece)
     with pytest.raises(ToolError, match="20,000 parts"):
-        heard.take(piece)
+        progress.apply(piece)
 
 
 async def test_fifty_megabytes_are_not_read(ask: Ask, swap: Swap, url: str) -> None:
@@ -207,7 +207,7 @@ async def test_an_http_error_is_told_with_its_status(status: int, ask: Ask, swap
 
     for streams in (True, False):
         swap.inner = rough(url, answer, streams=streams)
-        with pytest.raises(Unavailable, match=f"far answered with the HTTP status {status}") as told:
+        with pytest.raises(Unavailable, match=f"far answered with the HTTP status {status}") as document:
             await ask("anything")
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(document.value)
     assert str(status) in await last_error(house)

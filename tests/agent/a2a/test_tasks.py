@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agent.delegation.peers import PeerAnswer
-from agent.people.hops import house_id
+from agent.people.hops import installation_id
 from shared.errors import ToolError
 from tests.agent.a2a.rough import STARTED, WAYS, Ask, Watched, broken, far_text, rough
 from tests.standins.a2a_agent import Far, Swap, build_agent
@@ -85,7 +85,7 @@ async def test_the_way_and_the_person_go_with_the_task(ask: Ask, far: Far, swap:
     await ask("echo two", user_id=7, is_direct=True)
     await ask("echo three", user_id=8)
 
-    here = house_id(house.app.secrets)
+    here = installation_id(house.app.secrets)
     told = [MessageToDict(message.metadata) for message in far.asked]
     assert told[0]["parley/trail"] == ["before", here, f"{here}/researcher"]
     assert told[1]["parley/trail"] == [here]

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 
 from adapters.cli.serving import with_free_port
-from agent.people.hops import house_id
+from agent.people.hops import installation_id
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.a2a.callers import hanging
@@ -101,7 +101,7 @@ async def test_each_person_is_one_over_there_and_nobody_knows_who(houses: Houses
 
     links = await houses.far.sql("SELECT platform, platform_user_id FROM user_platform_links ORDER BY id")
     assert [link.platform for link in links] == ["a2a", "a2a"]
-    assert all(link.platform_user_id.startswith(house_id(houses.near.app.secrets) + "/") for link in links)
+    assert all(link.platform_user_id.startswith(installation_id(houses.near.app.secrets) + "/") for link in links)
     assert "ann" not in str(links)
     assert await houses.far.value("SELECT count(*) FROM turns") == 3
 
