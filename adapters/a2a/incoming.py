@@ -20,7 +20,7 @@ from shared.files.filenames import clean_filename
 from shared.messages import Attachment, IncomingMessage, Sender
 from shared.text import cut
 
-PLATFORM = DOOR = "a2a"
+PLATFORM = ADAPTER = "a2a"
 NOBODY, UNNAMED = "anonymous", "Peer"
 PERSON, HOPS = "parley/person", "parley/trail"
 NO_TYPE = "application/octet-stream"
@@ -76,10 +76,10 @@ async def to_incoming(
     if not content.strip() and not attachments:
         raise invalid("message.parts", "there is neither text nor a file in them")
     return IncomingMessage(
-        adapter=DOOR,
+        adapter=ADAPTER,
         sender=sender,
         place=to_place(sender.platform, context_id, hops, is_direct=is_direct),
-        event_id=f"{DOOR}:{ids.message_id}",
+        event_id=f"{ADAPTER}:{ids.message_id}",
         content=content,
         sent_at=app.clock.now(),
         attachments=attachments,
@@ -153,4 +153,4 @@ def _checked(shape: Any, given: Mapping[str, Any]) -> Any:
         raise from_validation(error) from None
 
 
-__all__ = ["DOOR", "PLATFORM", "Fault", "to_incoming"]
+__all__ = ["ADAPTER", "PLATFORM", "Fault", "to_incoming"]

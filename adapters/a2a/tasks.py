@@ -22,7 +22,7 @@ from a2a.types.a2a_pb2 import (
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from adapters.a2a.incoming import DOOR
+from adapters.a2a.incoming import ADAPTER
 from agent.journal.responses import find_response
 from agent.journal.steps import Event
 from agent.people.hops import CHANNEL
@@ -33,7 +33,7 @@ ARTIFACT = "answer"
 MAX_ID = 2**63 - 1
 OPEN = {"waiting": TaskState.TASK_STATE_SUBMITTED, "claimed": TaskState.TASK_STATE_WORKING}
 # The errors that end a turn before any work was done: the task was rejected.
-NOT_TAKEN = frozenset({"budget_exhausted", "budget_busy", "refused"})
+REFUSALS = frozenset({"budget_exhausted", "budget_busy", "refused"})
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -85,7 +85,7 @@ class TaskEnd:
             return TaskState.TASK_STATE_COMPLETED
         if self.error == "stopped":
             return TaskState.TASK_STATE_CANCELED
-        is_refused = self.error in NOT_TAKEN and self.iterations == 0
+        is_refused = self.error in REFUSALS and self.iterations == 0
         return TaskState.TASK_STATE_REJECTED if is_refused else TaskState.TASK_STATE_FAILED
 
     @property
@@ -176,7 +176,7 @@ COLUMNS = (
     InboxMessage.turn_id,
     func.coalesce(Turn.finished_at, Turn.started_at, InboxMessage.created_at).label("changed_at"),
 )
-ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(InboxMessage.door == DOOR)
+ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(InboxMessage.door == ADAPTER)
 
 
 async def find_row(session: AsyncSession, task_id: str) -> TaskRow | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent.app import App
 
 # Older messages have arrived, or the platform repeats them.
-ON_ITS_WAY = timedelta(seconds=15)
+IN_TRANSIT = timedelta(seconds=15)
 HELD_SECONDS = 30
 NOTE_SECONDS, LOOK_SECONDS, LOST_SECONDS = 5.0, 0.5, 20.0
 
@@ -38,7 +38,7 @@ NOTE = text("""
 UPDATE shards SET seen_id = greatest(seen_id, :seen), leased_until = now() + :held * interval '1 second'
 WHERE bot_id = :bot_id AND shard_id = 0
 """)
-LEAVE = text("UPDATE shards SET leased_until = NULL WHERE bot_id = :bot_id AND shard_id = 0")
+RELEASE = text("UPDATE shards SET leased_until = NULL WHERE bot_id = :bot_id AND shard_id = 0")
 
 log = get_logger()
 Missed = TypeVar("Missed")
@@ -75,14 +75,14 @@ class Checkpoint:
 
     async def note(self, now: datetime) -> None:
         """Store that a process listens now."""
-        given = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - ON_ITS_WAY), "held": HELD_SECONDS}
+        given = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - IN_TRANSIT), "held": HELD_SECONDS}
         async with self._database.statement() as session:
             await session.execute(NOTE, given)
 
-    async def leave(self) -> None:
+    async def release(self) -> None:
         """Store that this process no longer listens."""
         async with self._database.statement() as session:
-            await session.execute(LEAVE, {"bot_id": await self._bot.find_id()})
+            await session.execute(RELEASE, {"bot_id": await self._bot.find_id()})
 
 
 async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]) -> None:
@@ -91,7 +91,7 @@ async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], 
         await _note_while_connected(app, checkpoint, is_connected)
     finally:
         with suppress(DatabaseLost):
-            await checkpoint.leave()
+            await checkpoint.release()
 
 
 async def _note_while_connected(
@@ -110,13 +110,15 @@ async def _note_while_connected(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def take_missed(platform: str, missed: AsyncIterable[Missed], take: Callable[[Missed], Awaitable[None]]) -> int:
+async def accept_missed(
+    platform: str, missed: AsyncIterable[Missed], accept: Callable[[Missed], Awaitable[None]]
+) -> int:
     """Accept the missed messages in this order; return how many there were."""
     count = 0
     async for each in missed:
         count += 1
         try:
-            await take(each)
+            await accept(each)
         except EventTaken:
             log.info("missed_message_taken_elsewhere", platform=platform)
     if count:

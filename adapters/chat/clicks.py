@@ -34,7 +34,7 @@ class Click(ABC):
         """Store the message, and remove the buttons from the answer."""
 
 
-async def take_click(app: "App", click: Click) -> None:
+async def accept_click(app: "App", click: Click) -> None:
     """Run the button's action, or tell the person why it is refused."""
     button = click.button
     # Who may decide is stored with the question for confirmation.

@@ -75,24 +75,24 @@ def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
     if before and not after:
         # There is always room for a closing fence, but not for text behind it.
         return [line if size(line) <= len(fence_mark(before)) else fence_mark(before)]
-    room = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
+    left = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
     if "```" in line or "~~~" in line:
-        room -= len(GUARD)
+        left -= len(GUARD)
     pieces, state = [], before
     # The indentation of a fence is not a place to split.
-    for piece in _cut(line if after == before else line.lstrip(), room):
+    for piece in _cut(line if after == before else line.lstrip(), left):
         is_meant = fence_after(state, piece) == state or (state != after and bool(fence_after(state, piece)))
         pieces.append(piece if is_meant else GUARD + piece)
         state = after
     return pieces
 
 
-def _cut(line: str, room: int) -> list[str]:
+def _cut(line: str, limit: int) -> list[str]:
     pieces = []
-    room = room if size(line) == len(line) else room // 2
-    while len(line) > room:
-        at = line.rfind(" ", room // 2, room)
-        at = room if at < 0 else at + 1
+    limit = limit if size(line) == len(line) else limit // 2
+    while len(line) > limit:
+        at = line.rfind(" ", limit // 2, limit)
+        at = limit if at < 0 else at + 1
         pieces.append(line[:at])
         line = line[at:]
     return [*pieces, line]

@@ -23,18 +23,18 @@ class Upload:
 
 
 async def collect(
-    app: "App", files: Sequence[ReplyFile], room: int, *, takes_empty: bool = True
+    app: "App", files: Sequence[ReplyFile], max_bytes: int, *, allows_empty: bool = True
 ) -> tuple[list[Upload], list[ReplyFile]]:
-    """Return the files that fit into `room` bytes, with one place kept free, and the others."""
+    """Return the files that fit into `max_bytes` bytes in all, with one place kept free, and the others."""
     uploads: list[Upload] = []
     others: list[ReplyFile] = []
     for each in files:
-        upload = await _read(app, each) if each.size_bytes <= room and len(uploads) < MOST_FILES - 1 else None
-        if upload is None or not (upload.content or takes_empty):
+        upload = await _read(app, each) if each.size_bytes <= max_bytes and len(uploads) < MOST_FILES - 1 else None
+        if upload is None or not (upload.content or allows_empty):
             others.append(each)
             continue
         uploads.append(upload)
-        room -= len(upload.content)
+        max_bytes -= len(upload.content)
     return uploads, others
 
 

@@ -44,20 +44,20 @@ async def _talk(settings: "Settings", address: "Address") -> None:
     talking = asyncio.current_task()
     for each in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, lambda: talking and talking.cancel())
-    async with open_app(settings, await prepare(address)) as house:
-        user = await resolve_terminal_user(house)
-        reader, output = _choose_input_and_output(house, user)
-        worker = LocalWorker(house)
-        warming = asyncio.create_task(house.router.warm(), name="warm")
+    async with open_app(settings, await prepare(address)) as running_app:
+        user = await resolve_terminal_user(running_app)
+        reader, output = _choose_input_and_output(running_app, user)
+        worker = LocalWorker(running_app)
+        warming = asyncio.create_task(running_app.router.warm(), name="warm")
         try:
-            await Chat(house, reader, output, before_sending=worker.ensure_worker).run()
+            await Chat(running_app, reader, output, before_sending=worker.ensure_worker).run()
         finally:
             warming.cancel()
             await worker.close()
             await asyncio.gather(warming, return_exceptions=True)
 
 
-def _choose_input_and_output(house: "App", user: "ResolvedUser") -> "tuple[Reader, Output]":
+def _choose_input_and_output(running_app: "App", user: "ResolvedUser") -> "tuple[Reader, Output]":
     from adapters.terminal import LiveOutput, PersonAtKeyboard, PipedLines, PlainOutput
     from agent.commands import list_commands
 
@@ -66,18 +66,18 @@ def _choose_input_and_output(house: "App", user: "ResolvedUser") -> "tuple[Reade
     commands = [f"/{each.name}" for each in list_commands("terminal")]
     output = LiveOutput()
     output.note(f"Parley {find_version()}. You are {user.name} ({user.permission.label}).")
-    output.note(f"Answers come from {describe_models(house.settings)}.")
-    if is_offline(house.settings):
+    output.note(f"Answers come from {describe_models(running_app.settings)}.")
+    if is_offline(running_app.settings):
         output.note(REMEDY)
     output.note("/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n")
-    return PersonAtKeyboard(house.settings.parley_home / "chat_history", [*commands, "/attach"]), output
+    return PersonAtKeyboard(running_app.settings.parley_home / "chat_history", [*commands, "/attach"]), output
 
 
 class LocalWorker:
     """Runs a worker in this process as long as no other worker is alive."""
 
-    def __init__(self, house: "App") -> None:
-        self._house = house
+    def __init__(self, running_app: "App") -> None:
+        self._app = running_app
         self._work: asyncio.Task[None] | None = None
         self._watch = asyncio.create_task(self._look_again(), name="look for workers")
 
@@ -88,7 +88,7 @@ class LocalWorker:
             return
         from adapters.cli.worker import build_worker
 
-        self._work = asyncio.create_task(build_worker(self._house).run(), name="worker")
+        self._work = asyncio.create_task(build_worker(self._app).run(), name="worker")
 
     async def close(self) -> None:
         """Stop the worker; its turns are finished or handed over."""
@@ -114,5 +114,5 @@ class LocalWorker:
         alive = text(
             "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => :stale)"
         )
-        async with self._house.database.transaction() as session:
+        async with self._app.database.transaction() as session:
             return bool(await session.scalar(alive, {"stale": STALE_SECONDS}))

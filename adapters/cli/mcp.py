@@ -31,13 +31,16 @@ def serve_mcp(
 
         working = asyncio.current_task()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: working and working.cancel())
-        async with open_app(settings, await prepare(find_database(settings))) as house:
+        async with open_app(settings, await prepare(find_database(settings))) as running_app:
             if http:
                 await serve_http(
-                    house, ModuleServer(house, modules or ()), port, started=lambda url: complain(f"serving {url}")
+                    running_app,
+                    ModuleServer(running_app, modules or ()),
+                    port,
+                    started=lambda url: complain(f"serving {url}"),
                 )
             else:
-                await serve_stdio(ModuleServer(house, modules or (), await resolve_terminal_user(house)))
+                await serve_stdio(ModuleServer(running_app, modules or (), await resolve_terminal_user(running_app)))
 
     try:
         asyncio.run(work())

@@ -35,7 +35,7 @@ def find_database(settings: "Settings") -> "Address":
     """Return the database's address; the embedded one is started."""
     from shared.db.database import locate
 
-    _see_to_home(settings)
+    _prepare_home(settings)
     if settings.database_url is not None:
         return locate(settings)
     is_new = not (settings.parley_home / "postgres").exists()
@@ -43,7 +43,7 @@ def find_database(settings: "Settings") -> "Address":
         return locate(settings)
 
 
-def _see_to_home(settings: "Settings") -> None:
+def _prepare_home(settings: "Settings") -> None:
     from shared.errors import ConfigurationError
 
     if settings.database_url and settings.api_token and settings.secret_key:

@@ -12,12 +12,12 @@ from shared.permissions import Permission
 OWNER_ON_THE_WEB = "owner"
 
 
-async def resolve_terminal_user(house: App) -> ResolvedUser:
+async def resolve_terminal_user(app: App) -> ResolvedUser:
     """Return the user at this terminal; with the embedded database it is the owner, here and on the page."""
-    sender, budget = terminal_sender(), house.settings.default_guest_token_budget
-    async with house.database.transaction() as session:
+    sender, budget = terminal_sender(), app.settings.default_guest_token_budget
+    async with app.database.transaction() as session:
         user = await resolve_user(session, sender, budget)
-        if not house.database.address.is_embedded:
+        if not app.database.address.is_embedded:
             return user
         link = {"user_id": user.id, "platform": "web", "platform_user_id": OWNER_ON_THE_WEB}
         await session.execute(insert(UserPlatformLink).values(link).on_conflict_do_nothing())
@@ -28,9 +28,9 @@ async def resolve_terminal_user(house: App) -> ResolvedUser:
         return await resolve_user(session, sender, budget)
 
 
-async def find_owner_on_the_web(house: App) -> str | None:
+async def find_owner_on_the_web(app: App) -> str | None:
     """Return the owner's id on the platform `web`; None with an external database, where people start as guests."""
-    if not house.database.address.is_embedded:
+    if not app.database.address.is_embedded:
         return None
-    await resolve_terminal_user(house)
+    await resolve_terminal_user(app)
     return OWNER_ON_THE_WEB

@@ -23,16 +23,16 @@ def run_all() -> None:
     settings = read_settings()
     platforms = build_platforms(settings)
 
-    async def tell(house: "App") -> None:
+    async def report(running_app: "App") -> None:
         seconds = seconds_since_start()
         after = "" if seconds is None else f" after {seconds:.1f} s"
         say(f"Parley {find_version()} is ready{after}")
-        await _say_addresses(house)
+        await _print_addresses(running_app)
         for each in platforms:
             say(f"  {each.name:9} listening")
         say("Ctrl+C stops it.")
 
-    serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), tell)
+    serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), report)
 
 
 @app.command("worker")
@@ -43,10 +43,10 @@ def run_worker() -> None:
 
     settings = read_settings()
 
-    async def tell(_house: "App") -> None:
+    async def report(_running_app: "App") -> None:
         say(f"the worker is ready; answers come from {describe_models(settings)}")
 
-    serve(settings, Parts(worker=True, senders=build_platforms(settings)), tell)
+    serve(settings, Parts(worker=True, senders=build_platforms(settings)), report)
 
 
 @app.command("adapter")
@@ -58,13 +58,13 @@ def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat 
     settings = read_settings()
     if name == WEB:
         # The web adapter also serves the platforms' routes.
-        serve(settings, Parts(web=True, senders=build_platforms(settings, only_http=True)), _say_addresses)
+        serve(settings, Parts(web=True, senders=build_platforms(settings, only_http=True)), _print_addresses)
         return
 
-    async def tell(_house: "App") -> None:
+    async def report(_running_app: "App") -> None:
         say(f"{name} is open")
 
-    serve(settings, Parts(listeners=[build_platform(name, settings)]), tell)
+    serve(settings, Parts(listeners=[build_platform(name, settings)]), report)
 
 
 @app.command("link")
@@ -84,20 +84,20 @@ def make_link(
         from adapters.cli.owner import find_owner_on_the_web
         from adapters.web import one_time_link
 
-        async with open_app(settings, await prepare(find_database(settings))) as house:
-            return one_time_link(house, person or await find_owner_on_the_web(house))
+        async with open_app(settings, await prepare(find_database(settings))) as running_app:
+            return one_time_link(running_app, person or await find_owner_on_the_web(running_app))
 
     say(asyncio.run(work()))
 
 
-async def _say_addresses(house: "App") -> None:
+async def _print_addresses(running_app: "App") -> None:
     from adapters.cli.owner import find_owner_on_the_web
     from adapters.web import one_time_link
 
-    settings = house.settings
+    settings = running_app.settings
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
     token = "API_TOKEN" if settings.api_token else f"the token in {settings.parley_home / 'api_token'}"
-    say(f"  page      {one_time_link(house, await find_owner_on_the_web(house))}")
+    say(f"  page      {one_time_link(running_app, await find_owner_on_the_web(running_app))}")
     say("            opens once, within 10 minutes; `parley link` makes another")
     say("  terminal  parley chat")
     say(f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}")
@@ -105,6 +105,8 @@ async def _say_addresses(house: "App") -> None:
     if is_offline(settings):
         say(f"            {REMEDY}")
     where = (
-        f"embedded, in {settings.parley_home / 'postgres'}" if house.database.address.is_embedded else "DATABASE_URL"
+        f"embedded, in {settings.parley_home / 'postgres'}"
+        if running_app.database.address.is_embedded
+        else "DATABASE_URL"
     )
     say(f"  database  {where}")

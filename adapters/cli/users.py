@@ -19,7 +19,7 @@ WHO = typer.Argument(
     metavar="WHO", help="A user's number (12), an account (discord:80351110224678912) or an account's name."
 )
 NEW = typer.Option(False, "--new", help="Make the user when this account has never written.")
-HOUSE_LEVELS = (Permission.ADMIN, Permission.OWNER)
+UNLIMITED_LEVELS = (Permission.ADMIN, Permission.OWNER)
 
 LIST = """
 SELECT users.id, coalesce(display_name, (array_agg(platform_username ORDER BY link.id))[1]) AS name, permission_level,
@@ -172,11 +172,11 @@ async def _find_by_name(session: "AsyncSession", name: str) -> int:
 
 async def _promote(session: "AsyncSession", user_id: int, permission: Permission, guest_budget: int) -> str:
     user = (await _read(session, "WHERE users.id = :id", id=user_id, limit=1))[0]
-    was_house = Permission.from_label(user.permission_level) in HOUSE_LEVELS
+    was_unlimited = Permission.from_label(user.permission_level) in UNLIMITED_LEVELS
     budget = user.budget
-    if permission in HOUSE_LEVELS:
+    if permission in UNLIMITED_LEVELS:
         budget = None
-    elif was_house and budget is None:
+    elif was_unlimited and budget is None:
         # Otherwise a person who is no longer admin would keep an unlimited budget.
         budget = guest_budget
     from sqlalchemy import update

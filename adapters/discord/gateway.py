@@ -10,7 +10,7 @@ import discord
 
 from adapters.base import STORE_SECONDS
 from adapters.chat.buttons import AnswerButtons
-from adapters.chat.checkpoint import take_missed
+from adapters.chat.checkpoint import accept_missed
 from adapters.chat.edits import Edits
 from adapters.chat.running import Running
 from adapters.discord.events.catch_up import list_missed
@@ -56,7 +56,7 @@ class Gateway(discord.AutoShardedClient):
     """The client of some shards."""
 
     def __init__(self, app: "App", rest: "Rest", checkpoint: Checkpoint, **options: Any) -> None:
-        super().__init__(**(client_options(rest.pace.trace()) | options))
+        super().__init__(**(client_options(rest.rate_limiter.trace()) | options))
         self._app, self._rest, self._checkpoint = app, rest, checkpoint
         self._listening = Listening(app.database)
         self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
@@ -109,7 +109,7 @@ class Gateway(discord.AutoShardedClient):
             self._checkpoint.begin_now(discord.utils.time_snowflake(self._app.clock.now()))
             return
         with self._running.kept():
-            await take_missed(PLATFORM, list_missed(self._app, self, since), self.on_message)
+            await accept_missed(PLATFORM, list_missed(self._app, self, since), self.on_message)
         self._checkpoint.release(since)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:

@@ -97,7 +97,7 @@ class Shards:
 
     async def _claim(self, wanted: Collection[int]) -> set[int]:
         given = {
-            "bot_id": await self._rest.pace.bot.find_id(),
+            "bot_id": await self._rest.rate_limiter.bot.find_id(),
             "holder": self._holder,
             "lease": LEASE_SECONDS,
             "wanted": list(wanted),
@@ -121,7 +121,7 @@ class Shards:
 
     async def _release(self) -> None:
         given = {
-            "bot_id": await self._rest.pace.bot.find_id(),
+            "bot_id": await self._rest.rate_limiter.bot.find_id(),
             "holder": self._holder,
             "seen": self._checkpoint.to_text(),
         }

@@ -116,7 +116,7 @@ class ModuleServer:
         if given is None:
             raise ToolError(f'Name the person: _meta["{PERSON}"] = {{"platform": …, "platform_user_id": …}}.')
         if self._at_terminal is not None and self._at_terminal.permission < Permission.OWNER:
-            raise ToolError("Only the owner of the house may call for another person.")
+            raise ToolError("Only the owner of this installation may call for another person.")
         try:
             person = NamedPerson.model_validate(given)
             direct = {"platform": person.platform, "channel": person.platform_user_id, "is_direct": True}
@@ -200,8 +200,8 @@ def _version() -> str:
 async def serve_stdio(server: ModuleServer) -> None:
     """Serve on stdin and stdout until they are closed."""
     protocol = server.protocol
-    async with stdio_server() as (heard, told):
-        await protocol.run(heard, told, protocol.create_initialization_options())
+    async with stdio_server() as (received, sent):
+        await protocol.run(received, sent, protocol.create_initialization_options())
 
 
 def build_http(app: App, server: ModuleServer) -> ASGIApp:

@@ -104,8 +104,8 @@ def _look_at_installing(settings: SlackSettings, public_url: str | None) -> Find
 
 
 def _explain(error: Exception, wrong_token: str, wrong_kind: str) -> Finding:
-    told = getattr(getattr(error, "response", None), "data", None)
-    code = str(told.get("error") or "") if isinstance(told, dict) else ""
+    body = getattr(getattr(error, "response", None), "data", None)
+    code = str(body.get("error") or "") if isinstance(body, dict) else ""
     if code in WRONG_TOKEN:
         return Finding("fail", f"{wrong_token} ({code})")
     if code == WRONG_KIND:

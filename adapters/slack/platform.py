@@ -11,7 +11,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 
 from adapters.base import ChatPlatform, Finding
 from adapters.chat.buttons import buttons_below
-from adapters.chat.checkpoint import Checkpoint, attend, take_missed
+from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
 from adapters.chat.notices import notify_asker
 from adapters.chat.running import Running
 from adapters.slack.bolt import build_app
@@ -116,18 +116,18 @@ class SlackPlatform(ChatPlatform):
         checkpoint = Checkpoint(self.app.database, PLATFORM, account)
         since = await checkpoint.find_gap()
         if since is not None and self._events is not None:
-            missed, take = list_missed(self.app, self.clients, since), self._events.accept_missed
-            self._running.start(take_missed(PLATFORM, missed, take), "catch-up")
+            missed, accept = list_missed(self.app, self.clients, since), self._events.accept_missed
+            self._running.start(accept_missed(PLATFORM, missed, accept), "catch-up")
         await attend(self.app, checkpoint, is_connected)
 
-    async def take(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
+    async def dispatch(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
         """Handle an HTTP request whose signature has been verified."""
         with self._running.kept():
             return await self._open_bolt().async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
 
     def routes(self) -> "Sequence[Route]":
         """Return the routes for Slack's requests and for installations."""
-        requests = http.routes(self.settings.signing_secret, self.app.clock, self.take)
+        requests = http.routes(self.settings.signing_secret, self.app.clock, self.dispatch)
         return [*requests, *install.routes(self.settings)]
 
     async def send(self, reply: "Reply") -> str | None:

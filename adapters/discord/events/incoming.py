@@ -131,9 +131,9 @@ def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:
     """Return an earlier message for the context."""
     names = [each.filename for each in list_attachments(message)]
     files = f" [files: {', '.join(names)}]" if names else ""
-    told = "\n".join([to_text(message, me), *(each.text for each in to_forwarded(message))]).strip()
-    said = cut(clean(told), LINE_CHARS) + files
-    return QuotedMessage(clean(message.author.display_name), said, str(message.id))
+    content = "\n".join([to_text(message, me), *(each.text for each in to_forwarded(message))]).strip()
+    quoted = cut(clean(content), LINE_CHARS) + files
+    return QuotedMessage(clean(message.author.display_name), quoted, str(message.id))
 
 
 def is_written_by_a_person(message: discord.Message) -> bool:

@@ -46,7 +46,7 @@ class Listening:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._recent: OrderedDict[int, deque[tuple[int, QuotedMessage]]] = OrderedDict()
-        self._told_up_to: OrderedDict[int, int] = OrderedDict()
+        self._known_up_to: OrderedDict[int, int] = OrderedDict()
 
     async def find_mention(self, message: discord.Message, me: int) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None."""
@@ -99,18 +99,18 @@ class Listening:
 
     def mark_known(self, message: discord.Message) -> None:
         """Note that the conversation contains this channel's messages up to this one."""
-        self._told_up_to[message.channel.id] = message.id
-        self._told_up_to.move_to_end(message.channel.id)
-        if len(self._told_up_to) > REMEMBERED_CHANNELS:
-            self._told_up_to.popitem(last=False)
+        self._known_up_to[message.channel.id] = message.id
+        self._known_up_to.move_to_end(message.channel.id)
+        if len(self._known_up_to) > REMEMBERED_CHANNELS:
+            self._known_up_to.popitem(last=False)
 
     async def list_earlier(self, message: discord.Message, me: int, *, is_first: bool) -> list[QuotedMessage]:
         """Return the earlier messages that the agent has not seen: the chain of replies, and the latest ones."""
         chain = await _list_chain(message, me, depth=MOST_CHAIN if is_first else 1)
         if message.guild is None:
             return chain
-        told = self._told_up_to.get(message.channel.id, 0)
-        recent = [each for each in self._recent.get(message.channel.id, ()) if told < each[0] < message.id]
+        known = self._known_up_to.get(message.channel.id, 0)
+        recent = [each for each in self._recent.get(message.channel.id, ()) if known < each[0] < message.id]
         lines = [line for _, line in recent[-MOST_EARLIER:]]
         if is_first and len(lines) < MOST_EARLIER:
             lines = await _list_history(message, me) or lines

@@ -40,10 +40,10 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
             return
     channel = _find_channel(guild)
     if channel is not None:
-        await _say(channel, HELLO.format(name=guild.me.display_name))
+        await _send(channel, HELLO.format(name=guild.me.display_name))
     inviter = await _find_inviter(guild)
     if inviter is not None:
-        await _say(inviter, HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id))
+        await _send(inviter, HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id))
 
 
 def _find_channel(guild: discord.Guild) -> discord.TextChannel | None:
@@ -65,8 +65,8 @@ async def _find_inviter(guild: discord.Guild) -> discord.abc.Messageable | None:
         return None
 
 
-async def _say(where: discord.abc.Messageable, said: str) -> None:
+async def _send(where: discord.abc.Messageable, text: str) -> None:
     try:
-        await where.send(said, suppress_embeds=True)
+        await where.send(text, suppress_embeds=True)
     except discord.HTTPException as error:
         log.info("welcome_not_said", cause=str(error))

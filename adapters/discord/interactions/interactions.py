@@ -8,7 +8,7 @@ import discord
 from discord.enums import InteractionType
 
 from adapters.chat.buttons import find_button
-from adapters.chat.clicks import take_click
+from adapters.chat.clicks import accept_click
 from adapters.discord.events.incoming import (
     PLATFORM,
     to_file,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from adapters.discord.transport.rest import Rest
     from agent.app import App
 
-SORRY = "I can't take this just now; please try again in a moment."
+SORRY = "I can't do this just now; please try again in a moment."
 SUMMARISE = "Summarise what was said from there on."
 MOST_SUMMARISED = 100
 NOBODY: Json = {"allowed_mentions": {"parse": []}}
@@ -44,7 +44,7 @@ log = get_logger()
 
 
 class Unreadable(Refusal):
-    """I can't read what was said there; I need the permission to read the history of this channel."""
+    """I can't read what was written there; I need the permission to read the history of this channel."""
 
     code = "unreadable"
 
@@ -81,7 +81,7 @@ class Interactions:
     async def _on_click(self, interaction: discord.Interaction, custom_id: str) -> None:
         button = find_button(custom_id)
         if button is not None:
-            await take_click(
+            await accept_click(
                 self._app, DiscordClick(button, interaction, self._acknowledger, database=self._app.database)
             )
 

@@ -91,7 +91,7 @@ async def sync(app: "App", rest: Rest) -> bool:
     """Register the commands if they differ from those registered last; return whether they did."""
     payload = to_payload()
     digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
-    bot_id = await rest.pace.bot.find_id()
+    bot_id = await rest.rate_limiter.bot.find_id()
     async with app.database.statement() as session:
         known = (await session.execute(SYNCED, {"bot_id": bot_id})).one()
     if known.commands_hash == digest:

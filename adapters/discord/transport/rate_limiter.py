@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 RATE, BURST = 40, 4
 SPACING = 1 / RATE
 # Discord bans clients that make 10,000 invalid requests in ten minutes.
-INVALID_TOLD_EVERY = 100
+INVALID_LOGGED_EVERY = 100
 
-TAKE = text("""
+RESERVE_SLOT = text("""
 UPDATE bots SET next_request_at = greatest(next_request_at, clock_timestamp()) + :spacing * interval '1 second'
 WHERE id = :bot_id
 RETURNING extract(epoch FROM next_request_at - clock_timestamp())
 """)
-TAKE_SPARE = text("""
+RESERVE_FREE_SLOT = text("""
 UPDATE bots SET next_request_at = clock_timestamp() + :spacing * interval '1 second'
 WHERE id = :bot_id AND next_request_at <= clock_timestamp() RETURNING id
 """)
@@ -46,24 +46,24 @@ class RateLimiter:
         self.bot = BotAccount(database, "discord", token)
         self._invalid = 0
 
-    async def take(self) -> None:
+    async def wait(self) -> None:
         """Reserve the next slot and wait for it."""
         try:
             given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
             async with self._database.statement() as session:
-                wait = float((await session.execute(TAKE, given)).scalar_one()) - BURST * SPACING
+                seconds = float((await session.execute(RESERVE_SLOT, given)).scalar_one()) - BURST * SPACING
         except DatabaseLost:
             # Without the database the limit can't be shared; one process alone stays far below it.
-            wait = 1 / 10
-        if wait > 0 and _manner.get() == "waits":
-            await asyncio.sleep(wait)
+            seconds = 1 / 10
+        if seconds > 0 and _manner.get() == "waits":
+            await asyncio.sleep(seconds)
 
     async def has_spare(self) -> bool:
         """Reserve a slot only if no request waits for one: for optional requests."""
         try:
             given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
             async with self._database.statement() as session:
-                return (await session.execute(TAKE_SPARE, given)).one_or_none() is not None
+                return (await session.execute(RESERVE_FREE_SLOT, given)).one_or_none() is not None
         except DatabaseLost:
             return False
 
@@ -76,13 +76,13 @@ class RateLimiter:
 
     async def _on_start(self, _session: object, _context: object, params: Any) -> None:
         if params.url.scheme in ("http", "https") and _manner.get() != "paid":
-            await self.take()
+            await self.wait()
 
     async def _on_end(self, _session: object, _context: object, params: Any) -> None:
         if params.response.status not in (401, 403, 429):
             return
         self._invalid += 1
-        if self._invalid % INVALID_TOLD_EVERY == 1:
+        if self._invalid % INVALID_LOGGED_EVERY == 1:
             log.warning("discord_invalid_requests", count=self._invalid, status=params.response.status)
 
 

@@ -51,8 +51,8 @@ class IntentMissing(Undeliverable):
 class Rest:
     """The library's REST client with the shared rate limit; it logs in with the first call."""
 
-    def __init__(self, token: str, pace: RateLimiter) -> None:
-        self.pace = pace
+    def __init__(self, token: str, rate_limiter: RateLimiter) -> None:
+        self.rate_limiter = rate_limiter
         self._token = token
         self._http: HTTPClient | None = None
         self._me: Json = {}
@@ -102,7 +102,7 @@ class Rest:
 
     async def type(self, channel_id: str) -> None:
         """Show the typing indicator, unless other requests are waiting."""
-        if await self.pace.has_spare():
+        if await self.rate_limiter.has_spare():
             with paid():
                 await self.call("POST", "/channels/{channel_id}/typing", channel_id=channel_id)
 
@@ -121,7 +121,7 @@ class Rest:
             return self._http
 
     async def _log_in(self) -> HTTPClient:
-        http, is_in = open_http(self.pace.trace()), False
+        http, is_in = open_http(self.rate_limiter.trace()), False
         try:
             self._me = dict(await _as_our_errors(http.static_login(self._token)))
             is_in = True
@@ -138,7 +138,7 @@ async def _as_our_errors(request: Any) -> Any:
     except discord.LoginFailure as error:
         raise TokenRefused from error
     except (discord.RateLimited, discord.DiscordServerError) as error:
-        raise Unavailable("Discord can't take this just now.") from error
+        raise Unavailable("Discord can't accept this just now.") from error
     except discord.HTTPException as error:
         if error.status == 401 and error.code not in GONE:
             log.error("discord_token_refused", remedy=TOKEN_REFUSED)

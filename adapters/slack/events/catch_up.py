@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_PAGES, PAGE = 3, 200
 MOST_CHANNELS, MOST_THREADS = 50, 50
-PATIENCE = 300.0
+MAX_WAIT = 300.0
 
 # Slack is not asked for all channels: only those with a recent conversation are read.
 CHANNELS = text("""
@@ -57,7 +57,7 @@ async def _read(clients: Clients, team: str | None, method: str, **where: str) -
     found: list[Json] = []
     cursor: dict[str, str] = {}
     for _ in range(MOST_PAGES):
-        page = await web.find(method, patience=PATIENCE, limit=PAGE, **where, **cursor)
+        page = await web.find(method, max_wait=MAX_WAIT, limit=PAGE, **where, **cursor)
         found += (page or {}).get("messages", ())
         cursor = {"cursor": ((page or {}).get("response_metadata") or {}).get("next_cursor") or ""}
         if not cursor["cursor"]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Events report changes; groups are read again for those that happened while no process listened.
 FRESH_SECONDS = 900
 # Seconds to wait when Slack rate-limits, and in all: an event is acknowledged within three seconds.
-PATIENCE, ASK_SECONDS = 0.5, 1.2
+MAX_WAIT, ASK_SECONDS = 0.5, 1.2
 # After a failure the cached groups are used for this long, so that not every message waits for Slack.
 RETRY_SECONDS = 5.0
 
@@ -114,7 +114,7 @@ class Groups:
         web = await self._clients.get(team_id)
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                response = await web.call("usergroups.list", patience=PATIENCE, include_users=True)
+                response = await web.call("usergroups.list", max_wait=MAX_WAIT, include_users=True)
         except Refused as error:
             # A workspace without user groups, or an app without the scope to read them, has no members.
             log.warning("slack_groups_refused", team=team_id, cause=str(error))

@@ -37,7 +37,7 @@ DESCRIPTION = "Answers questions, uses tools and remembers what you want it to."
 LONG_DESCRIPTION = (
     "A chat agent that your own team runs. Mention it in a channel, write to it directly or open it beside any "
     "conversation. It answers in the thread, shows the tools that it uses, and remembers what you ask it to. What it "
-    "may do for whom, and how much it may spend, is decided by whoever runs it."
+    "may do for whom, and how much it may spend, is decided by the people who run it."
 )
 
 

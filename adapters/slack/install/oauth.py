@@ -42,7 +42,7 @@ REASONS = {
     "invalid_browser": "This was begun in another browser, or more than ten minutes ago; nothing was installed.",
     "invalid_state": "This was used before, or begun more than ten minutes ago; nothing was installed.",
     "missing_code": "Slack has brought no code; nothing was installed.",
-    "invalid_code": "Slack does not take its code any more; nothing was installed.",
+    "invalid_code": "Slack does not accept its code any more; nothing was installed.",
 }
 OTHER_REASON = "Slack says that it did not work; nothing was installed."
 WHOLE_ORGANISATION = "Parley is installed into one workspace, not into a whole organisation; choose a workspace."

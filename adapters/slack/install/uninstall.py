@@ -54,7 +54,7 @@ class Uninstall:
     async def _is_alive(self, token: Token) -> bool:
         # Raises `Unavailable` if Slack can't be reached; then Slack sends the event again.
         try:
-            await self._clients.of(token).call("auth.test", patience=1)
+            await self._clients.of(token).call("auth.test", max_wait=1)
         except TokenRefused:
             return False
         return True

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import CHOICE, Button, find_button, to_place
-from adapters.chat.clicks import Click, take_click
+from adapters.chat.clicks import Click, accept_click
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.interactions.respond import url_of
 from adapters.slack.sending.buttons import ACTION_ID, without_buttons
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent.app import App
 
 FAILED = "That did not work: {reason}"
-ALREADY_CHOSEN = "That was taken already."
+ALREADY_CHOSEN = "That was chosen already."
 ACTION_IDS = re.compile(rf"^{ACTION_ID}:")
 
 log = get_logger()
@@ -84,7 +84,7 @@ class Clicks:
             actor = await self._actors.find_payload_actor(body)
             if actor is not None:
                 click = SlackClick(self._app, button, actor, body=body, responses=self._responses)
-                await take_click(self._app, click)
+                await accept_click(self._app, click)
         except Refusal as error:
             await self._responses.whisper(url_of(body), str(error))
         except ParleyError as error:

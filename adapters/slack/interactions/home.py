@@ -105,7 +105,7 @@ class Homes:
         async with self._app.database.transaction() as session:
             status = await find_server_budget_status(session, request.place)
         form = to_budget_form(status.limit if status is not None else None)
-        await actor.web.call("views.open", patience=0, trigger_id=trigger_id, view=form)
+        await actor.web.call("views.open", max_wait=0, trigger_id=trigger_id, view=form)
 
     async def _set_budget(self, body: Json) -> tuple[str, Actor]:
         values = (body["view"].get("state") or {}).get("values") or {}

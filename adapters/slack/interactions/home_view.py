@@ -36,7 +36,7 @@ class Home:
     """The content of the tab; `server` is for admins only, `note` tells the result of the latest action."""
 
     permission: str
-    standing: BudgetStatus
+    status: BudgetStatus
     persona: str
     sections: Sequence[Section]
     server: ServerSpend | None
@@ -59,16 +59,16 @@ def to_view(home: Home) -> Json:
 
 
 def _budget(home: Home) -> list[Json]:
-    standing = home.standing
-    held = f"\nRunning requests hold {standing.reserved:,} tokens." if standing.reserved else ""
-    if standing.limit is None:
-        said = f"Unlimited; you have used {standing.used:,} tokens in this period."
+    status = home.status
+    held = f"\nRunning requests hold {status.reserved:,} tokens." if status.reserved else ""
+    if status.limit is None:
+        text = f"Unlimited; you have used {status.used:,} tokens in this period."
     else:
-        said = (
-            f"{bar(standing.used, standing.limit)}\nYou have used {standing.used:,} of {standing.limit:,} tokens. "
-            f"It renews on {standing.renews_on:%d %B %Y}."
+        text = (
+            f"{bar(status.used, status.limit)}\nYou have used {status.used:,} of {status.limit:,} tokens. "
+            f"It renews on {status.renews_on:%d %B %Y}."
         )
-    return _part("Your budget", f"{said}{held}\nYour permission: {home.permission}.")
+    return _part("Your budget", f"{text}{held}\nYour permission: {home.permission}.")
 
 
 def _panel(section: Section) -> list[Json]:
@@ -93,15 +93,15 @@ def _entry(panel: Panel, entry: Entry) -> Json:
 
 def _server(spend: ServerSpend) -> list[Json]:
     used, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
-    said = [f"In the last 30 days {spend.people:,} people have used {used} ({cost})."]
+    text = [f"In the last 30 days {spend.people:,} people have used {used} ({cost})."]
     budget = spend.budget
     if budget is None or budget.limit is None:
-        said.append("There is no budget for all together.")
+        text.append("There is no budget for all together.")
     else:
-        said.append(bar(budget.used, budget.limit))
-        said.append(f"{budget.used:,} of {budget.limit:,} tokens; the budget renews on {budget.renews_on:%d %B %Y}.")
+        text.append(bar(budget.used, budget.limit))
+        text.append(f"{budget.used:,} of {budget.limit:,} tokens; the budget renews on {budget.renews_on:%d %B %Y}.")
     button = {"type": "actions", "elements": [_button(BUDGET, "Change the budget")]}
-    return [*_part("This workspace", "\n".join(said)), button]
+    return [*_part("This workspace", "\n".join(text)), button]
 
 
 def bar(used: int, limit: int) -> str:
@@ -145,21 +145,21 @@ def read_budget(value: str | None) -> int | None:
     return int(plain)
 
 
-def _part(title: str, said: str) -> list[Json]:
-    return [_header(title), _text(said)]
+def _part(title: str, text: str) -> list[Json]:
+    return [_header(title), _text(text)]
 
 
 def _header(title: str) -> Json:
     return {"type": "header", "text": _plain(title)}
 
 
-def _text(said: str) -> Json:
+def _text(text: str) -> Json:
     # Plain text, so that markup in what people wrote has no effect.
-    return {"type": "section", "text": _plain(said or "…")}
+    return {"type": "section", "text": _plain(text or "…")}
 
 
-def _context(said: str) -> Json:
-    return {"type": "context", "elements": [_plain(said)]}
+def _context(text: str) -> Json:
+    return {"type": "context", "elements": [_plain(text)]}
 
 
 def _button(action: str, text: str) -> Json:

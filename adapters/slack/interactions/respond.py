@@ -103,6 +103,6 @@ class Responses:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable("Slack can't be reached just now.") from error
         if answer.status_code == TOO_MANY_REQUESTS or answer.status_code >= 500:
-            raise Unavailable("Slack can't take this just now.")
+            raise Unavailable("Slack can't accept this just now.")
         if answer.status_code != 200:
             raise Refused("response_url", f"a response address answers {answer.status_code}")

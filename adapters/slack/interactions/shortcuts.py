@@ -52,7 +52,7 @@ class Shortcuts:
                 return
             # Without names of people: looking them up could take longer than three seconds.
             about = clean(to_text(message, web.token.bot_user_id, {}))
-            await web.call("views.open", patience=0, trigger_id=body.get("trigger_id"), view=to_form(body, about))
+            await web.call("views.open", max_wait=0, trigger_id=body.get("trigger_id"), view=to_form(body, about))
         except ParleyError as error:
             log.warning("slack_form_not_opened", cause=str(error))
             await self._responses.whisper(url, NO_FORM)

@@ -59,7 +59,7 @@ class ShownMessages:
         if len(self._shown) > REMEMBERED:
             self._shown.popitem(last=False)
 
-    def take(self, ts: str | None) -> Shown | None:
+    def pop(self, ts: str | None) -> Shown | None:
         """Remove and return the content of a message; None if another process has shown it."""
         return self._shown.pop(ts or "", None)
 
@@ -125,7 +125,7 @@ class _Message:
         place = self._turn.place
         made = await self._web.call(
             "chat.postMessage",
-            patience=0,
+            max_wait=0,
             channel=place.channel,
             thread_ts=place.thread,
             unfurl_links=False,
@@ -139,7 +139,7 @@ class _Message:
     async def edit(self, message_id: str, text: str) -> None:
         if self._web.method_limits.has_spare("chat.update"):
             await self._web.call(
-                "chat.update", patience=0, channel=self._turn.place.channel, ts=message_id, **self._body(text)
+                "chat.update", max_wait=0, channel=self._turn.place.channel, ts=message_id, **self._body(text)
             )
             self._note(message_id, text)
 
@@ -163,7 +163,7 @@ class _Stream:
     async def run(self) -> None:
         while True:
             pieces = self._list_pieces()
-            if pieces and not await self._tell(pieces):
+            if pieces and not await self._send(pieces):
                 return
             if await self._turn.ends_within(SECONDS_PER_EDIT):
                 return
@@ -185,7 +185,7 @@ class _Stream:
         # After a reset the streamed text stays until the final answer replaces it.
         return ("\n\n" if self._shown.text else "") + now, now
 
-    async def _tell(self, pieces: list[Json]) -> bool:
+    async def _send(self, pieces: list[Json]) -> bool:
         new, step = self._new_text()
         if len(self._shown.text) + len(new) > MESSAGE_LIMIT:
             # The end of a long answer is posted with the whole.
@@ -196,7 +196,7 @@ class _Stream:
                 return True
             await self._start(where)
         elif self._web.method_limits.has_spare("chat.appendStream"):
-            await self._web.call("chat.appendStream", patience=0, ts=self._ts, **where)
+            await self._web.call("chat.appendStream", max_wait=0, ts=self._ts, **where)
         else:
             return True
         self._shown.cards |= self._list_cards()
@@ -208,7 +208,7 @@ class _Stream:
         try:
             made = await self._web.call(
                 "chat.startStream",
-                patience=0,
+                max_wait=0,
                 thread_ts=self._turn.place.thread,
                 recipient_user_id=user,
                 recipient_team_id=team or self._web.token.team_id,

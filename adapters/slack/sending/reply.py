@@ -59,8 +59,8 @@ async def send(
 ) -> str:
     """Post a reply once and return the id of the last message."""
     # Slack refuses empty files.
-    uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, takes_empty=False)
-    shown = kept.take(reply.live_message_id)
+    uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
+    shown = kept.pop(reply.live_message_id)
     before = await find_sent(web, reply) if reply.was_tried else AlreadySent()
     draft = Draft(reply, delivery, rows, uploads=uploads, links=links_to(others), cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)

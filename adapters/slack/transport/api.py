@@ -25,7 +25,7 @@ TOKEN_REMEDY = "Slack refuses the token; install the app again and set SLACK_BOT
 MINUTE = 60.0
 LIVE_LIMITS = {"chat.startStream": 14, "chat.stopStream": 14, "chat.appendStream": 80, "chat.update": 35}
 # Seconds that a call waits for rate limits in all, and the wait if Slack names none.
-PATIENCE, DEFAULT_WAIT = 120.0, 30.0
+MAX_WAIT, DEFAULT_WAIT = 120.0, 30.0
 
 log = get_logger()
 
@@ -101,13 +101,13 @@ class Web:
         self._client = client
         self._was_refused = False
 
-    async def call(self, method: str, *, patience: float = PATIENCE, **arguments: Any) -> Json:
+    async def call(self, method: str, *, max_wait: float = MAX_WAIT, **arguments: Any) -> Json:
         """Call a method by its name in Slack's documentation, like `chat.postMessage`.
 
-        Waits up to `patience` seconds in all when it is rate-limited. Raises `Refused` if a retry makes no sense,
+        Waits up to `max_wait` seconds in all when it is rate-limited. Raises `Refused` if a retry makes no sense,
         `Unavailable` if it does.
         """
-        left = patience
+        left = max_wait
         while True:
             wait = self.method_limits.wait_for(method)
             if wait > left:
@@ -120,10 +120,10 @@ class Web:
                 self.method_limits.close(method, limited.seconds)
                 log.info("slack_asks_to_wait", method=method, seconds=limited.seconds)
 
-    async def find(self, method: str, *, patience: float = 0.0, **arguments: Any) -> Json | None:
+    async def find(self, method: str, *, max_wait: float = 0.0, **arguments: Any) -> Json | None:
         """Call a method whose result is optional; return None on any failure."""
         try:
-            return await self.call(method, patience=patience, **arguments)
+            return await self.call(method, max_wait=max_wait, **arguments)
         except (Refused, Unavailable) as error:
             log.info("slack_call_failed", method=method, cause=str(error))
             return None
@@ -146,8 +146,8 @@ class Web:
     def _classify(self, method: str, error: SlackApiError) -> Exception:
         # For a response that is not JSON, the library passes on the HTTP client's own object.
         response: Any = error.response
-        told = getattr(response, "data", None)
-        body: Json = told if isinstance(told, dict) else {}
+        data = getattr(response, "data", None)
+        body: Json = data if isinstance(data, dict) else {}
         status = int(getattr(response, "status_code", None) or getattr(response, "status", 0) or 0)
         code = str(body.get("error") or "")
         if status == 429 or code in ("ratelimited", "rate_limited"):
@@ -156,7 +156,7 @@ class Web:
             self._log_refused_token(code)
             return TokenRefused(slack_code=code)
         if status >= 500 or not code or code in TEMPORARY_CODES:
-            return Unavailable(f"Slack can't take this just now ({method}: {code or status}).")
+            return Unavailable(f"Slack can't accept this just now ({method}: {code or status}).")
         reason = f"{method}: {code}"
         if code == "missing_scope":
             reason += f", it needs {body.get('needed')}"

@@ -96,13 +96,13 @@ class SettingsToken:
     def __init__(self, settings: SlackSettings, clients: Clients) -> None:
         self._secret, self._clients = settings.bot_token, clients
         self._token: Token | None = None
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def find(self, team_id: str | None) -> Token | None:
         """Return the token; raises `Unavailable` while its workspace can't be looked up."""
         if (known := self._token) is not None:
             return known
-        async with self._asking:
+        async with self._lock:
             if self._token is None and self._secret is not None:
                 self._token = await self._identify(self._secret)
             return self._token

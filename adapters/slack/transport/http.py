@@ -22,7 +22,7 @@ OLDEST_SECONDS = 300
 REMEMBERED = 20_000
 
 log = get_logger()
-Take = Callable[[str, Mapping[str, str]], Awaitable["BoltResponse"]]
+Dispatch = Callable[[str, Mapping[str, str]], Awaitable["BoltResponse"]]
 
 
 class Signatures:
@@ -67,7 +67,7 @@ class _LibraryClock(signature.Clock):
         return self._clock.now().timestamp()
 
 
-def routes(secret: SecretStr | None, clock: Clock, take: Take) -> list[Route]:
+def routes(secret: SecretStr | None, clock: Clock, dispatch: Dispatch) -> list[Route]:
     """Return the routes for events, clicks and commands; `take` is called with genuine requests only."""
     # Shared by all routes, so that a request can't be replayed on another path.
     signatures = Signatures(secret.get_secret_value(), clock) if secret is not None else None
@@ -82,7 +82,7 @@ def routes(secret: SecretStr | None, clock: Clock, take: Take) -> list[Route]:
         if fault is not None:
             log.warning("slack_request_refused", fault=fault)
             return Response("Not signed by Slack.", 401)
-        answer = await take(body.decode("utf-8", "replace"), request.headers)
+        answer = await dispatch(body.decode("utf-8", "replace"), request.headers)
         if answer.status >= 400:
             signatures.forget(request.headers)
         headers = {name: values[0] for name, values in answer.headers.items() if values}

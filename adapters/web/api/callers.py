@@ -18,15 +18,15 @@ Result = TypeVar("Result")
 
 async def unless_disconnected(request: Request, answer: Awaitable[Result]) -> Result:
     """Return the answer; raises `ClientDisconnect` if the client closes the connection before."""
-    asking = asyncio.current_task()
-    if asking is None:
+    task = asyncio.current_task()
+    if task is None:
         raise RuntimeError("a request is answered in a task")
     watching = asyncio.create_task(_until_disconnected(request.receive))
     is_waiting = True
 
     def on_disconnected(watched: "asyncio.Task[None]") -> None:
         if is_waiting and not watched.cancelled():
-            asking.cancel()
+            task.cancel()
 
     # A callback is cheaper than waiting for two tasks, and this runs for every message.
     watching.add_done_callback(on_disconnected)
@@ -35,7 +35,7 @@ async def unless_disconnected(request: Request, answer: Awaitable[Result]) -> Re
     except asyncio.CancelledError:
         if not watching.done():
             raise
-        asking.uncancel()
+        task.uncancel()
         raise ClientDisconnect from None
     finally:
         is_waiting = False

@@ -17,7 +17,7 @@ log = get_logger()
 OPENAI_PATHS = ("/v1/chat/", "/v1/models")
 UNEXPECTED = "Something went wrong on our side; the operator can find it in the log under this id."
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
-HTTP_SENTENCES = {404: "There is nothing at this address.", 405: "This address does not take that method."}
+HTTP_SENTENCES = {404: "There is nothing at this address.", 405: "This address does not allow that method."}
 
 
 class Fault(Exception):

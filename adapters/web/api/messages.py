@@ -41,9 +41,9 @@ async def post_message(request: Request) -> Response:
     sent = await read_json(request, SentMessage, max_body(app))
     watched = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
-    said = None if sent.decision else await commands.answer(app, sent.sender, sent.place, text=sent.content)
-    if said is not None:
-        return sse.follow(command_events(said.text)) if watched else to_json(AgentResponse(0, said.text))
+    answered = None if sent.decision else await commands.answer(app, sent.sender, sent.place, text=sent.content)
+    if answered is not None:
+        return sse.follow(command_events(answered.text)) if watched else to_json(AgentResponse(0, answered.text))
     files = await store_sent(app, sent.attachments) if sent.attachments else ()
     message = sent.to_incoming(app.clock, files, wants_stream=watched)
     accepted = await accept_once(app, message)

@@ -57,8 +57,8 @@ async def post_completion(request: Request) -> Response:
     if asked.stream:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
         events = app.events.follow(accepted.inbox_id)
-        told = chunks(head, events, with_usage=with_usage)
-        return sse.stream(told, events, lambda: cancel_request(app, accepted, message))
+        stream = chunks(head, events, with_usage=with_usage)
+        return sse.stream(stream, events, lambda: cancel_request(app, accepted, message))
     answer = await answer_to(request, accepted, message)
     files = [{"filename": file.filename, "url": file.url} for file in answer.files]
     choice = {
@@ -153,7 +153,7 @@ async def chunks(head: Head, events: AsyncIterator[Event], *, with_usage: bool) 
     end: dict[str, Any] = {}
     try:
         async for event in events:
-            if piece := shown.take(event):
+            if piece := shown.add(event):
                 yield head.chunk({"content": piece}, **more)
             if event.name == "turn_complete":
                 end = event.payload
@@ -172,9 +172,9 @@ class Shown:
 
     def __init__(self) -> None:
         self._step = ""
-        self._has_said = False
+        self._has_text = False
 
-    def take(self, event: Event) -> str:
+    def add(self, event: Event) -> str:
         """Return the text that this event adds."""
         if event.name == "tool_call":
             self._step = ""
@@ -190,9 +190,9 @@ class Shown:
         return ""
 
     def _add(self, piece: str) -> str:
-        gap = "\n\n" if piece and self._has_said and not self._step else ""
+        gap = "\n\n" if piece and self._has_text and not self._step else ""
         self._step += piece
-        self._has_said = self._has_said or bool(piece)
+        self._has_text = self._has_text or bool(piece)
         return gap + piece
 
 

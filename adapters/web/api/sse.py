@@ -85,17 +85,17 @@ class EventStream(StreamingResponse):
         self._reading = reading
         super().__init__(self._reading, media_type="text/event-stream", headers=HEADERS)
         self._on_disconnected = on_disconnected
-        self._is_told = self._is_disconnected = False
+        self._is_sent = self._is_disconnected = False
 
     async def stream_response(self, send: Send) -> None:
         """Send the frames."""
         await super().stream_response(send)
-        self._is_told = True
+        self._is_sent = True
 
     async def listen_for_disconnect(self, receive: Receive) -> None:
         """Return when the client has disconnected."""
         await super().listen_for_disconnect(receive)
-        self._is_disconnected = not self._is_told
+        self._is_disconnected = not self._is_sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""

@@ -63,8 +63,8 @@ async def post_chat_message(request: Request) -> Response:
     try:
         typed, uploads = _split(form)
         sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
-        if (said := await commands.answer(app, sender, place, text=typed.content)) is not None:
-            return sse.follow(command_events(said.text))
+        if (answered := await commands.answer(app, sender, place, text=typed.content)) is not None:
+            return sse.follow(command_events(answered.text))
         message = IncomingMessage(
             adapter="web",
             sender=sender,

@@ -178,7 +178,7 @@ async def test_a_question_about_an_unreadable_message_is_refused_with_the_reason
     about = await (await pond.ann.fills(form, question="why?")).answered()
 
     assert summary == about
-    assert summary.startswith("I can't read what was said there; I need the permission to read the history")
+    assert summary.startswith("I can't read what was written there; I need the permission to read the history")
     assert await pond.value("SELECT count(*) FROM inbox") == 0
 
 

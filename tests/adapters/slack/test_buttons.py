@@ -84,7 +84,7 @@ async def test_choices_are_buttons_and_a_choice_is_the_next_message(office: Scen
     # Another choice of the same question comes too late.
     late = toad.payload["actions"][0] | {"value": frog}
     await office.slack.delivery.give("interactive", toad.payload | {"actions": [late]})
-    assert (await toad.answered(2))[1] == "That was taken already."
+    assert (await toad.answered(2))[1] == "That was chosen already."
 
     assert await office.sql("SELECT content FROM inbox ORDER BY id") == [("choose for me",), ("Toad",)]
     assert labels(office.ann.written()[0]) == []

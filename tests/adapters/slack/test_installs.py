@@ -115,7 +115,7 @@ async def test_a_refused_or_invalid_installation_is_explained_and_not_stored(
     async with open_all(scene, address, model) as url:
         assert "You have said no" in (await frog.installs(f"{url}/slack/install", agrees=False))[1]
         scene.slack.fail("oauth.v2.access", error="invalid_code")
-        assert "does not take its code" in (await frog.installs(f"{url}/slack/install"))[1]
+        assert "does not accept its code" in (await frog.installs(f"{url}/slack/install"))[1]
         scene.slack.fail("oauth.v2.access", status=503)
         assert "nothing was installed" in (await frog.installs(f"{url}/slack/install"))[1]
 

@@ -265,7 +265,7 @@ async def test_a_wrong_token_is_refused(site: Site, header: str | None) -> None:
 async def test_unknown_addresses_and_methods_are_refused_as_json(site: Site) -> None:
     assert refusal(await site.client.get("/nowhere")) == "404 not_found: There is nothing at this address."
     wrong = await site.client.get("/v1/messages")
-    assert refusal(wrong) == "405 method_not_allowed: This address does not take that method."
+    assert refusal(wrong) == "405 method_not_allowed: This address does not allow that method."
     assert wrong.headers["allow"] == "POST"
 
 

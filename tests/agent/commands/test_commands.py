@@ -213,7 +213,7 @@ async def test_persona_shows_who_answers_here(house: House) -> None:
 
     assert (
         said
-        == "Pirate answers here (a persona of this house), asks openai/small first and may use the modules knowledge."
+        == "Pirate answers here (a persona of this installation), asks openai/small first and may use the modules knowledge."
     )
 
 
