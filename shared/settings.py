@@ -36,7 +36,7 @@ PROVIDER_NAME = re.compile(
 SLIP = 0.9
 USUAL_PROVIDER_NAMES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY")
 # Secrets of MCP servers and of agents elsewhere: rows of `mcp_servers` and `agents` name them, so that none of the
-# house's own can be named there.
+# Parley's own can be named there.
 MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
 # Where modules come from, besides `MODULES_PATH`: the program's own folder and the entry points of installed packages.
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "modules"
@@ -70,7 +70,7 @@ Protocols = Annotated[dict[str, Literal["native", "tool_tag", "fenced"]], Before
 
 
 class Settings(BaseModel):
-    """Every setting of the house; `PARLEY_HOME` is read as `parley_home`, and so on."""
+    """Every setting of the installation; `PARLEY_HOME` is read as `parley_home`, and so on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

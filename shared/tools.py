@@ -69,7 +69,7 @@ class ToolContext:
     storage: FilesOfUser
     memory: MemoryOfUser
     database: Transactions
-    house_settings: Settings
+    app_settings: Settings
     agreed_to: str | None = None
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
@@ -78,7 +78,7 @@ class ToolContext:
 
     def settings(self, kind: type[ModuleSettings]) -> ModuleSettings:
         """Return this module's settings: `kind` is a frozen dataclass, read from variables with the module's prefix."""
-        return self.house_settings.of_module(kind, self.module)
+        return self.app_settings.of_module(kind, self.module)
 
     def confirm(self, question: str, *, approver: Permission | None = None) -> Awaitable[None]:
         """Continue only if the person has answered this question with yes; otherwise end the call and ask it.

@@ -1,4 +1,4 @@
-"""Shared fixtures: a real Postgres, a migrated database for each test, and a running Parley with its worker."""
+"""Shared fixtures: a real Postgres, a migrated database for each test, and a Parley with its worker."""
 
 import asyncio
 import tempfile
@@ -16,7 +16,7 @@ from shared.db.database import Address, Database, _migrate
 from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -90,7 +90,7 @@ def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def house(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[House]:
+async def parley(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
     """A running Parley with a worker, the stand-in as its model and a fake platform."""
-    async with open_house(settings, address, model) as house:
-        yield house
+    async with open_parley(settings, address, model) as parley:
+        yield parley

@@ -13,7 +13,7 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault
 from tests.support.documents import Block, document
 from tests.support.given_database import connect
-from tests.support.house import House
+from tests.support.parley import Parley
 
 ACCOUNT = "80351110224678912"
 SERVER = "81384788765712384"
@@ -51,30 +51,30 @@ async def run(address: Address, sql: str, *, as_owner: bool = False) -> None:
         await connection.close()
 
 
-async def admin(house: House, heading: str) -> None:
+async def admin(parley: Parley, heading: str) -> None:
     """Run the statement under a heading of docs/admin-sql.md."""
-    await run(house.app.database.address, statement(heading), as_owner=True)
+    await run(parley.app.database.address, statement(heading), as_owner=True)
 
 
-async def hears(house: House, content: str = "hello", **given: Any) -> AgentResponse:
+async def hears(parley: Parley, content: str = "hello", **given: Any) -> AgentResponse:
     """Send a message of the person with the Discord account on the server."""
-    return await house.hears(
+    return await parley.ask(
         content, **{"platform": "discord", "user": ACCOUNT, "server": SERVER, "channel": "general", **given}
     )
 
 
-def asked(house: House) -> dict[str, Any]:
-    body: dict[str, Any] = house.model.requests[-1].body
+def asked(parley: Parley) -> dict[str, Any]:
+    body: dict[str, Any] = parley.model.requests[-1].body
     return body
 
 
-def prompt(house: House) -> str:
-    return str(asked(house)["messages"][0]["content"])
+def prompt(parley: Parley) -> str:
+    return str(asked(parley)["messages"][0]["content"])
 
 
-def offered(house: House) -> set[str]:
+def offered(parley: Parley) -> set[str]:
     """Return the modules whose tools the model was offered last."""
-    return {each["function"]["name"].partition("__")[0] for each in asked(house).get("tools", ())}
+    return {each["function"]["name"].partition("__")[0] for each in asked(parley).get("tools", ())}
 
 
 @pytest.mark.parametrize("as_owner", [False, True], ids=["parley_app", "owner"])
@@ -115,243 +115,243 @@ def test_the_page_lists_every_constraint_on_people_personas_and_agents() -> None
     assert {rule for rule in refused - internal if rule not in page} == set()
 
 
-async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(house: House) -> None:
-    house.model.play(["Called.", '{"status": "done", "response": "Planned."}', "Called again."])
-    await admin(house, "Add a persona for a server")
-    said = [(await hears(house)).content]
-    await admin(house, "Let a persona plan")
-    said.append((await hears(house)).content)
-    await admin(house, "Leave the mode to the setting")
-    said.append((await hears(house)).content)
+async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(parley: Parley) -> None:
+    parley.model.play(["Called.", '{"status": "done", "response": "Planned."}', "Called again."])
+    await admin(parley, "Add a persona for a server")
+    said = [(await hears(parley)).content]
+    await admin(parley, "Let a persona plan")
+    said.append((await hears(parley)).content)
+    await admin(parley, "Leave the mode to the setting")
+    said.append((await hears(parley)).content)
 
     assert said == ["Called.", "Planned.", "Called again."]
-    rows = await house.sql(statement("Which mode does better").rstrip().rstrip(";"))
+    rows = await parley.sql(statement("Which mode does better").rstrip().rstrip(";"))
     found = {row.loop_mode: (row.turns, row.finished_percent, row.failed, row.waves, row.calls) for row in rows}
     assert found == {"native": (2, 100, 0, 0, 1), "planner": (1, 100, 0, 0, 1)}
 
 
-async def test_a_budget_of_zero_refuses_the_next_message_and_lifting_it_serves_the_one_after(house: House) -> None:
-    assert (await hears(house)).error is None
+async def test_a_budget_of_zero_refuses_the_next_message_and_lifting_it_serves_the_one_after(parley: Parley) -> None:
+    assert (await hears(parley)).error is None
 
-    await admin(house, "Stop somebody from spending")
-    refused = await hears(house)
+    await admin(parley, "Stop somebody from spending")
+    refused = await hears(parley)
     assert refused.error == "budget_exhausted"
     assert refused.content.startswith("You have used this month's budget; it renews on ")
-    assert house.model.count == 1
+    assert parley.model.count == 1
 
-    await admin(house, "Lift the limit")
-    assert (await hears(house)).error is None
+    await admin(parley, "Lift the limit")
+    assert (await hears(parley)).error is None
 
 
-async def test_a_budget_can_be_set_and_its_period_restarted(house: House) -> None:
-    await hears(house)
-    await house.sql("UPDATE users SET tokens_used_this_month = 60000")
-    await admin(house, "Set a budget")
-    assert (await hears(house)).error == "budget_exhausted"
+async def test_a_budget_can_be_set_and_its_period_restarted(parley: Parley) -> None:
+    await hears(parley)
+    await parley.sql("UPDATE users SET tokens_used_this_month = 60000")
+    await admin(parley, "Set a budget")
+    assert (await hears(parley)).error == "budget_exhausted"
 
-    await admin(house, "Begin somebody's period anew")
-    answered = await hears(house)
+    await admin(parley, "Begin somebody's period anew")
+    answered = await hears(parley)
 
     assert answered.error is None
-    assert await house.value("SELECT token_budget_monthly FROM users") == 50000
-    assert await house.value("SELECT tokens_used_this_month FROM users") == answered.usage.total
+    assert await parley.value("SELECT token_budget_monthly FROM users") == 50000
+    assert await parley.value("SELECT tokens_used_this_month FROM users") == answered.usage.total
 
 
-async def test_the_budget_of_all_guests_changes_no_other_budget(house: House) -> None:
-    await hears(house)
-    await hears(house, user="boss", channel="office")
-    await house.sql("UPDATE users SET permission_level = 'user' WHERE id = 2")
+async def test_the_budget_of_all_guests_changes_no_other_budget(parley: Parley) -> None:
+    await hears(parley)
+    await hears(parley, user="boss", channel="office")
+    await parley.sql("UPDATE users SET permission_level = 'user' WHERE id = 2")
 
-    await admin(house, "Set the budget of all guests")
+    await admin(parley, "Set the budget of all guests")
 
-    assert [tuple(row) for row in await house.sql("SELECT id, token_budget_monthly FROM users ORDER BY id")] == [
+    assert [tuple(row) for row in await parley.sql("SELECT id, token_budget_monthly FROM users ORDER BY id")] == [
         (1, 2000), (2, 5000),
     ]  # fmt: skip
 
 
-async def test_a_promoted_person_has_more_tools_and_no_limit_from_the_next_message_on(house: House) -> None:
-    await hears(house)
-    assert offered(house) == {"knowledge"}
+async def test_a_promoted_person_has_more_tools_and_no_limit_from_the_next_message_on(parley: Parley) -> None:
+    await hears(parley)
+    assert offered(parley) == {"knowledge"}
 
-    await admin(house, "Promote somebody")
-    await hears(house)
-    assert offered(house) > {"knowledge"}
-    assert await house.value("SELECT token_budget_monthly FROM users") is None
+    await admin(parley, "Promote somebody")
+    await hears(parley)
+    assert offered(parley) > {"knowledge"}
+    assert await parley.value("SELECT token_budget_monthly FROM users") is None
 
-    await admin(house, "Demote somebody")
-    assert await house.value("SELECT token_budget_monthly FROM users") == 20000
+    await admin(parley, "Demote somebody")
+    assert await parley.value("SELECT token_budget_monthly FROM users") == 20000
 
 
-async def test_two_accounts_become_one_user_who_pays_from_one_budget(house: House) -> None:
-    await hears(house)
-    await hears(house, platform="slack", user="U024BE7LH")
-    await admin(house, "Make two accounts one user")
+async def test_two_accounts_become_one_user_who_pays_from_one_budget(parley: Parley) -> None:
+    await hears(parley)
+    await hears(parley, platform="slack", user="U024BE7LH")
+    await admin(parley, "Make two accounts one user")
 
-    used = await house.value("SELECT tokens_used_this_month FROM users WHERE id = 1")
-    answered = await hears(house, platform="slack", user="U024BE7LH")
+    used = await parley.value("SELECT tokens_used_this_month FROM users WHERE id = 1")
+    answered = await hears(parley, platform="slack", user="U024BE7LH")
 
-    assert await house.value("SELECT user_id FROM turns ORDER BY id DESC LIMIT 1") == 1
-    now = await house.value("SELECT tokens_used_this_month FROM users WHERE id = 1")
+    assert await parley.value("SELECT user_id FROM turns ORDER BY id DESC LIMIT 1") == 1
+    now = await parley.value("SELECT tokens_used_this_month FROM users WHERE id = 1")
     assert now == used + answered.usage.total
 
 
-async def test_a_name_that_an_admin_sets_is_what_the_model_reads(house: House) -> None:
-    await hears(house, username="xX_ada_Xx")
-    await admin(house, "Set a name and a time zone")
+async def test_a_name_that_an_admin_sets_is_what_the_model_reads(parley: Parley) -> None:
+    await hears(parley, username="xX_ada_Xx")
+    await admin(parley, "Set a name and a time zone")
 
-    await hears(house, "who am I?", username="xX_ada_Xx")
+    await hears(parley, "who am I?", username="xX_ada_Xx")
 
-    assert "Ada: who am I?" in json.dumps(asked(house)["messages"])
-    assert "Europe/Berlin" in json.dumps(asked(house)["messages"])
-
-
-async def test_the_most_specific_persona_answers(house: House) -> None:
-    await hears(house)
-    assert prompt(house).startswith("You are Parley")
-
-    await admin(house, "Add a default persona")
-    await hears(house)
-    assert prompt(house).startswith("You are a patient teacher.")
-
-    await admin(house, "Add a persona for a server")
-    await hears(house)
-    assert prompt(house).startswith("You are the librarian of the Night Owls reading club.")
-
-    await admin(house, "Add a persona for a channel")
-    await hears(house, channel=CHANNEL)
-    assert prompt(house).startswith("You know the rules of chess")
-    await hears(house)
-    assert prompt(house).startswith("You are the librarian")
-
-    await hears(house, server="another")
-    assert prompt(house).startswith("You are a patient teacher.")
-
-    await admin(house, "Add a persona for a platform")
-    await hears(house, platform="slack", user="U024BE7LH")
-    assert prompt(house).startswith("You work here.")
+    assert "Ada: who am I?" in json.dumps(asked(parley)["messages"])
+    assert "Europe/Berlin" in json.dumps(asked(parley)["messages"])
 
 
-async def test_a_new_default_persona_and_new_instructions_are_used_for_the_next_message(house: House) -> None:
-    await admin(house, "Add a default persona")
-    await admin(house, "Add a persona for a server")
-    await admin(house, "Switch the default persona")
+async def test_the_most_specific_persona_answers(parley: Parley) -> None:
+    await hears(parley)
+    assert prompt(parley).startswith("You are Parley")
 
-    await hears(house, server="another")
-    assert prompt(house).startswith("You are the librarian of the Night Owls")
+    await admin(parley, "Add a default persona")
+    await hears(parley)
+    assert prompt(parley).startswith("You are a patient teacher.")
 
-    await admin(house, "Change the instructions")
-    await hears(house, server="another")
-    assert prompt(house).startswith("You are the librarian. Answer in two sentences.")
+    await admin(parley, "Add a persona for a server")
+    await hears(parley)
+    assert prompt(parley).startswith("You are the librarian of the Night Owls reading club.")
 
+    await admin(parley, "Add a persona for a channel")
+    await hears(parley, channel=CHANNEL)
+    assert prompt(parley).startswith("You know the rules of chess")
+    await hears(parley)
+    assert prompt(parley).startswith("You are the librarian")
 
-async def test_a_persona_can_be_moved_and_removed(house: House) -> None:
-    await admin(house, "Add a persona for a channel")
-    await admin(house, "Move a persona to another place")
-    await hears(house, channel=CHANNEL)
-    assert prompt(house).startswith("You are Parley")
-    await hears(house, platform="web")
-    assert prompt(house).startswith("You know the rules of chess")
+    await hears(parley, server="another")
+    assert prompt(parley).startswith("You are a patient teacher.")
 
-    await admin(house, "Remove a persona")
-    await hears(house, platform="web")
-    assert prompt(house).startswith("You are Parley")
-    assert await house.value("SELECT count(*) FROM turns WHERE persona_id IS NULL") == 3
-
-
-async def test_allowed_modules_limit_the_tools_of_everybody_in_the_place(house: House) -> None:
-    await hears(house)
-    await admin(house, "Promote somebody")
-    await admin(house, "Add a persona for a server")
-
-    await admin(house, "Allow only some modules")
-    await hears(house)
-    assert offered(house) == {"knowledge"}
-
-    await admin(house, "Allow every module again")
-    await hears(house)
-    assert offered(house) > {"knowledge"}
+    await admin(parley, "Add a persona for a platform")
+    await hears(parley, platform="slack", user="U024BE7LH")
+    assert prompt(parley).startswith("You work here.")
 
 
-async def test_model_and_limits_of_a_persona_reach_the_model(house: House) -> None:
-    await admin(house, "Add a persona for a server")
-    await admin(house, "Set the model and the limits of a persona")
-    house.model.play(lambda _body, _number: Answer("", tool_calls=[("knowledge__list_memories", {})]))
+async def test_a_new_default_persona_and_new_instructions_are_used_for_the_next_message(parley: Parley) -> None:
+    await admin(parley, "Add a default persona")
+    await admin(parley, "Add a persona for a server")
+    await admin(parley, "Switch the default persona")
 
-    await hears(house, "go on")
+    await hears(parley, server="another")
+    assert prompt(parley).startswith("You are the librarian of the Night Owls")
 
-    body = asked(house)
+    await admin(parley, "Change the instructions")
+    await hears(parley, server="another")
+    assert prompt(parley).startswith("You are the librarian. Answer in two sentences.")
+
+
+async def test_a_persona_can_be_moved_and_removed(parley: Parley) -> None:
+    await admin(parley, "Add a persona for a channel")
+    await admin(parley, "Move a persona to another place")
+    await hears(parley, channel=CHANNEL)
+    assert prompt(parley).startswith("You are Parley")
+    await hears(parley, platform="web")
+    assert prompt(parley).startswith("You know the rules of chess")
+
+    await admin(parley, "Remove a persona")
+    await hears(parley, platform="web")
+    assert prompt(parley).startswith("You are Parley")
+    assert await parley.value("SELECT count(*) FROM turns WHERE persona_id IS NULL") == 3
+
+
+async def test_allowed_modules_limit_the_tools_of_everybody_in_the_place(parley: Parley) -> None:
+    await hears(parley)
+    await admin(parley, "Promote somebody")
+    await admin(parley, "Add a persona for a server")
+
+    await admin(parley, "Allow only some modules")
+    await hears(parley)
+    assert offered(parley) == {"knowledge"}
+
+    await admin(parley, "Allow every module again")
+    await hears(parley)
+    assert offered(parley) > {"knowledge"}
+
+
+async def test_model_and_limits_of_a_persona_reach_the_model(parley: Parley) -> None:
+    await admin(parley, "Add a persona for a server")
+    await admin(parley, "Set the model and the limits of a persona")
+    parley.model.play(lambda _body, _number: Answer("", tool_calls=[("knowledge__list_memories", {})]))
+
+    await hears(parley, "go on")
+
+    body = asked(parley)
     assert body["model"] == "gpt-4.1-mini"
     assert 600 in {body.get("max_tokens"), body.get("max_completion_tokens")}
 
 
-async def test_an_agent_can_be_added_restricted_to_admins_and_switched_off(house: House) -> None:
-    await admin(house, "Add an agent")
-    await hears(house)
-    assert "- archivist: Finds things in the files" in json.dumps(asked(house)["tools"])
+async def test_an_agent_can_be_added_restricted_to_admins_and_switched_off(parley: Parley) -> None:
+    await admin(parley, "Add an agent")
+    await hears(parley)
+    assert "- archivist: Finds things in the files" in json.dumps(asked(parley)["tools"])
 
-    await admin(house, "Add an agent of another installation")
-    await admin(house, "Choose who may use an agent")
-    await hears(house)
-    assert "agents" not in offered(house)
+    await admin(parley, "Add an agent of another installation")
+    await admin(parley, "Choose who may use an agent")
+    await hears(parley)
+    assert "agents" not in offered(parley)
 
-    await admin(house, "Promote somebody")
-    await hears(house)
-    assert "- travel-desk: Books trains and hotels." in json.dumps(asked(house)["tools"])
-    await admin(house, "Switch an agent off")
-    await hears(house)
-    assert "archivist" not in json.dumps(asked(house)["tools"])
-
-
-async def test_a_persona_with_a_list_of_modules_uses_agents_only_when_it_lists_them(house: House) -> None:
-    await admin(house, "Add an agent")
-    await admin(house, "Add a persona for a server")
-    await admin(house, "Allow only some modules")
-    await hears(house)
-    assert offered(house) == {"knowledge"}
-
-    await admin(house, "Let a persona with a list of modules use agents")
-    await hears(house)
-    assert offered(house) == {"knowledge", "agents"}
+    await admin(parley, "Promote somebody")
+    await hears(parley)
+    assert "- travel-desk: Books trains and hotels." in json.dumps(asked(parley)["tools"])
+    await admin(parley, "Switch an agent off")
+    await hears(parley)
+    assert "archivist" not in json.dumps(asked(parley)["tools"])
 
 
-async def test_a_parked_message_can_be_retried(house: House) -> None:
-    house.model.play([Fault(status=400, body={"error": {"message": "no"}})])
-    failed = await hears(house)
+async def test_a_persona_with_a_list_of_modules_uses_agents_only_when_it_lists_them(parley: Parley) -> None:
+    await admin(parley, "Add an agent")
+    await admin(parley, "Add a persona for a server")
+    await admin(parley, "Allow only some modules")
+    await hears(parley)
+    assert offered(parley) == {"knowledge"}
+
+    await admin(parley, "Let a persona with a list of modules use agents")
+    await hears(parley)
+    assert offered(parley) == {"knowledge", "agents"}
+
+
+async def test_a_parked_message_can_be_retried(parley: Parley) -> None:
+    parley.model.play([Fault(status=400, body={"error": {"message": "no"}})])
+    failed = await hears(parley)
     assert failed.error == "models_unavailable"
-    assert await house.value("SELECT status FROM inbox") == "failed"
+    assert await parley.value("SELECT status FROM inbox") == "failed"
     # The sweeper only considers messages that are old enough.
-    await house.sql("UPDATE inbox SET created_at = now() - interval '1 minute'")
-    house.model.play(["Here I am."])
+    await parley.sql("UPDATE inbox SET created_at = now() - interval '1 minute'")
+    parley.model.play(["Here I am."])
 
-    await admin(house, "Retry parked messages")
+    await admin(parley, "Retry parked messages")
 
-    response = await house.app.events.response(await house.value("SELECT id FROM inbox"))
+    response = await parley.app.events.response(await parley.value("SELECT id FROM inbox"))
     assert response.content == "Here I am."
 
 
-async def test_deleting_a_person_leaves_nothing_that_they_wrote(house: House) -> None:
-    house.model.play([Answer("", tool_calls=[("knowledge__remember", {"content": "The secret is marzipan."})]), "ok"])
-    await hears(house, "my secret is marzipan", username="Adabella")
-    await hears(house, "marzipan again", server=None, channel="dm-ada", username="Adabella")
-    await hears(house, "what did she say?", user="bob", username="Bob")
+async def test_deleting_a_person_leaves_nothing_that_they_wrote(parley: Parley) -> None:
+    parley.model.play([Answer("", tool_calls=[("knowledge__remember", {"content": "The secret is marzipan."})]), "ok"])
+    await hears(parley, "my secret is marzipan", username="Adabella")
+    await hears(parley, "marzipan again", server=None, channel="dm-ada", username="Adabella")
+    await hears(parley, "what did she say?", user="bob", username="Bob")
 
-    assert {"memories.content", "messages.content", "turn_events.payload"} <= set(await traces(house))
-    await admin(house, "Delete everything of a person")
+    assert {"memories.content", "messages.content", "turn_events.payload"} <= set(await traces(parley))
+    await admin(parley, "Delete everything of a person")
 
-    assert await traces(house) == []
-    assert await house.value("SELECT count(*) FROM users") == 1
-    assert await house.value("SELECT count(*) FROM token_logs WHERE user_id IS NULL") == 3
+    assert await traces(parley) == []
+    assert await parley.value("SELECT count(*) FROM users") == 1
+    assert await parley.value("SELECT count(*) FROM token_logs WHERE user_id IS NULL") == 3
 
 
-async def traces(house: House) -> list[str]:
+async def traces(parley: Parley) -> list[str]:
     """Return the columns that still contain something about the deleted person."""
-    columns = await house.sql(
+    columns = await parley.sql(
         "SELECT format('%I.%I', table_name, column_name) AS name, format("
         "    'SELECT count(*) FROM %I WHERE %I::text ~* $1', table_name, column_name) AS query"
         " FROM information_schema.columns WHERE table_schema = 'public' AND table_name NOT LIKE 'procrastinate%'"
     )
     # As the owner, who sees everybody's memories.
-    connection = await connect(house.app.database.address)
+    connection = await connect(parley.app.database.address)
     try:
         pattern = f"marzipan|adabella|dm-ada|{ACCOUNT}"
         return [column.name for column in columns if await connection.fetchval(column.query, pattern)]

@@ -13,7 +13,7 @@ from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
 from tests.support.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of, result_of
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 DELEGATE = "agents__delegate"
 
@@ -24,71 +24,71 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
 
 
-async def test_agents_add_one_tool_and_change_no_other(house: House) -> None:
-    await house.hears("hello")
-    before = requests_of(house, ASKER)[-1]["tools"]
-    await add_agent(house, "scout")
-    await house.hears("hello")
+async def test_agents_add_one_tool_and_change_no_other(parley: Parley) -> None:
+    await parley.ask("hello")
+    before = requests_of(parley, ASKER)[-1]["tools"]
+    await add_agent(parley, "scout")
+    await parley.ask("hello")
 
-    after = requests_of(house, ASKER)[-1]["tools"]
+    after = requests_of(parley, ASKER)[-1]["tools"]
     assert after[:-1] == before
     assert after[-1]["function"]["name"] == DELEGATE
-    await house.sql("UPDATE agents SET is_enabled = false")
-    await house.hears("hello")
-    assert requests_of(house, ASKER)[-1]["tools"] == before
+    await parley.sql("UPDATE agents SET is_enabled = false")
+    await parley.ask("hello")
+    assert requests_of(parley, ASKER)[-1]["tools"] == before
 
 
-async def test_the_tool_lists_the_agents_that_the_person_may_use_in_a_stable_text(house: House) -> None:
+async def test_the_tool_lists_the_agents_that_the_person_may_use_in_a_stable_text(parley: Parley) -> None:
     for name in ("writer", "scout", "butler"):
-        await add_agent(house, name, requires="admin" if name == "butler" else "guest")
-    await house.hears("hello")
-    await house.hears("hello", user="bob")
-    await house.sql("UPDATE users SET permission_level = 'admin' WHERE id = 1")
-    await house.hears("hello")
+        await add_agent(parley, name, requires="admin" if name == "butler" else "guest")
+    await parley.ask("hello")
+    await parley.ask("hello", user="bob")
+    await parley.sql("UPDATE users SET permission_level = 'admin' WHERE id = 1")
+    await parley.ask("hello")
 
-    first, second, admin = (json.dumps(each["tools"][-1]) for each in requests_of(house, ASKER))
+    first, second, admin = (json.dumps(each["tools"][-1]) for each in requests_of(parley, ASKER))
     assert first == second
     listed = json.loads(first)["function"]["description"].splitlines()[-2:]
     assert listed == ["- scout: Knows about scout things.", "- writer: Knows about writer things."]
     assert json.loads(admin)["function"]["description"].splitlines()[-3].startswith("- butler: ")
 
 
-async def test_a_persona_delegates_only_when_its_modules_contain_agents(house: House) -> None:
-    await add_agent(house, "scout")
-    await house.sql(
+async def test_a_persona_delegates_only_when_its_modules_contain_agents(parley: Parley) -> None:
+    await add_agent(parley, "scout")
+    await parley.sql(
         "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
         " VALUES ('p', 'Be kind.', true, '[\"calendar\"]')"
     )
-    play(house.model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "No.", "Hi."])
-    await house.hears("hello")
-    assert DELEGATE not in offered(requests_of(house, ASKER)[-1])
-    refused = await house.hears("ask the scout")
+    play(parley.model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "No.", "Hi."])
+    await parley.ask("hello")
+    assert DELEGATE not in offered(requests_of(parley, ASKER)[-1])
+    refused = await parley.ask("ask the scout")
     assert refused.tool_calls_made[0].result["message"] == "There is no tool 'agents__delegate' here."
 
-    await house.sql("UPDATE personas SET allowed_modules = '[\"agents\"]' WHERE is_default")
-    await house.hears("hello")
-    assert offered(requests_of(house, ASKER)[-1]) == [DELEGATE]
+    await parley.sql("UPDATE personas SET allowed_modules = '[\"agents\"]' WHERE is_default")
+    await parley.ask("hello")
+    assert offered(requests_of(parley, ASKER)[-1]) == [DELEGATE]
 
 
-async def test_an_unknown_agent_is_an_error_that_names_those_there_are(house: House) -> None:
-    await add_agent(house, "scout")
-    await add_agent(house, "butler", requires="admin")
+async def test_an_unknown_agent_is_an_error_that_names_those_there_are(parley: Parley) -> None:
+    await add_agent(parley, "scout")
+    await add_agent(parley, "butler", requires="admin")
     play(
-        house.model,
+        parley.model,
         asker=[Answer(tool_calls=[ask("butler"), ask("nobody"), ask("scout", " ")]), "Sorry."],
     )
 
-    reply = await house.hears("ask around")
+    reply = await parley.ask("ask around")
 
     butler, nobody, empty = (call.result for call in reply.tool_calls_made)
     assert butler == {"error": True, "message": "There is no agent 'butler' here.", "agents": ["scout"]}
     assert nobody == {"error": True, "message": "There is no agent 'nobody' here.", "agents": ["scout"]}
     assert empty["message"] == "The task is empty: write down what the agent is to do."
-    told = [payload for name, payload in await events_of(house, 1) if name == "delegation_response"]
+    told = [payload for name, payload in await events_of(parley, 1) if name == "delegation_response"]
     assert [(each["agent"], each["error"], each["iterations"]) for each in told] == [
         ("butler", butler["message"], 0), ("nobody", nobody["message"], 0), ("scout", empty["message"], 0),
     ]  # fmt: skip
-    assert await house.value("SELECT count(*) FROM turns") == 1
+    assert await parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_a_guests_agent_may_use_no_more_than_the_guest(
@@ -106,8 +106,8 @@ async def test_a_guests_agent_may_use_no_more_than_the_guest(
         return Tool(run, requires, module="house")
 
     modules = ModuleTools([build("look", Permission.GUEST), build("demolish", Permission.ADMIN)])
-    async with open_house(settings, address, model, modules=modules) as house:
-        await add_agent(house, "builder", modules='["house"]')
+    async with open_parley(settings, address, model, modules=modules) as parley:
+        await add_agent(parley, "builder", modules='["house"]')
         tools: list[ScriptedCall] = [("house__demolish", {}), ("house__look", {})]
         play(
             model,
@@ -115,73 +115,73 @@ async def test_a_guests_agent_may_use_no_more_than_the_guest(
             builder=[Answer(tool_calls=tools), "Looked."] * 2,
         )
 
-        await house.hears("tear it down")
+        await parley.ask("tear it down")
 
-        assert offered(requests_of(house, "builder")[0]) == ["house__look"]
-        assert "There is no tool 'house__demolish' here." in result_of(requests_of(house, "builder")[1], 0)
+        assert offered(requests_of(parley, "builder")[0]) == ["house__look"]
+        assert "There is no tool 'house__demolish' here." in result_of(requests_of(parley, "builder")[1], 0)
         assert ran == ["look for Ann"]
-        await house.sql("UPDATE users SET permission_level = 'admin'")
-        await house.hears("tear it down")
+        await parley.sql("UPDATE users SET permission_level = 'admin'")
+        await parley.ask("tear it down")
         assert sorted(ran[1:]) == ["demolish for Ann", "look for Ann"]
 
 
-async def test_an_agent_has_the_modules_model_and_limits_of_its_persona(house: House) -> None:
-    await add_agent(house, "scout", modules='["calendar"]', max_tokens=77, model="openai/small")
-    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=["Found."])
+async def test_an_agent_has_the_modules_model_and_limits_of_its_persona(parley: Parley) -> None:
+    await add_agent(parley, "scout", modules='["calendar"]', max_tokens=77, model="openai/small")
+    play(parley.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=["Found."])
 
-    await house.hears("look around")
+    await parley.ask("look around")
 
-    (asked,) = requests_of(house, "scout")
+    (asked,) = requests_of(parley, "scout")
     assert asked["model"] == "small"
     assert 77 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
     assert {name.partition("__")[0] for name in offered(asked)} == {"calendar"}
-    assert await house.value("SELECT model FROM turns WHERE agent = 'scout'") == "openai/small"
+    assert await parley.value("SELECT model FROM turns WHERE agent = 'scout'") == "openai/small"
 
 
 @pytest.mark.parametrize("server", [None, "acme"])
-async def test_an_agent_recalls_only_memories_visible_in_the_place(house: House, server: str | None) -> None:
-    await add_agent(house, "scout")
+async def test_an_agent_recalls_only_memories_visible_in_the_place(parley: Parley, server: str | None) -> None:
+    await add_agent(parley, "scout")
     fact = ("knowledge__remember", {"content": "Ann is looking for a new job"})
     play(
-        house.model,
+        parley.model,
         asker=[Answer(tool_calls=[fact]), "I will.", Answer(tool_calls=[ask("scout", "What job?")]), "Done."],
         scout=["No idea."],
     )
-    await house.hears("remember that I am looking for a new job")
+    await parley.ask("remember that I am looking for a new job")
 
-    await house.hears("ask the scout what job", server=server)
+    await parley.ask("ask the scout what job", server=server)
 
-    (asked,) = requests_of(house, "scout")
+    (asked,) = requests_of(parley, "scout")
     assert ("new job" in json.dumps(asked)) == (server is None)
 
 
-async def test_a_change_of_an_agent_counts_from_the_next_message(house: House) -> None:
-    await add_agent(house, "scout")
+async def test_a_change_of_an_agent_counts_from_the_next_message(parley: Parley) -> None:
+    await add_agent(parley, "scout")
     play(
-        house.model,
+        parley.model,
         asker=[Answer(tool_calls=[ask("scout")]), "Done."] * 2,
         scout=["Found."],
         **{"a spy": ["Not found."]},
     )
-    await house.hears("look around")
-    await house.sql("UPDATE personas SET system_prompt = 'You are a spy.'")
-    second = await house.hears("look around")
+    await parley.ask("look around")
+    await parley.sql("UPDATE personas SET system_prompt = 'You are a spy.'")
+    second = await parley.ask("look around")
 
     assert second.tool_calls_made[0].result["result"] == "Not found."
 
 
-async def test_an_agent_that_is_switched_off_while_the_model_thinks_is_not_asked(house: House) -> None:
-    await add_agent(house, "scout")
+async def test_an_agent_that_is_switched_off_while_the_model_thinks_is_not_asked(parley: Parley) -> None:
+    await add_agent(parley, "scout")
 
     async def think(body: Any, _number: int) -> Answer:
         if any(each["role"] == "tool" for each in body["messages"]):
             return Answer("Sorry.")
-        await house.sql("UPDATE agents SET is_enabled = false")
+        await parley.sql("UPDATE agents SET is_enabled = false")
         return Answer(tool_calls=[ask("scout")])
 
-    play(house.model, asker=think, scout=["Found."])
+    play(parley.model, asker=think, scout=["Found."])
 
-    reply = await house.hears("look around")
+    reply = await parley.ask("look around")
 
     assert reply.tool_calls_made[0].result["message"] == "The agent scout has been switched off."
-    assert requests_of(house, "scout") == []
+    assert requests_of(parley, "scout") == []

@@ -12,10 +12,10 @@ from shared.messages import AgentResponse
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.delegating import ASKER, add_agent, ask, play, requests_of, result_of
-from tests.support.house import House
 from tests.support.office import MAIL, Office, calls, new_office, open_office, statuses
+from tests.support.parley import Parley
 from tests.support.planning import call, plan
-from tests.support.recovery import open_house_with
+from tests.support.recovery import open_parley_with
 from tests.test_peers import FakePeers, add_peer
 
 __all__ = ["new_office"]
@@ -27,48 +27,48 @@ ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten mi
 
 
 @pytest.fixture
-async def house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
+async def parley(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[Parley]:
     """An installation where only the clerk may use the tools of the office."""
-    async with open_office(settings, address, model, office, modules=("knowledge",)) as house:
-        await add_agent(house, "clerk", modules='["office", "agents", "calculator"]')
-        yield house
+    async with open_office(settings, address, model, office, modules=("knowledge",)) as parley:
+        await add_agent(parley, "clerk", modules='["office", "agents", "calculator"]')
+        yield parley
 
 
 @pytest.fixture
-async def open_house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
+async def open_parley(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[Parley]:
     """An installation where everybody may use the tools of the office."""
-    async with open_office(settings, address, model, office) as house:
-        await add_agent(house, "clerk")
-        yield house
+    async with open_office(settings, address, model, office) as parley:
+        await add_agent(parley, "clerk")
+        yield parley
 
 
-async def mail(house: House, *then: Answer | str) -> AgentResponse:
+async def mail(parley: Parley, *then: Answer | str) -> AgentResponse:
     """Let the model ask the clerk to send a mail; `then` are the asker's later answers."""
-    play(house.model, asker=[calls(ask("clerk", "Mail Bob.")), *then], clerk=[calls(MAIL)])
-    return await house.hears("mail Bob")
+    play(parley.model, asker=[calls(ask("clerk", "Mail Bob.")), *then], clerk=[calls(MAIL)])
+    return await parley.ask("mail Bob")
 
 
 async def test_an_agents_question_goes_to_the_person_and_a_yes_runs_the_agents_call(
-    house: House, office: Office
+    parley: Parley, office: Office
 ) -> None:
-    asked = await mail(house, "Bob has his mail.")
+    asked = await mail(parley, "Bob has his mail.")
     assert (asked.content, asked.confirmation is not None, office.sent) == (ASKED, True, [])
-    row = (await house.sql("SELECT agent, tool, turn_id, status FROM confirmations"))[0]
+    row = (await parley.sql("SELECT agent, tool, turn_id, status FROM confirmations"))[0]
     assert tuple(row) == ("clerk", "office.send", asked.turn_id, "pending")
 
-    reply = await house.hears("yes")
+    reply = await parley.ask("yes")
 
     assert (reply.content, office.sent) == ("Bob has his mail.", [("bob", "See you at eight.")])
     assert [(each.tool, each.result) for each in reply.tool_calls_made] == [("office.send", {"sent_to": "bob"})]
-    assert await statuses(house) == ["used"]
-    assert "office__send" not in str(requests_of(house, ASKER)[-1]["tools"])
+    assert await statuses(parley) == ["used"]
+    assert "office__send" not in str(requests_of(parley, ASKER)[-1]["tools"])
 
 
-async def test_a_no_to_an_agents_question_runs_nothing(house: House, office: Office) -> None:
-    await mail(house, "Then not.")
+async def test_a_no_to_an_agents_question_runs_nothing(parley: Parley, office: Office) -> None:
+    await mail(parley, "Then not.")
 
-    assert (await house.hears("no")).content == "Then not."
-    assert (office.sent, await statuses(house)) == ([], ["denied"])
+    assert (await parley.ask("no")).content == "Then not."
+    assert (office.sent, await statuses(parley)) == ([], ["denied"])
 
 
 @pytest.mark.parametrize(
@@ -80,68 +80,68 @@ async def test_a_no_to_an_agents_question_runs_nothing(house: House, office: Off
     ],
 )
 async def test_a_confirmed_call_of_an_agent_is_not_run_without_permission(
-    house: House, office: Office, change: str
+    parley: Parley, office: Office, change: str
 ) -> None:
-    await mail(house, "I can't any more.")
-    await house.sql(change)
+    await mail(parley, "I can't any more.")
+    await parley.sql(change)
 
-    reply = await house.hears("yes")
+    reply = await parley.ask("yes")
 
     assert (reply.content, office.sent) == ("I can't any more.", [])
     assert reply.tool_calls_made[0].result["error"] is True
 
 
-async def test_a_question_is_passed_up_through_several_agents(house: House, office: Office) -> None:
-    await add_agent(house, "typist", modules='["office"]')
+async def test_a_question_is_passed_up_through_several_agents(parley: Parley, office: Office) -> None:
+    await add_agent(parley, "typist", modules='["office"]')
     play(
-        house.model,
+        parley.model,
         asker=[calls(ask("clerk")), "Sent."],
         clerk=[calls(ask("typist"))],
         typist=[calls(MAIL)],
     )
 
-    assert (await house.hears("mail Bob")).content == ASKED
-    assert (await house.hears("yes")).content == "Sent."
-    assert (len(office.sent), await house.value("SELECT agent FROM confirmations")) == (1, "typist")
+    assert (await parley.ask("mail Bob")).content == ASKED
+    assert (await parley.ask("yes")).content == "Sent."
+    assert (len(office.sent), await parley.value("SELECT agent FROM confirmations")) == (1, "typist")
 
 
-async def test_an_agent_is_tainted_by_what_its_asker_has_read(open_house: House, office: Office) -> None:
+async def test_an_agent_is_tainted_by_what_its_asker_has_read(open_parley: Parley, office: Office) -> None:
     play(
-        open_house.model,
+        open_parley.model,
         asker=[calls(BROWSE), calls(ask("clerk", "Post what she earns.")), "Posted."],
         clerk=[calls(LOOK_UP), calls(POST)],
     )
 
-    asked = await open_house.hears("what's new?")
+    asked = await open_parley.ask("what's new?")
 
     assert asked.content.startswith("Shall I use `office.post` with exactly this?")
     assert office.posted == []
-    assert (await open_house.hears("yes")).content == "Posted."
+    assert (await open_parley.ask("yes")).content == "Posted."
     assert len(office.posted) == 1
 
 
-async def test_the_asker_is_tainted_by_what_its_agent_has_read(open_house: House, office: Office) -> None:
+async def test_the_asker_is_tainted_by_what_its_agent_has_read(open_parley: Parley, office: Office) -> None:
     play(
-        open_house.model,
+        open_parley.model,
         asker=[calls(ask("clerk")), calls(POST)],
         clerk=[calls(BROWSE), calls(LOOK_UP), "She earns 4,200; post it on the wall!"],
     )
 
-    asked = await open_house.hears("what does she earn?")
+    asked = await open_parley.ask("what does she earn?")
 
     assert (asked.confirmation is not None, office.posted) == (True, [])
 
 
 async def test_an_agent_that_has_read_nothing_untrusted_does_not_taint_its_asker(
-    open_house: House, office: Office
+    open_parley: Parley, office: Office
 ) -> None:
     play(
-        open_house.model,
+        open_parley.model,
         asker=[calls(LOOK_UP), calls(ask("clerk")), calls(POST), "Done."],
         clerk=[calls(SUM), "42"],
     )
 
-    assert (await open_house.hears("go on")).content == "Done."
+    assert (await open_parley.ask("go on")).content == "Done."
     assert len(office.posted) == 1
 
 
@@ -150,38 +150,38 @@ async def test_a_task_with_private_data_goes_to_another_installation_only_after_
 ) -> None:
     peers = FakePeers(lambda _task: "From afar.")
     given = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
-    async with open_house_with(
+    async with open_parley_with(
         settings.model_copy(update=given),
         address,
         model,
         agents=partial(AgentTools, peers=peers),
         modules=office.modules(),
-    ) as house:
-        await add_peer(house)
+    ) as parley:
+        await add_peer(parley)
         free = ("agents__delegate", {"agent": "abroad", "task": "What is new?"})
         leak = ("agents__delegate", {"agent": "abroad", "task": "She earns 4,200."})
         play(model, asker=[calls(LOOK_UP), calls(free), calls(leak), "Told."])
 
-        asked = await house.hears("go on")
+        asked = await parley.ask("go on")
 
         assert [task for _, task, _, _ in peers.asked] == ["What is new?"]
         assert asked.content.startswith("Shall I use `agents.delegate` with exactly this?")
         assert "She earns 4,200." in asked.content
-        assert (await house.hears("yes")).content == "Told."
+        assert (await parley.ask("yes")).content == "Told."
         assert [task for _, task, _, _ in peers.asked] == ["What is new?", "She earns 4,200."]
 
 
-async def test_no_confirmation_is_asked_over_a2a(open_house: House, office: Office) -> None:
-    play(open_house.model, asker=[calls(MAIL), "I may not."])
+async def test_no_confirmation_is_asked_over_a2a(open_parley: Parley, office: Office) -> None:
+    play(open_parley.model, asker=[calls(MAIL), "I may not."])
 
-    reply = await open_house.hears("mail Bob", adapter="a2a")
+    reply = await open_parley.ask("mail Bob", adapter="a2a")
 
-    assert (reply.confirmation, office.sent, await statuses(open_house)) == (None, [], [])
-    assert "nobody here who could be asked" in result_of(requests_of(open_house, ASKER)[-1])
+    assert (reply.confirmation, office.sent, await statuses(open_parley)) == (None, [], [])
+    assert "nobody here who could be asked" in result_of(requests_of(open_parley, ASKER)[-1])
 
 
-async def test_calls_of_a_plan_are_tainted_by_the_calls_that_they_need(open_house: House, office: Office) -> None:
-    await open_house.sql(
+async def test_calls_of_a_plan_are_tainted_by_the_calls_that_they_need(open_parley: Parley, office: Office) -> None:
+    await open_parley.sql(
         "INSERT INTO personas (name, system_prompt, is_default, loop_mode) VALUES ('P', 'Plan.', true, 'planner')"
     )
     steps = [
@@ -190,12 +190,12 @@ async def test_calls_of_a_plan_are_tainted_by_the_calls_that_they_need(open_hous
         call("office.post", "c", "a", "b", text="Hello."),
         call("office.post", "d", "c", text="Hello again."),
     ]
-    open_house.model.play([Answer(plan(*steps)), Answer(plan(response="Posted."))])
+    open_parley.model.play([Answer(plan(*steps)), Answer(plan(response="Posted."))])
 
-    asked = await open_house.hears("go on")
+    asked = await open_parley.ask("go on")
 
     assert (asked.confirmation is not None, office.posted) == (True, [])
     left_out = [each.result for each in asked.tool_calls_made if each.args == {"text": "Hello again."}]
     assert [each["not_run"] for each in left_out] == [True]
-    assert (await open_house.hears("yes")).content == "Posted."
+    assert (await open_parley.ask("yes")).content == "Posted."
     assert office.posted == ["Hello."]

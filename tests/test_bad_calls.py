@@ -25,7 +25,7 @@ from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 MB = 1_000_000
 NOTHING: Any = None
@@ -109,14 +109,14 @@ TOOLS = (
 
 
 @asynccontextmanager
-async def house_of_odd_tools(
+async def parley_with_odd_tools(
     settings: Settings, address: Address, model: OpenAIStub, *tools: Tool, is_unlimited: bool = True
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Parley]:
     given: dict[str, Any] = {"default_guest_modules": ("odd",)}
     given |= {"default_guest_token_budget": 10**9} if is_unlimited else {}
     modules = ModuleTools((*TOOLS, *tools))
-    async with open_house(settings.model_copy(update=given), address, model, modules=modules) as house:
-        yield house
+    async with open_parley(settings.model_copy(update=given), address, model, modules=modules) as parley:
+        yield parley
 
 
 async def called(
@@ -124,8 +124,8 @@ async def called(
 ) -> AgentResponse:
     """Let the model make these calls in one answer, and return their results."""
     model.play([Answer(tool_calls=calls, chunk_chars=1000), Answer("So be it.")])
-    async with house_of_odd_tools(settings, address, model) as house:
-        reply = await house.hears("go on", wants_stream=is_streamed)
+    async with parley_with_odd_tools(settings, address, model) as parley:
+        reply = await parley.ask("go on", wants_stream=is_streamed)
     assert reply.content == "So be it."
     assert model.refusals == []
     # The model is shown no more than the limit for results.
@@ -176,10 +176,10 @@ async def test_a_call_of_two_megabytes_is_stored_cut_and_does_not_exhaust_the_bu
     huge = json.dumps({"words": ["x" * 2 * MB]})
     usage = {"prompt_tokens": 10, "completion_tokens": 10}
     model.play([Answer(tool_calls=[("odd__echo", huge)], usage=usage), Answer("So be it.", usage=usage)])
-    async with house_of_odd_tools(settings, address, model, is_unlimited=False) as house:
-        reply = await house.hears("go on")
-        kept = await house.value("SELECT sum(length(content)) FROM messages")
-        told = await house.value("SELECT sum(length(payload::text)) FROM turn_events")
+    async with parley_with_odd_tools(settings, address, model, is_unlimited=False) as parley:
+        reply = await parley.ask("go on")
+        kept = await parley.value("SELECT sum(length(content)) FROM messages")
+        told = await parley.value("SELECT sum(length(payload::text)) FROM turn_events")
 
     assert reply.content == "So be it."
     assert kept + told < 20_000
@@ -238,8 +238,8 @@ async def test_a_tool_that_never_returns_times_out_and_the_turn_goes_on(
 ) -> None:
     let_go = asyncio.Event()
     model.play([Answer(tool_calls=[(tool, {}), ("odd__echo", {"words": ["fine"]})]), Answer("So be it.")])
-    async with house_of_odd_tools(settings, address, model, holding_on(let_go, 0.1)) as house:
-        reply = await house.hears("go on")
+    async with parley_with_odd_tools(settings, address, model, holding_on(let_go, 0.1)) as parley:
+        reply = await parley.ask("go on")
         let_go.set()
 
     first, second = (call.result for call in reply.tool_calls_made)
@@ -252,13 +252,13 @@ async def test_a_stop_does_not_wait_for_a_tool_that_ignores_cancellation(
 ) -> None:
     let_go = asyncio.Event()
     model.play([Answer("I begin.", tool_calls=[("odd__hold_on", {})]), Answer("never said")])
-    async with house_of_odd_tools(settings, address, model, holding_on(let_go, 60)) as house:
-        accepted = await house.accepts("go on", wants_stream=True)
-        async for event in house.app.events.follow(accepted.inbox_id):
+    async with parley_with_odd_tools(settings, address, model, holding_on(let_go, 60)) as parley:
+        accepted = await parley.accept("go on", wants_stream=True)
+        async for event in parley.app.events.follow(accepted.inbox_id):
             if event.name == "tool_call":
-                await house.sql("UPDATE turns SET stop_requested = true")
-                await house.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
-        reply = await house.app.events.response(accepted.inbox_id)
+                await parley.sql("UPDATE turns SET stop_requested = true")
+                await parley.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
+        reply = await parley.app.events.response(accepted.inbox_id)
         let_go.set()
 
     assert (reply.error, reply.tool_calls_made[0].result) == ("stopped", None)
@@ -304,11 +304,11 @@ async def test_ten_waves_of_thirty_two_calls_keep_their_order(
         )
 
     model.play(play)
-    async with house_of_odd_tools(settings, address, model) as house:
-        await house.sql(
+    async with parley_with_odd_tools(settings, address, model) as parley:
+        await parley.sql(
             "INSERT INTO personas (name, system_prompt, max_iterations, is_default) VALUES ('p', 'Be.', 11, true)"
         )
-        reply = await house.hears("go on")
+        reply = await parley.ask("go on")
 
     assert reply.content == "Enough."
     assert [call.result for call in reply.tool_calls_made] == [

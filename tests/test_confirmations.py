@@ -12,135 +12,135 @@ from shared.db.database import Address
 from shared.messages import AgentResponse, Decision
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
-from tests.support.house import FakePlatform, House, message
-from tests.support.office import MAIL, Office, age, calls, new_office, office_house, open_office, statuses
+from tests.support.office import MAIL, Office, age, calls, new_office, open_office, parley_of_office, statuses
+from tests.support.parley import FakePlatform, Parley, message
 
-__all__ = ["new_office", "office_house"]
+__all__ = ["new_office", "parley_of_office"]
 
 ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
 EXPIRED = "Your answer came too late: my question was open for ten minutes. Nothing was done; ask again if you want it."
 CLOSED = "That question is not open any more; your answer changed nothing."
 
 
-async def ask(house: House, *then: Answer | Fault, **given: Any) -> AgentResponse:
+async def ask(parley: Parley, *then: Answer | Fault, **given: Any) -> AgentResponse:
     """Let the model make a call that needs a yes; `then` are its later answers."""
-    house.model.play([calls(MAIL), *then])
-    return await house.hears("mail Bob", **given)
+    parley.model.play([calls(MAIL), *then])
+    return await parley.ask("mail Bob", **given)
 
 
-def prompt(house: House) -> list[dict[str, Any]]:
+def prompt(parley: Parley) -> list[dict[str, Any]]:
     """Return the model's last request as text."""
-    shown: list[dict[str, Any]] = house.model.requests[-1].body["messages"]
+    shown: list[dict[str, Any]] = parley.model.requests[-1].body["messages"]
     return shown
 
 
 async def test_a_tool_that_needs_a_yes_is_not_run_and_the_turn_ends_with_its_question(
-    house: House, office: Office
+    parley: Parley, office: Office
 ) -> None:
-    reply = await ask(house)
+    reply = await ask(parley)
 
     assert reply.content == ASKED
     assert (reply.finished, reply.iterations, reply.error) == (True, 1, None)
     assert reply.confirmation is not None
-    row = (await house.sql("SELECT * FROM confirmations"))[0]
+    row = (await parley.sql("SELECT * FROM confirmations"))[0]
     assert (row.id, row.status, row.reason, row.tool) == (reply.confirmation.id, "pending", "tool", "office.send")
     assert (json.loads(row.arguments), row.turn_id, row.call_id) == (MAIL[1], reply.turn_id, f"call_{reply.turn_id}_2")
-    assert await house.value("SELECT expires_at - created_at = interval '10 minutes' FROM confirmations")
-    assert await house.value("SELECT choices FROM outbox") == ["yes", "no"]
-    told = await house.value("SELECT payload FROM turn_events WHERE name = 'message'")
+    assert await parley.value("SELECT expires_at - created_at = interval '10 minutes' FROM confirmations")
+    assert await parley.value("SELECT choices FROM outbox") == ["yes", "no"]
+    told = await parley.value("SELECT payload FROM turn_events WHERE name = 'message'")
     assert (told["choices"], told["confirmation"]) == (["yes", "no"], {"id": row.id})
     assert office.sent == []
 
 
 async def test_a_yes_runs_exactly_the_stored_call_and_the_model_goes_on_with_its_result(
-    house: House, office: Office
+    parley: Parley, office: Office
 ) -> None:
-    await ask(house, Answer("It is on its way."))
+    await ask(parley, Answer("It is on its way."))
 
-    reply = await house.hears(" Yes! ")
+    reply = await parley.ask(" Yes! ")
 
     assert office.sent == [("bob", "See you at eight.")]
     assert (reply.content, reply.iterations, reply.confirmation) == ("It is on its way.", 1, None)
     assert [(each.tool, each.args, each.result) for each in reply.tool_calls_made] == [
         ("office.send", MAIL[1], {"sent_to": "bob"})
     ]
-    assert await statuses(house) == ["used"]
-    assert [each["role"] for each in prompt(house)[-3:]] == ["user", "assistant", "tool"]
-    assert json.loads(prompt(house)[-1]["content"]) == {"sent_to": "bob"}
-    assert await house.value("SELECT count(*) FROM token_logs") == 2
+    assert await statuses(parley) == ["used"]
+    assert [each["role"] for each in prompt(parley)[-3:]] == ["user", "assistant", "tool"]
+    assert json.loads(prompt(parley)[-1]["content"]) == {"sent_to": "bob"}
+    assert await parley.value("SELECT count(*) FROM token_logs") == 2
 
 
-async def test_after_a_no_nothing_runs_and_the_model_is_informed(house: House, office: Office) -> None:
-    await ask(house, Answer("Fine, I leave it."))
+async def test_after_a_no_nothing_runs_and_the_model_is_informed(parley: Parley, office: Office) -> None:
+    await ask(parley, Answer("Fine, I leave it."))
 
-    reply = await house.hears("no.")
+    reply = await parley.ask("no.")
 
-    assert (reply.content, office.sent, await statuses(house)) == ("Fine, I leave it.", [], ["denied"])
-    assert "The person said no" in prompt(house)[-1]["content"]
-    assert (await house.hears("yes")).content.startswith("You said: yes")
+    assert (reply.content, office.sent, await statuses(parley)) == ("Fine, I leave it.", [], ["denied"])
+    assert "The person said no" in prompt(parley)[-1]["content"]
+    assert (await parley.ask("yes")).content.startswith("You said: yes")
     assert office.sent == []
 
 
-async def test_a_late_answer_gets_one_sentence_and_no_model_call(house: House, office: Office) -> None:
-    await ask(house)
-    await age(house, 10)
+async def test_a_late_answer_gets_one_sentence_and_no_model_call(parley: Parley, office: Office) -> None:
+    await ask(parley)
+    await age(parley, 10)
 
     for answer in ("yes", "no"):
-        reply = await house.hears(answer)
+        reply = await parley.ask(answer)
         assert (reply.content, reply.error, reply.iterations) == (EXPIRED, "confirmation_expired", 0)
-        await house.sql("DELETE FROM turns WHERE id > (SELECT turn_id FROM confirmations)")
+        await parley.sql("DELETE FROM turns WHERE id > (SELECT turn_id FROM confirmations)")
 
-    assert (office.sent, await statuses(house), house.model.count) == ([], ["expired"], 1)
-
-
-async def test_a_yes_without_an_open_question_is_an_ordinary_message(house: House) -> None:
-    assert (await house.hears("yes")).content.startswith("You said: yes")
-    assert (await house.hears("no")).content.startswith("You said: no")
+    assert (office.sent, await statuses(parley), parley.model.count) == ([], ["expired"], 1)
 
 
-async def test_another_persons_yes_does_nothing(house: House, office: Office) -> None:
-    asked = await ask(house, Answer("Hm?"), Answer("Hm?"), Answer("Sent."), server="acme")
+async def test_a_yes_without_an_open_question_is_an_ordinary_message(parley: Parley) -> None:
+    assert (await parley.ask("yes")).content.startswith("You said: yes")
+    assert (await parley.ask("no")).content.startswith("You said: no")
+
+
+async def test_another_persons_yes_does_nothing(parley: Parley, office: Office) -> None:
+    asked = await ask(parley, Answer("Hm?"), Answer("Hm?"), Answer("Sent."), server="acme")
     assert asked.confirmation is not None
 
-    await house.hears("yes", user="bob", server="acme")
-    by_id = await house.hears("yes", user="eve", server="acme", decision=Decision(asked.confirmation.id, approved=True))
-    assert (office.sent, by_id.content, await statuses(house)) == ([], CLOSED, ["pending"])
+    await parley.ask("yes", user="bob", server="acme")
+    by_id = await parley.ask("yes", user="eve", server="acme", decision=Decision(asked.confirmation.id, approved=True))
+    assert (office.sent, by_id.content, await statuses(parley)) == ([], CLOSED, ["pending"])
 
-    await house.hears("yes", user="ann", server="acme")
-    assert (len(office.sent), await statuses(house)) == (1, ["used"])
+    await parley.ask("yes", user="ann", server="acme")
+    assert (len(office.sent), await statuses(parley)) == (1, ["used"])
 
 
-async def test_a_yes_in_another_place_does_nothing(house: House, office: Office) -> None:
-    asked = await ask(house)
+async def test_a_yes_in_another_place_does_nothing(parley: Parley, office: Office) -> None:
+    asked = await ask(parley)
     assert asked.confirmation is not None
 
-    await house.hears("yes", channel="another-dm")
-    by_id = await house.hears("", channel="another-dm", decision=Decision(asked.confirmation.id, approved=True))
+    await parley.ask("yes", channel="another-dm")
+    by_id = await parley.ask("", channel="another-dm", decision=Decision(asked.confirmation.id, approved=True))
 
-    assert (office.sent, await statuses(house)) == ([], ["pending"])
+    assert (office.sent, await statuses(parley)) == ([], ["pending"])
     assert (by_id.content, by_id.error) == (CLOSED, "confirmation_closed")
 
 
-async def test_a_second_yes_runs_nothing_again(house: House, office: Office) -> None:
-    asked = await ask(house, Answer("Sent."), Answer("It was sent."))
+async def test_a_second_yes_runs_nothing_again(parley: Parley, office: Office) -> None:
+    asked = await ask(parley, Answer("Sent."), Answer("It was sent."))
     assert asked.confirmation is not None
     decision = Decision(asked.confirmation.id, approved=True)
 
-    first = await house.hears("yes", decision=decision, event_id="click")
-    copy = await house.hears("yes", decision=decision, event_id="click")
-    again = await house.hears("yes", decision=decision)
-    word = await house.hears("yes")
+    first = await parley.ask("yes", decision=decision, event_id="click")
+    copy = await parley.ask("yes", decision=decision, event_id="click")
+    again = await parley.ask("yes", decision=decision)
+    word = await parley.ask("yes")
 
     assert (first.content, copy, again.content) == ("Sent.", first, CLOSED)
     assert word.content == "It was sent."
     assert len(office.sent) == 1
 
 
-async def test_many_answers_at_once_run_the_call_once(house: House, office: Office) -> None:
-    await ask(house)
+async def test_many_answers_at_once_run_the_call_once(parley: Parley, office: Office) -> None:
+    await ask(parley)
 
-    accepted = [await house.accepts("yes") for _ in range(6)]
-    await asyncio.gather(*(house.app.events.response(each.inbox_id) for each in accepted))
+    accepted = [await parley.accept("yes") for _ in range(6)]
+    await asyncio.gather(*(parley.app.events.response(each.inbox_id) for each in accepted))
 
     assert len(office.sent) == 1
 
@@ -148,44 +148,44 @@ async def test_many_answers_at_once_run_the_call_once(house: House, office: Offi
 async def test_a_no_among_answers_written_in_a_row_counts(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
-    async with open_office(settings, address, model, office) as house:
-        await ask(house)
+    async with open_office(settings, address, model, office) as parley:
+        await ask(parley)
     async with open_office(settings, address, model, office, works=False) as closed:
         for word in ("yes", "no"):
-            await closed.accepts(word)
+            await closed.accept(word)
     model.play([Answer("I leave it.")])
-    async with open_office(settings, address, model, office) as house:
+    async with open_office(settings, address, model, office) as parley:
         async with asyncio.timeout(60):
-            assert (await house.app.events.response(2)).content == "I leave it."
+            assert (await parley.app.events.response(2)).content == "I leave it."
 
     assert office.sent == []
 
 
-async def test_other_messages_leave_the_question_open_and_a_later_yes_repeats_it(house: House, office: Office) -> None:
-    await ask(house, Answer("He is your brother. Do you like tea?"), Answer("Sent."))
-    await house.hears("who is Bob?")
+async def test_other_messages_leave_the_question_open_and_a_yes_repeats_it(parley: Parley, office: Office) -> None:
+    await ask(parley, Answer("He is your brother. Do you like tea?"), Answer("Sent."))
+    await parley.ask("who is Bob?")
 
     # This yes may be an answer to the question about tea.
-    unsure = await house.hears("yes")
+    unsure = await parley.ask("yes")
     assert unsure.content.endswith(f"which is still open:\n\n{ASKED}")
     assert (unsure.iterations, office.sent) == (0, [])
     assert unsure.confirmation is not None
 
-    assert (await house.hears("yes")).content == "Sent."
-    assert (len(office.sent), await statuses(house)) == (1, ["expired", "used"])
+    assert (await parley.ask("yes")).content == "Sent."
+    assert (len(office.sent), await statuses(parley)) == (1, ["expired", "used"])
 
 
-async def test_a_button_answers_its_question_regardless_of_later_messages(house: House, office: Office) -> None:
-    asked = await ask(house, Answer("He is your brother."), Answer("Sent."))
+async def test_a_button_answers_its_question_regardless_of_later_messages(parley: Parley, office: Office) -> None:
+    asked = await ask(parley, Answer("He is your brother."), Answer("Sent."))
     assert asked.confirmation is not None
-    await house.hears("who is Bob?")
+    await parley.ask("who is Bob?")
 
-    reply = await house.hears("yes", decision=Decision(asked.confirmation.id, approved=True))
+    reply = await parley.ask("yes", decision=Decision(asked.confirmation.id, approved=True))
 
     assert (reply.content, len(office.sent)) == ("Sent.", 1)
 
 
-async def test_a_yes_written_before_the_question_does_not_answer_it(house: House, office: Office) -> None:
+async def test_a_yes_written_before_the_question_does_not_answer_it(parley: Parley, office: Office) -> None:
     go_on = asyncio.Event()
 
     async def slow(body: dict[str, Any], number: int) -> Answer:
@@ -194,157 +194,157 @@ async def test_a_yes_written_before_the_question_does_not_answer_it(house: House
         await go_on.wait()
         return calls(MAIL)
 
-    house.model.play(slow)
-    first = await house.accepts("mail Bob")
-    await house.model.until(1)
-    early = await house.accepts("yes")
+    parley.model.play(slow)
+    first = await parley.accept("mail Bob")
+    await parley.model.until(1)
+    early = await parley.accept("yes")
     go_on.set()
     async with asyncio.timeout(60):
-        asked = await house.app.events.response(first.inbox_id)
-        reply = await house.app.events.response(early.inbox_id)
+        asked = await parley.app.events.response(first.inbox_id)
+        reply = await parley.app.events.response(early.inbox_id)
 
     assert (asked.content, reply.content) == (ASKED, "Yes what?")
-    assert (office.sent, await statuses(house)) == ([], ["pending"])
+    assert (office.sent, await statuses(parley)) == ([], ["pending"])
 
 
-async def test_later_model_answers_do_not_change_a_confirmed_call(house: House, office: Office) -> None:
+async def test_later_model_answers_do_not_change_a_confirmed_call(parley: Parley, office: Office) -> None:
     other = ("office__send", {"to": "eve", "body": "All my secrets."})
-    await ask(house, calls(other), Answer("Both are sent."))
+    await ask(parley, calls(other), Answer("Both are sent."))
 
-    reply = await house.hears("yes")
+    reply = await parley.ask("yes")
 
     assert office.sent == [("bob", "See you at eight.")]
     assert reply.content.startswith("Send “All my secrets.” to eve?")
-    assert await statuses(house) == ["used", "pending"]
+    assert await statuses(parley) == ["used", "pending"]
 
 
-async def test_the_table_refuses_changed_arguments(house: House) -> None:
-    await ask(house)
+async def test_the_table_refuses_changed_arguments(parley: Parley) -> None:
+    await ask(parley)
 
     with pytest.raises(IntegrityError, match="confirmations_arguments_are_as_they_were_asked"):
-        await house.sql("UPDATE confirmations SET arguments = replace(arguments, 'bob', 'eve')")
+        await parley.sql("UPDATE confirmations SET arguments = replace(arguments, 'bob', 'eve')")
 
 
-async def test_a_call_whose_question_has_changed_is_confirmed_again(house: House, office: Office) -> None:
-    await ask(house, Answer("Sent."))
+async def test_a_call_whose_question_has_changed_is_confirmed_again(parley: Parley, office: Office) -> None:
+    await ask(parley, Answer("Sent."))
     office.footer = " It costs 3,000 € now."
 
-    reply = await house.hears("yes")
+    reply = await parley.ask("yes")
     assert reply.content.startswith("Send “See you at eight.” to bob? It costs 3,000 € now.")
     assert office.sent == []
 
-    assert (await house.hears("yes")).content == "Sent."
-    assert (len(office.sent), await statuses(house)) == (1, ["used", "used"])
+    assert (await parley.ask("yes")).content == "Sent."
+    assert (len(office.sent), await statuses(parley)) == (1, ["used", "used"])
 
 
 async def test_the_answer_may_come_after_a_restart(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
-    async with open_office(settings, address, model, office) as house:
-        await ask(house, Answer("Sent."))
-    async with open_office(settings, address, model, office) as house:
-        assert (await house.hears("yes")).content == "Sent."
+    async with open_office(settings, address, model, office) as parley:
+        await ask(parley, Answer("Sent."))
+    async with open_office(settings, address, model, office) as parley:
+        assert (await parley.ask("yes")).content == "Sent."
 
     assert len(office.sent) == 1
 
 
-async def test_a_tool_that_is_no_longer_permitted_is_not_run(house: House, office: Office) -> None:
-    await ask(house, Answer("I can't any more."))
-    await house.sql(
+async def test_a_tool_that_is_no_longer_permitted_is_not_run(parley: Parley, office: Office) -> None:
+    await ask(parley, Answer("I can't any more."))
+    await parley.sql(
         "INSERT INTO personas (name, system_prompt, allowed_modules, is_default) VALUES ('P', 'x', '[]', true)"
     )
 
-    reply = await house.hears("yes")
+    reply = await parley.ask("yes")
 
     assert (reply.content, office.sent) == ("I can't any more.", [])
     assert "There is no tool 'office.send' here." in reply.tool_calls_made[0].result["message"]
 
 
-async def test_a_confirmed_call_runs_and_is_reported_when_the_budget_is_used_up(house: House, office: Office) -> None:
-    await ask(house)
-    await house.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
+async def test_a_confirmed_call_runs_and_is_reported_when_the_budget_is_used_up(parley: Parley, office: Office) -> None:
+    await ask(parley)
+    await parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
 
-    reply = await house.hears("yes")
+    reply = await parley.ask("yes")
 
     assert len(office.sent) == 1
     assert reply.content.startswith("I have done it: `office.send`.\n\nI have to stop here. You have used this month's")
-    assert (reply.error, reply.finished, reply.iterations, house.model.count) == ("budget_exhausted", False, 0, 1)
+    assert (reply.error, reply.finished, reply.iterations, parley.model.count) == ("budget_exhausted", False, 0, 1)
 
 
-async def test_a_confirmed_call_is_reported_when_no_model_can_be_reached(house: House, office: Office) -> None:
-    await ask(house, *[Fault(500)] * 20)
+async def test_a_confirmed_call_is_reported_when_no_model_can_be_reached(parley: Parley, office: Office) -> None:
+    await ask(parley, *[Fault(500)] * 20)
 
-    reply = await house.hears("yes")
+    reply = await parley.ask("yes")
 
     assert len(office.sent) == 1
     assert reply.content.startswith("I have done it: `office.send`.\n\nI can't reach any language model just now")
     assert reply.error == "models_unavailable"
 
 
-async def test_of_two_calls_that_need_a_yes_one_is_put_to_the_person(house: House, office: Office) -> None:
+async def test_of_two_calls_that_need_a_yes_one_is_put_to_the_person(parley: Parley, office: Office) -> None:
     other = ("office__send", {"to": "carl", "body": "Hi."})
-    house.model.play([calls(MAIL, other, ("office__post", {"text": "gone"})), Answer("One is sent.")])
+    parley.model.play([calls(MAIL, other, ("office__post", {"text": "gone"})), Answer("One is sent.")])
 
-    reply = await house.hears("mail both")
+    reply = await parley.ask("mail both")
 
     assert (reply.content, office.posted) == (ASKED, ["gone"])
-    await house.hears("yes")
+    await parley.ask("yes")
     assert office.sent == [("bob", "See you at eight.")]
-    assert await statuses(house) == ["used"]
+    assert await statuses(parley) == ["used"]
 
 
-async def test_a_newer_question_replaces_the_older_one(house: House, office: Office) -> None:
+async def test_a_newer_question_replaces_the_older_one(parley: Parley, office: Office) -> None:
     other = ("office__send", {"to": "carl", "body": "Hi."})
-    asked = await ask(house, calls(other), Answer("Sent."))
+    asked = await ask(parley, calls(other), Answer("Sent."))
     assert asked.confirmation is not None
-    await house.hears("no wait, mail Carl")
+    await parley.ask("no wait, mail Carl")
 
-    old = await house.hears("yes", decision=Decision(asked.confirmation.id, approved=True))
+    old = await parley.ask("yes", decision=Decision(asked.confirmation.id, approved=True))
 
-    assert (old.error, office.sent, await statuses(house)) == ("confirmation_closed", [], ["expired", "pending"])
+    assert (old.error, office.sent, await statuses(parley)) == ("confirmation_closed", [], ["expired", "pending"])
 
 
-async def test_a_reset_conversation_has_no_open_question(house: House, office: Office) -> None:
-    await ask(house)
+async def test_a_reset_conversation_has_no_open_question(parley: Parley, office: Office) -> None:
+    await ask(parley)
     here = message("/reset")
-    await commands.answer(house.app, here.sender, here.place, "/reset")
+    await commands.answer(parley.app, here.sender, here.place, "/reset")
 
-    assert (await house.hears("yes")).content.startswith("You said: yes")
-    assert (office.sent, await statuses(house)) == ([], ["expired"])
+    assert (await parley.ask("yes")).content.startswith("You said: yes")
+    assert (office.sent, await statuses(parley)) == ([], ["expired"])
 
 
-async def test_a_tool_cannot_imitate_the_question_of_the_taint_policy(house: House) -> None:
-    house.model.play([calls(("office__forge", {})), Answer("Done.")])
+async def test_a_tool_cannot_imitate_the_question_of_the_taint_policy(parley: Parley) -> None:
+    parley.model.play([calls(("office__forge", {})), Answer("Done.")])
 
-    reply = await house.hears("go on")
+    reply = await parley.ask("go on")
 
     assert (reply.content, reply.tool_calls_made[0].result) == ("Done.", {"rest": 1})
-    assert await statuses(house) == []
+    assert await statuses(parley) == []
 
 
 async def test_a_question_on_a_platform_carries_what_buttons_need(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
     platform = FakePlatform()
-    async with open_office(settings, address, model, office, senders={"fake": platform}) as house:
-        await ask(house, Answer("Sent."), adapter="fake")
+    async with open_office(settings, address, model, office, senders={"fake": platform}) as parley:
+        await ask(parley, Answer("Sent."), adapter="fake")
         await platform.wait_for(1)
         question = platform.posts[0]
         assert question.choices == ("yes", "no")
         assert question.confirmation_id is not None
 
-        await house.accepts("", adapter="fake", decision=Decision(question.confirmation_id, approved=True))
+        await parley.accept("", adapter="fake", decision=Decision(question.confirmation_id, approved=True))
 
         assert await platform.wait_for(2) == [ASKED, "Sent."]
-        assert await house.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "yes"
+        assert await parley.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "yes"
     assert len(office.sent) == 1
 
 
-async def test_a_confirmation_names_the_turns_of_question_and_answer(house: House) -> None:
-    asked = await ask(house, Answer("Sent."))
-    answered = await house.hears("yes")
+async def test_a_confirmation_names_the_turns_of_question_and_answer(parley: Parley) -> None:
+    asked = await ask(parley, Answer("Sent."))
+    answered = await parley.ask("yes")
 
-    row = (await house.sql("SELECT turn_id, answered_turn_id, answered_at, used_at FROM confirmations"))[0]
+    row = (await parley.sql("SELECT turn_id, answered_turn_id, answered_at, used_at FROM confirmations"))[0]
 
     assert (row.turn_id, row.answered_turn_id) == (asked.turn_id, answered.turn_id)
     assert row.answered_at <= row.used_at

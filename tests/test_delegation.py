@@ -10,7 +10,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 DELEGATE = "agents__delegate"
 
@@ -21,15 +21,15 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"default_guest_token_budget": 100_000})
 
 
-async def test_an_agent_does_a_task_and_the_asker_goes_on_with_its_result(house: House) -> None:
-    await add_agent(house, "scout")
+async def test_an_agent_does_a_task_and_the_asker_goes_on_with_its_result(parley: Parley) -> None:
+    await add_agent(parley, "scout")
     play(
-        house.model,
+        parley.model,
         asker=[Answer("One moment.", tool_calls=[ask("scout", "Find the key.")]), "The scout says: under the mat."],
         scout=[Answer(tool_calls=[("calculator__calculate", {"expression": "6*7"})]), "Under the mat."],
     )
 
-    reply = await house.hears("where is the key?")
+    reply = await parley.ask("where is the key?")
 
     assert (reply.content, reply.iterations, reply.finished, reply.error) == (
         "The scout says: under the mat.", 2, True, None,
@@ -41,19 +41,19 @@ async def test_an_agent_does_a_task_and_the_asker_goes_on_with_its_result(house:
             {"result": "Under the mat.", "agent": "scout", "iterations": 2},
         )
     ]
-    below = await house.sql("SELECT agent, parent_turn_id, parent_call_id, status, iterations FROM turns WHERE id = 2")
+    below = await parley.sql("SELECT agent, parent_turn_id, parent_call_id, status, iterations FROM turns WHERE id = 2")
     assert [tuple(row) for row in below] == [("scout", 1, "call_1_2", "answered", 2)]
 
 
-async def test_an_agent_sees_its_own_prompt_and_the_task_alone(house: House) -> None:
-    await add_agent(house, "scout")
+async def test_an_agent_sees_its_own_prompt_and_the_task_alone(parley: Parley) -> None:
+    await add_agent(parley, "scout")
     play(
-        house.model, asker=["Hi Ann.", Answer(tool_calls=[ask("scout", "Find the key.")]), "Done."], scout=["Nowhere."]
+        parley.model, asker=["Hi Ann.", Answer(tool_calls=[ask("scout", "Find the key.")]), "Done."], scout=["Nowhere."]
     )
-    await house.hears("my name is Ann")
-    await house.hears("where is the key?")
+    await parley.ask("my name is Ann")
+    await parley.ask("where is the key?")
 
-    (asked,) = requests_of(house, "scout")
+    (asked,) = requests_of(parley, "scout")
     system, task = (each["content"] for each in asked["messages"])
     assert system.startswith("You are scout.\n\nAnother agent has handed you this task.")
     assert task.startswith("Find the key.\n\n<context>\nNow: ")
@@ -62,70 +62,70 @@ async def test_an_agent_sees_its_own_prompt_and_the_task_alone(house: House) -> 
     assert DELEGATE not in offered(asked)
 
 
-async def test_what_an_agent_says_and_does_stays_out_of_the_conversation(house: House) -> None:
-    await add_agent(house, "scout")
+async def test_what_an_agent_says_and_does_stays_out_of_the_conversation(parley: Parley) -> None:
+    await add_agent(parley, "scout")
     play(
-        house.model,
+        parley.model,
         asker=[Answer(tool_calls=[ask("scout")]), "Done.", "Still here."],
         scout=[Answer("Let me see.", tool_calls=[("knowledge__list_memories", {})]), "Nothing there."],
     )
-    first = await house.hears("look around")
-    await house.hears("and now?")
+    first = await parley.ask("look around")
+    await parley.ask("and now?")
 
-    shown = requests_of(house, ASKER)[-1]["messages"]
+    shown = requests_of(parley, ASKER)[-1]["messages"]
     assert [each["role"] for each in shown] == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert "Let me see." not in json.dumps(shown)
-    steps = await house.sql("SELECT role, content, conversation_id FROM messages WHERE turn_id = 2 ORDER BY seq")
+    steps = await parley.sql("SELECT role, content, conversation_id FROM messages WHERE turn_id = 2 ORDER BY seq")
     assert [row.role for row in steps] == ["user", "assistant", "tool_call", "tool_result", "assistant"]
     assert {row.conversation_id for row in steps} == {None}
-    assert await house.value("SELECT count(*) FROM outbox") == 2
+    assert await parley.value("SELECT count(*) FROM outbox") == 2
     assert first.turn_id == 1
 
 
-async def test_the_ledger_has_every_call_of_an_agent_under_its_own_turn_and_the_person_pays(house: House) -> None:
-    await add_agent(house, "scout")
-    play(house.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=["Found."])
+async def test_the_ledger_has_every_call_of_an_agent_under_its_own_turn_and_the_person_pays(parley: Parley) -> None:
+    await add_agent(parley, "scout")
+    play(parley.model, asker=[Answer(tool_calls=[ask("scout")]), "Done."], scout=["Found."])
 
-    reply = await house.hears("look around")
+    reply = await parley.ask("look around")
 
-    rows = await house.sql(
+    rows = await parley.sql(
         "SELECT turn_id, purpose, user_id, conversation_id, input_tokens + output_tokens AS tokens"
         " FROM token_logs ORDER BY id"
     )
     assert [tuple(row)[:4] for row in rows] == [(1, "answer", 1, 1), (2, "delegation", 1, 1), (1, "answer", 1, 1)]
     assert reply.usage.total == sum(row.tokens for row in rows)
-    used = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
     assert [tuple(row) for row in used] == [(reply.usage.total, 0)]
-    assert await house.value("SELECT count(*) FROM budget_reservations") == 0
+    assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
 
 
-async def test_followers_get_request_and_response_events_in_order(house: House) -> None:
-    await add_agent(house, "scout")
+async def test_followers_get_request_and_response_events_in_order(parley: Parley) -> None:
+    await add_agent(parley, "scout")
     play(
-        house.model,
+        parley.model,
         asker=[Answer(tool_calls=[ask("scout", "Find the key.")]), "Done."],
         scout=[Answer(tool_calls=[("knowledge__list_memories", {})]), "Under the mat."],
     )
 
-    followed = await house.reads("where is the key?")
+    followed = await parley.follow("where is the key?")
 
     told = [(event.name, event.payload) for event in followed if event.name != "text_delta"]
     assert [name for name, _ in told] == [
         "user_message", "turn_started", "tool_call", "delegation_request", "delegation_response", "tool_result",
         "message", "turn_complete",
     ]  # fmt: skip
-    assert told == await events_of(house, 1)
+    assert told == await events_of(parley, 1)
     assert told[3][1] == {"id": "call_1_2", "agent": "scout", "task": "Find the key."}
     response = told[4][1]
     usage = response.pop("usage")
     assert response == {"id": "call_1_2", "agent": "scout", "result": "Under the mat.", "iterations": 2}
     below = "SELECT sum(input_tokens) FROM token_logs WHERE purpose = 'delegation'"
-    assert usage["input_tokens"] == await house.value(below)
+    assert usage["input_tokens"] == await parley.value(below)
     ledger = "SELECT sum(input_tokens), sum(output_tokens) FROM token_logs"
     of_turn = told[-1][1]["usage"]
-    assert [(of_turn["input_tokens"], of_turn["output_tokens"])] == [tuple(row) for row in await house.sql(ledger)]
+    assert [(of_turn["input_tokens"], of_turn["output_tokens"])] == [tuple(row) for row in await parley.sql(ledger)]
     # The agent's own events belong to its own turn, and its text is not streamed as the answer.
-    assert [name for name, _ in await events_of(house, 2)] == [
+    assert [name for name, _ in await events_of(parley, 2)] == [
         "user_message", "turn_started", "tool_call", "tool_result", "message", "turn_complete",
     ]  # fmt: skip
     deltas = "".join(event.payload["text"] for event in followed if event.name == "text_delta")
@@ -137,18 +137,18 @@ async def test_a_model_without_tool_calling_asks_with_a_delegate_block(
     settings: Settings, address: Address, model: OpenAIStub, protocol: str
 ) -> None:
     settings = settings.model_copy(update={"llm_protocols": {"openai/stub": protocol}})
-    async with open_house(settings, address, model) as house:
-        await add_agent(house, "scout")
+    async with open_parley(settings, address, model) as parley:
+        await add_agent(parley, "scout")
         block = json.dumps({"agent": "scout", "task": "Find the key."})
         play(model, asker=[f"One moment.\n\n```delegate\n{block}\n```", "Under the mat."], scout=["Under the mat."])
 
-        reply = await house.hears("where is the key?")
+        reply = await parley.ask("where is the key?")
 
         assert reply.content == "Under the mat."
         assert [(call.tool, call.result["result"]) for call in reply.tool_calls_made] == [
             ("agents.delegate", "Under the mat.")
         ]
-        first = requests_of(house, ASKER)[0]["messages"][0]["content"]
+        first = requests_of(parley, ASKER)[0]["messages"][0]["content"]
         assert '```delegate\n{"agent": "AGENT", "task": "TASK"}\n```' in first
         assert "- scout: Knows about scout things." in first
         assert model.refusals == []
@@ -163,32 +163,32 @@ def plan(*tools: tuple[str, str, str, list[str]], response: str = "") -> str:
     return json.dumps({"status": "continue" if tools else "done", "tools": planned, "response": response})
 
 
-async def test_plans_hand_tasks_to_agents_and_agents_answer_with_plans(house: House) -> None:
-    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
-    await add_agent(house, "scout")
-    await add_agent(house, "writer")
-    await house.sql("UPDATE personas SET loop_mode = 'planner' WHERE name IN ('p', 'scout')")
+async def test_plans_hand_tasks_to_agents_and_agents_answer_with_plans(parley: Parley) -> None:
+    await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
+    await add_agent(parley, "scout")
+    await add_agent(parley, "writer")
+    await parley.sql("UPDATE personas SET loop_mode = 'planner' WHERE name IN ('p', 'scout')")
     asked = plan(("a", "scout", "Find the key.", []), ("b", "writer", "Note: ${a.result}", ["a"]))
     play(
-        house.model,
+        parley.model,
         asker=[asked, plan(response="Noted.")],
         scout=[plan(("c", "writer", "A riddle, please.", [])), plan(response="Under the mat.")],
         writer=["What has a bed and never sleeps?", "Written."],
     )
 
-    reply = await house.hears("where is the key? write it down")
+    reply = await parley.ask("where is the key? write it down")
 
     assert (reply.content, reply.error) == ("Noted.", None)
     assert [(call.args["task"], call.result["result"]) for call in reply.tool_calls_made] == [
         ("Find the key.", "Under the mat."), ("Note: Under the mat.", "Written."),
     ]  # fmt: skip
-    rows = await house.sql("SELECT agent, loop_mode, waves, iterations FROM turns ORDER BY id")
+    rows = await parley.sql("SELECT agent, loop_mode, waves, iterations FROM turns ORDER BY id")
     assert [tuple(row) for row in rows] == [
         (None, "planner", 2, 2), ("scout", "planner", 1, 2), ("writer", "native", 0, 1), ("writer", "native", 0, 1),
     ]  # fmt: skip
-    names = [name for name, _ in await events_of(house, 1) if name.startswith("delegation")]
+    names = [name for name, _ in await events_of(parley, 1) if name.startswith("delegation")]
     assert names == ["delegation_request", "delegation_response"] * 2
-    assert await house.value("SELECT tokens_reserved FROM users") == 0
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
 async def test_scripted_answers_are_played_in_order_through_asker_and_agents(
@@ -207,13 +207,13 @@ async def test_scripted_answers_are_played_in_order_through_asker_and_agents(
         "The end.",
     ]
     settings = settings.model_copy(update={"debug_mock_responses": json.dumps(script)})
-    async with open_house(settings, address, model) as house:
-        await add_agent(house, "scout")
-        await add_agent(house, "writer")
+    async with open_parley(settings, address, model) as parley:
+        await add_agent(parley, "scout")
+        await add_agent(parley, "writer")
 
-        first = await house.hears("where is the key?")
-        second = await house.hears("and both of you?")
-        third = await house.hears("anything else?")
+        first = await parley.ask("where is the key?")
+        second = await parley.ask("and both of you?")
+        third = await parley.ask("anything else?")
 
         assert first.content == "Found."
         assert first.tool_calls_made[0].result == {"result": "Under the mat.", "agent": "scout", "iterations": 3}
@@ -221,9 +221,9 @@ async def test_scripted_answers_are_played_in_order_through_asker_and_agents(
         assert (second.content, third.content) == ("That is all.", "The end.")
 
 
-async def test_agents_asked_in_one_answer_run_concurrently_with_results_in_the_models_order(house: House) -> None:
-    await add_agent(house, "scout")
-    await add_agent(house, "writer")
+async def test_agents_asked_in_one_answer_run_concurrently_with_results_in_the_models_order(parley: Parley) -> None:
+    await add_agent(parley, "scout")
+    await add_agent(parley, "writer")
     both = asyncio.Barrier(2)
 
     async def slow(_body: Any, _number: int) -> Answer:
@@ -234,39 +234,41 @@ async def test_agents_asked_in_one_answer_run_concurrently_with_results_in_the_m
         await both.wait()
         return Answer("Found.")
 
-    play(house.model, asker=[Answer(tool_calls=[ask("writer"), ask("scout")]), "Both."], writer=slow, scout=fast)
+    play(parley.model, asker=[Answer(tool_calls=[ask("writer"), ask("scout")]), "Both."], writer=slow, scout=fast)
 
-    reply = await house.hears("everybody!")
+    reply = await parley.ask("everybody!")
 
     assert [call.result["result"] for call in reply.tool_calls_made] == ["Written.", "Found."]
-    assert house.model.peak == 2
-    assert await house.value("SELECT tokens_reserved FROM users") == 0
+    assert parley.model.peak == 2
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
-async def test_an_agent_asked_twice_has_two_turns(house: House) -> None:
-    await add_agent(house, "scout")
+async def test_an_agent_asked_twice_has_two_turns(parley: Parley) -> None:
+    await add_agent(parley, "scout")
     play(
-        house.model,
+        parley.model,
         asker=[Answer(tool_calls=[ask("scout", "First.")]), Answer(tool_calls=[ask("scout", "Second.")]), "Done."],
         scout=["One.", "Two."],
     )
 
-    reply = await house.hears("twice, please")
+    reply = await parley.ask("twice, please")
 
     assert [call.result["result"] for call in reply.tool_calls_made] == ["One.", "Two."]
-    assert await house.value("SELECT count(*) FROM turns WHERE agent = 'scout'") == 2
+    assert await parley.value("SELECT count(*) FROM turns WHERE agent = 'scout'") == 2
 
 
-async def test_a_file_that_an_agent_makes_comes_with_the_reply(house: House) -> None:
-    await add_agent(house, "writer")
+async def test_a_file_that_an_agent_makes_comes_with_the_reply(parley: Parley) -> None:
+    await add_agent(parley, "writer")
     made = ("file_manager__create_document", {"title": "Minutes", "content": "All agreed."})
     play(
-        house.model, asker=[Answer(tool_calls=[ask("writer")]), "Here."], writer=[Answer(tool_calls=[made]), "Written."]
+        parley.model,
+        asker=[Answer(tool_calls=[ask("writer")]), "Here."],
+        writer=[Answer(tool_calls=[made]), "Written."],
     )
 
-    reply = await house.hears("write the minutes")
+    reply = await parley.ask("write the minutes")
 
     assert [file.filename for file in reply.files] == ["Minutes.md"]
     assert reply.tool_calls_made[0].result["files"][0]["file_id"] == reply.files[0].file_id
-    kept = await house.sql("SELECT user_id, conversation_id, turn_id FROM file_records")
+    kept = await parley.sql("SELECT user_id, conversation_id, turn_id FROM file_records")
     assert [tuple(row) for row in kept] == [(1, 1, 2)]

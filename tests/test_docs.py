@@ -30,7 +30,7 @@ from shared.settings import SETTING_NAMES, Settings
 from shared.tools import Caller, Tool, ToolContext
 from tests.standins.openai_api import OpenAIStub
 from tests.support.documents import Document, document, documents
-from tests.support.house import open_house
+from tests.support.parley import open_parley
 from tests.support.source_tree import ROOT, words
 
 NOTHING: Any = None
@@ -74,7 +74,7 @@ async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: ModuleTool
 def test_the_page_on_modules_names_every_argument_and_field() -> None:
     page = document("docs/modules.md").text
     arguments = [each.name for each in fields(Tool) if each.name not in {"run", "module"}]
-    given = set(ToolContext.__dataclass_fields__) - {"module", "database", "house_settings"}
+    given = set(ToolContext.__dataclass_fields__) - {"module", "database", "app_settings"}
 
     assert [name for name in arguments if f"| `{name}` |" not in page] == []
     assert [name for name in given if not re.search(rf"`(context\.)?{name}`", page)] == []
@@ -142,9 +142,9 @@ async def test_the_examples_on_the_page_on_scripted_answers_run_as_written(
     scripted = settings.model_copy(update={"debug_mock_responses": script, "default_guest_token_budget": 10**9})
     said: list[str] = []
 
-    async with open_house(scripted, address, model) as house:
+    async with open_parley(scripted, address, model) as parley:
         for line in (line for line in talk.splitlines() if line.startswith("> ")):
-            reply = await house.hears(line.removeprefix("> "), wants_stream=True)
+            reply = await parley.ask(line.removeprefix("> "), wants_stream=True)
             said += [line, *(f"tool: {call.tool} {json.dumps(call.args)}" for call in reply.tool_calls_made)]
             said.append(reply.content)
 

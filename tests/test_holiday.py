@@ -21,7 +21,7 @@ from tests.adapters.web.conftest import TOKEN, Site, open_site
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, Script
 from tests.standins.pms import Hotel
-from tests.support.house import open_house
+from tests.support.parley import open_parley
 from tests.support.planning import call, plan, results_in
 
 HOLIDAY, HINT, AVAILABILITY = "calendar__resolve_holiday", "calendar__resolve_date_hint", "pms__get_availability"
@@ -72,7 +72,7 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
             }
         )
         modules = ModuleTools([*dates, hotel.tool()])
-        async with open_house(changed, address, model, modules=modules) as house, open_site(house) as site:
+        async with open_parley(changed, address, model, modules=modules) as parley, open_site(parley) as site:
             yield site
 
     return opened
@@ -178,7 +178,7 @@ async def test_in_planner_mode_it_takes_two_waves_too_and_at_most_three_model_ca
 
     async with visit(Hotel(before=lambda _check_in: meet(stays)), company=dates, plans=True) as site:
         answer = await ask(site, QUESTION)
-        waves = await site.house.value("SELECT waves FROM turns")
+        waves = await site.parley.value("SELECT waves FROM turns")
 
     holiday, weekend, first, second = (each["result"] for each in answer["tool_calls_made"])
     assert [each["tool"] for each in answer["tool_calls_made"]][:2] == [

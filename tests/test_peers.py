@@ -17,8 +17,8 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
 from tests.support.delegating import ASKER, add_agent, ask, play, until, who_is
-from tests.support.house import House
-from tests.support.recovery import open_house_with
+from tests.support.parley import Parley
+from tests.support.recovery import open_parley_with
 
 DELEGATE = "agents__delegate"
 LOOK: ScriptedCall = ("knowledge__list_memories", {})
@@ -52,43 +52,43 @@ class FakePeers:
             raise
 
 
-async def add_peer(house: House, name: str = "abroad") -> None:
-    await house.sql(
+async def add_peer(parley: Parley, name: str = "abroad") -> None:
+    await parley.sql(
         "INSERT INTO agents (name, description, url) VALUES (:name, 'Far away.', 'https://far.example/a2a')", name=name
     )
 
 
 @pytest.fixture
-async def far(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[tuple[House, FakePeers]]:
+async def far(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[tuple[Parley, FakePeers]]:
     """An installation with one agent at a URL."""
     peers = FakePeers(lambda _task: "From afar.")
-    async with open_house_with(settings, address, model, agents=partial(AgentTools, peers=peers)) as house:
-        await add_peer(house)
-        yield house, peers
+    async with open_parley_with(settings, address, model, agents=partial(AgentTools, peers=peers)) as parley:
+        await add_peer(parley)
+        yield parley, peers
 
 
-async def test_an_agent_at_a_url_is_asked_by_the_same_tool(far: tuple[House, FakePeers]) -> None:
-    house, peers = far
-    await add_agent(house, "scout")
+async def test_an_agent_at_a_url_is_asked_by_the_same_tool(far: tuple[Parley, FakePeers]) -> None:
+    parley, peers = far
+    await add_agent(parley, "scout")
     play(
-        house.model,
+        parley.model,
         asker=[Answer(tool_calls=[ask("abroad", "Hello?"), ask("scout")]), "Done."],
         scout=[Answer(tool_calls=[ask("abroad", "And here?")]), "Found."],
     )
 
-    reply = await house.hears("ask everybody")
+    reply = await parley.ask("ask everybody")
 
     assert [call.result for call in reply.tool_calls_made] == [
         {"result": "From afar.", "agent": "abroad", "iterations": 0},
         {"result": "Found.", "agent": "scout", "iterations": 2},
     ]
     url = "https://far.example/a2a"
-    below = await house.value("SELECT id FROM turns WHERE agent = 'scout'")
+    below = await parley.value("SELECT id FROM turns WHERE agent = 'scout'")
     assert peers.asked == [
         (url, "Hello?", (), "call_1_2"),
         (url, "And here?", ("scout",), f"call_{below}_2"),
     ]
-    rows = await house.sql(
+    rows = await parley.sql(
         "SELECT role, content FROM messages JOIN turns ON turns.id = turn_id"
         " WHERE agent = 'abroad' AND parent_turn_id = 1 ORDER BY seq"
     )
@@ -106,23 +106,23 @@ async def test_an_agent_at_a_url_is_asked_by_the_same_tool(far: tuple[House, Fak
     ids=["unreachable", "says no", "breaks off", "time-out"],
 )
 async def test_an_agent_at_a_url_that_fails_is_an_error_result(
-    far: tuple[House, FakePeers], fails: Exception, reason: str | None, words: str
+    far: tuple[Parley, FakePeers], fails: Exception, reason: str | None, words: str
 ) -> None:
-    house, peers = far
+    parley, peers = far
 
     async def fail() -> PeerAnswer:
         raise fails
 
     peers.answer = lambda _task: fail()
-    play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
+    play(parley.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
 
-    reply = await house.hears("ask abroad")
+    reply = await parley.ask("ask abroad")
 
     result = reply.tool_calls_made[0].result
     assert (result["error"], result.get("reason")) == (True, reason)
     assert words in result["message"]
     assert (reply.content, reply.error) == ("Sorry.", None)
-    await until(house, "SELECT count(*) FROM turns WHERE status = 'running'", 0)
+    await until(parley, "SELECT count(*) FROM turns WHERE status = 'running'", 0)
 
 
 async def test_an_agent_at_a_url_that_hangs_times_out_early_enough_to_answer(
@@ -130,12 +130,12 @@ async def test_an_agent_at_a_url_that_hangs_times_out_early_enough_to_answer(
 ) -> None:
     settings = settings.model_copy(update={"turn_deadline_seconds": 8})
     peers = FakePeers(lambda _task: asyncio.sleep(600))
-    async with open_house_with(settings, address, model, agents=partial(AgentTools, peers=peers)) as house:
+    async with open_parley_with(settings, address, model, agents=partial(AgentTools, peers=peers)) as parley:
         play(model, asker=["Hi.", Answer(tool_calls=[ask("abroad")]), "Nobody answers."])
-        await house.hears("hello")
-        await add_peer(house)
+        await parley.ask("hello")
+        await add_peer(parley)
 
-        reply = await house.hears("ask abroad")
+        reply = await parley.ask("ask abroad")
 
         assert reply.tool_calls_made[0].result["reason"] == "deadline"
         assert (reply.content, peers.cancelled) == ("Nobody answers.", 1)
@@ -144,11 +144,11 @@ async def test_an_agent_at_a_url_that_hangs_times_out_early_enough_to_answer(
 async def test_without_peers_an_agent_at_a_url_says_that_it_cannot_be_reached(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    async with open_house_with(settings, address, model, agents=partial(AgentTools, peers=NoPeers())) as house:
-        await add_peer(house)
-        play(house.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
+    async with open_parley_with(settings, address, model, agents=partial(AgentTools, peers=NoPeers())) as parley:
+        await add_peer(parley)
+        play(parley.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
 
-        reply = await house.hears("ask abroad")
+        reply = await parley.ask("ask abroad")
 
     message = reply.tool_calls_made[0].result["message"]
     assert "Agents at a url can't be reached from here" in message

@@ -12,7 +12,7 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub, Reply
 from tests.support.delegating import add_agent, play
 from tests.support.documents import document
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 from tests.support.planning import call, plan, results_in
 
 LIST = call("file_manager.list_files", "f")
@@ -25,17 +25,17 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def house(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[House]:
+async def parley(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
     """An installation in planner mode; fails when a request would be refused by the real API."""
-    async with open_house(settings, address, model) as house:
-        yield house
+    async with open_parley(settings, address, model) as parley:
+        yield parley
         assert model.refusals == []
 
 
-async def test_a_plan_without_tools_is_the_answer(house: House, model: OpenAIStub) -> None:
+async def test_a_plan_without_tools_is_the_answer(parley: Parley, model: OpenAIStub) -> None:
     model.play([plan(response="Hi Ann.")])
 
-    reply = await house.hears("hello")
+    reply = await parley.ask("hello")
 
     assert (reply.content, reply.finished, reply.iterations, reply.error) == ("Hi Ann.", True, 1, None)
     asked = model.requests[0].body
@@ -43,14 +43,14 @@ async def test_a_plan_without_tools_is_the_answer(house: House, model: OpenAIStu
     assert asked["response_format"]["type"] == "json_schema"
     assert "tools" not in asked
     assert "- knowledge.remember: " in asked["messages"][0]["content"]
-    kept = await house.sql("SELECT role, content, plan FROM messages ORDER BY seq")
+    kept = await parley.sql("SELECT role, content, plan FROM messages ORDER BY seq")
     assert [tuple(row) for row in kept] == [("user", "hello", None), ("assistant", "Hi Ann.", None)]
-    assert [tuple(row) for row in await house.sql("SELECT loop_mode, waves, iterations FROM turns")] == [
+    assert [tuple(row) for row in await parley.sql("SELECT loop_mode, waves, iterations FROM turns")] == [
         ("planner", 0, 1)
     ]
 
 
-async def test_tools_run_and_their_results_are_shown_with_the_ids_of_the_plan(house: House, model: OpenAIStub) -> None:
+async def test_tools_run_and_results_are_shown_with_the_ids_of_the_plan(parley: Parley, model: OpenAIStub) -> None:
     model.play(
         [
             plan(call("knowledge.remember", "m", content="Ann likes tea"), call("file_manager__list_files", "f")),
@@ -58,14 +58,14 @@ async def test_tools_run_and_their_results_are_shown_with_the_ids_of_the_plan(ho
         ]
     )
 
-    reply = await house.hears("remember that I like tea")
+    reply = await parley.ask("remember that I like tea")
 
     assert (reply.content, reply.iterations) == ("Noted.", 2)
     assert [(each.tool, each.args) for each in reply.tool_calls_made] == [
         ("knowledge.remember", {"content": "Ann likes tea"}),
         ("file_manager.list_files", {}),
     ]
-    rows = await house.sql("SELECT seq, role, content, tool_name FROM messages ORDER BY seq")
+    rows = await parley.sql("SELECT seq, role, content, tool_name FROM messages ORDER BY seq")
     assert [(row.seq, row.role, row.tool_name) for row in rows] == [
         (0, "user", None),
         (1, "assistant", None),
@@ -82,10 +82,10 @@ async def test_tools_run_and_their_results_are_shown_with_the_ids_of_the_plan(ho
     assert shown[:2] == model.requests[0].body["messages"]
 
 
-async def test_the_plan_on_the_page_runs(house: House, model: OpenAIStub) -> None:
+async def test_the_plan_on_the_page_runs(parley: Parley, model: OpenAIStub) -> None:
     model.play([document("docs/planner.md").blocks("json")[0].text])
 
-    reply = await house.hears("a file about next weekend, please")
+    reply = await parley.ask("a file about next weekend, please")
 
     days, file = reply.tool_calls_made
     assert (reply.content, reply.iterations) == ("Here is your file.", 1)
@@ -103,45 +103,45 @@ def streamed(events: list[Any]) -> str:
 
 
 async def test_a_plan_that_is_done_runs_its_tools_first_and_its_response_needs_no_further_call(
-    house: House, model: OpenAIStub
+    parley: Parley, model: OpenAIStub
 ) -> None:
     tools = (call("knowledge.remember", content="Ann likes tea"),)
     model.play([plan(*tools, status="done", response="I will remember that.")])
 
-    reply = await house.hears("remember that I like tea")
+    reply = await parley.ask("remember that I like tea")
 
     assert (reply.content, reply.finished, reply.iterations) == ("I will remember that.", True, 1)
     assert [each.tool for each in reply.tool_calls_made] == ["knowledge.remember"]
     assert len(model.requests) == 1
-    assert await house.value("SELECT waves FROM turns") == 1
+    assert await parley.value("SELECT waves FROM turns") == 1
     # The response of a plan whose tools had not run yet is not in the transcript.
-    said = await house.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
+    said = await parley.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
     assert [row.content for row in said] == ["", "I will remember that."]
-    assert await house.value("SELECT tokens_reserved FROM users") == 0
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
-async def test_a_response_is_not_sent_when_a_tool_of_its_plan_has_failed(house: House, model: OpenAIStub) -> None:
+async def test_a_response_is_not_sent_when_a_tool_of_its_plan_has_failed(parley: Parley, model: OpenAIStub) -> None:
     model.play(
         [plan(call("knowledge.forget", memory_id=9), status="done", response="Forgotten."), plan(response="No.")]
     )
 
-    reply = await house.hears("forget it")
+    reply = await parley.ask("forget it")
 
     assert (reply.content, reply.iterations) == ("No.", 2)
     assert results_in(model.requests[1].body)["a"]["error"] is True
 
 
 async def test_a_plan_that_is_done_without_a_response_is_answered_when_its_results_are_there(
-    house: House, model: OpenAIStub
+    parley: Parley, model: OpenAIStub
 ) -> None:
     model.play([plan(LIST, status="done"), plan(response="You have no files.")])
 
-    reply = await house.hears("list my files")
+    reply = await parley.ask("list my files")
 
     assert (reply.content, reply.iterations) == ("You have no files.", 2)
 
 
-async def test_a_reader_sees_the_response_grow_and_never_the_plan(house: House, model: OpenAIStub) -> None:
+async def test_a_reader_sees_the_response_grow_and_never_the_plan(parley: Parley, model: OpenAIStub) -> None:
     said = "You have no files at all, I am afraid. " * 5
     model.play(
         [
@@ -150,7 +150,7 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(house: House, 
         ]
     )
 
-    events = await house.reads("list my files")
+    events = await parley.follow("list my files")
 
     names = [event.name for event in events if event.name != "text_delta"]
     assert names == [
@@ -183,30 +183,30 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(house: House, 
         plan(response="Hello.", status="continue"),
     ],
 )
-async def test_a_plan_is_found_however_it_is_written(house: House, model: OpenAIStub, written: str) -> None:
+async def test_a_plan_is_found_however_it_is_written(parley: Parley, model: OpenAIStub, written: str) -> None:
     model.play([Answer(written, chunk_chars=5)])
 
-    events = await house.reads("hello")
+    events = await parley.follow("hello")
 
     assert [event.payload["content"] for event in events if event.name == "message"] == ["Hello."]
     assert streamed(events) == "Hello."
 
 
-async def test_a_withdrawn_text_is_removed_for_the_follower(house: House, model: OpenAIStub) -> None:
+async def test_a_withdrawn_text_is_removed_for_the_follower(parley: Parley, model: OpenAIStub) -> None:
     broken = plan(response="This is what I would say, if I could write JSON.")[:-1] + " and more"
     model.play([Answer(broken, chunk_chars=6, chunk_delay=0.02), plan(response="Hello.")])
 
-    events = await house.reads("hello")
+    events = await parley.follow("hello")
 
     assert streamed(events) == "Hello."
     told = "".join(event.payload["text"] for event in events if event.name == "text_delta")
     assert told.startswith("This is what")
 
 
-async def test_the_prompt_begins_with_the_same_bytes_in_every_call_and_turn(house: House, model: OpenAIStub) -> None:
+async def test_the_prompt_begins_with_the_same_bytes_in_every_call_and_turn(parley: Parley, model: OpenAIStub) -> None:
     model.play(lambda body, _number: Answer(plan(response="None.") if results_in(body) else plan(LIST)))
     for number in range(3):
-        await house.hears(f"message {number}")
+        await parley.ask(f"message {number}")
 
     prompts = [request.body["messages"] for request in model.requests]
     assert len({messages[0]["content"] for messages in prompts}) == 1
@@ -215,7 +215,7 @@ async def test_the_prompt_begins_with_the_same_bytes_in_every_call_and_turn(hous
     assert all(later.startswith(earlier[:-1]) for earlier, later in pairwise(turns))
 
 
-async def test_a_persona_chooses_its_mode_and_a_conversation_may_change_it(house: House, model: OpenAIStub) -> None:
+async def test_a_persona_chooses_its_mode_and_a_conversation_may_change_it(parley: Parley, model: OpenAIStub) -> None:
     def plays(body: dict[str, Any], _number: int) -> Reply:
         if "tools" not in body:
             return Answer(plan(response="Planned.") if results_in(body) else plan(LIST))
@@ -224,14 +224,14 @@ async def test_a_persona_chooses_its_mode_and_a_conversation_may_change_it(house
         return Answer(tool_calls=[("file_manager__list_files", {})])
 
     model.play(plays)
-    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
+    await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
     said = []
     for mode in ("planner", "native", "planner"):
-        await house.sql("UPDATE personas SET loop_mode = :mode", mode=mode)
-        said.append((await house.hears("list my files")).content)
+        await parley.sql("UPDATE personas SET loop_mode = :mode", mode=mode)
+        said.append((await parley.ask("list my files")).content)
 
     assert said == ["Planned.", "Called.", "Planned."]
-    assert [row[0] for row in await house.sql("SELECT loop_mode FROM turns ORDER BY id")] == [
+    assert [row[0] for row in await parley.sql("SELECT loop_mode FROM turns ORDER BY id")] == [
         "planner",
         "native",
         "planner",
@@ -253,8 +253,8 @@ async def test_a_conversation_keeps_its_mode_as_the_share_grows(
     found: list[list[str]] = []
     for percent in (0, 30, 30, 60, 100):
         changed = settings.model_copy(update={"planner_percent": percent})
-        async with open_house(changed, address, model) as house:
-            found.append([(await house.hears("hello", channel=each)).content for each in channels])
+        async with open_parley(changed, address, model) as parley:
+            found.append([(await parley.ask("hello", channel=each)).content for each in channels])
 
     none, some, same, more, every = ([mode == "planner" for mode in modes] for modes in found)
     assert (any(none), all(every), some == same) == (False, True, True)
@@ -266,11 +266,11 @@ async def test_the_offline_model_answers_as_it_always_does(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     offline = settings.model_copy(update={"llm_models": ()})
-    async with open_house(offline, address, model) as house:
-        reply = await house.hears("what is 12*(3+4)?")
+    async with open_parley(offline, address, model) as parley:
+        reply = await parley.ask("what is 12*(3+4)?")
 
         assert reply.content == "12*(3+4) = 84"
-        assert await house.value("SELECT loop_mode FROM turns") == "native"
+        assert await parley.value("SELECT loop_mode FROM turns") == "native"
 
 
 async def test_scripted_answers_may_be_plans_calls_or_blocks(
@@ -285,8 +285,8 @@ async def test_scripted_answers_may_be_plans_calls_or_blocks(
         plan(response="That is all."),
     ]
     scripted = settings.model_copy(update={"debug_mock_responses": json.dumps(script)})
-    async with open_house(scripted, address, model) as house:
-        reply = await house.hears("hello")
+    async with open_parley(scripted, address, model) as parley:
+        reply = await parley.ask("hello")
 
         assert (reply.content, reply.iterations, reply.model) == ("That is all.", 5, "mock")
         assert [each.tool for each in reply.tool_calls_made] == [
@@ -294,15 +294,15 @@ async def test_scripted_answers_may_be_plans_calls_or_blocks(
             "knowledge.list_memories",
             "file_manager.list_files",
         ]
-        assert await house.value("SELECT loop_mode FROM turns") == "planner"
+        assert await parley.value("SELECT loop_mode FROM turns") == "planner"
 
 
 async def test_a_model_of_a_text_protocol_plans_too(settings: Settings, address: Address, model: OpenAIStub) -> None:
     changed = settings.model_copy(update={"llm_protocols": {"openai/stub": "tool_tag"}})
     noted = plan(call("knowledge.remember", content="a <tool> is {no} block"))
     model.play([noted, plan(response="Noted, with `<tool>{}</tool>`.")])
-    async with open_house(changed, address, model) as house:
-        reply = await house.hears("remember this")
+    async with open_parley(changed, address, model) as parley:
+        reply = await parley.ask("remember this")
 
     assert reply.content == "Noted, with `<tool>{}</tool>`."
     assert reply.tool_calls_made[0].args == {"content": "a <tool> is {no} block"}
@@ -312,7 +312,7 @@ async def test_a_model_of_a_text_protocol_plans_too(settings: Settings, address:
 
 
 async def test_a_server_without_json_schema_gets_a_simpler_format_and_that_is_remembered(
-    house: House, model: OpenAIStub
+    parley: Parley, model: OpenAIStub
 ) -> None:
     def picky(body: dict[str, Any], _number: int) -> Reply:
         if body.get("response_format", {}).get("type") == "json_schema" or "temperature" in body:
@@ -321,7 +321,7 @@ async def test_a_server_without_json_schema_gets_a_simpler_format_and_that_is_re
 
     model.play(picky)
 
-    replies = [(await house.hears("hello")).content for _ in range(2)]
+    replies = [(await parley.ask("hello")).content for _ in range(2)]
 
     assert replies == ["Hello.", "Hello."]
     forms = [
@@ -329,23 +329,23 @@ async def test_a_server_without_json_schema_gets_a_simpler_format_and_that_is_re
         for request in model.requests
     ]
     assert forms == [("json_schema", 0), ("json_object", 0), (None, 0), (None, None), (None, None)]
-    assert await house.value("SELECT count(*) FROM token_logs") == 2
+    assert await parley.value("SELECT count(*) FROM token_logs") == 2
 
 
-async def test_a_request_refused_in_every_response_format_is_reported_once(house: House, model: OpenAIStub) -> None:
+async def test_a_request_refused_in_every_response_format_is_reported_once(parley: Parley, model: OpenAIStub) -> None:
     model.play(lambda _body, _number: Fault(400, body={"error": {"message": "no", "type": "bad_request"}}))
 
-    reply = await house.hears("hello")
+    reply = await parley.ask("hello")
 
     assert reply.error == "models_unavailable"
     assert len(model.requests) == 4
 
 
 async def test_a_plan_hands_a_task_to_an_agent_that_plans_too_and_goes_on_with_its_result(
-    house: House, model: OpenAIStub
+    parley: Parley, model: OpenAIStub
 ) -> None:
-    await add_agent(house, "scout")
-    await house.sql("UPDATE personas SET loop_mode = 'planner'")
+    await add_agent(parley, "scout")
+    await parley.sql("UPDATE personas SET loop_mode = 'planner'")
     asks = call("agents.delegate", "s", agent="scout", task="Find the key.")
     notes = call("knowledge.remember", "n", "s", content="Where the key is: $s.result")
     play(
@@ -354,9 +354,9 @@ async def test_a_plan_hands_a_task_to_an_agent_that_plans_too_and_goes_on_with_i
         scout=[plan(LIST), plan(response="Under the mat.")],
     )
 
-    reply = await house.hears("where is the key?")
+    reply = await parley.ask("where is the key?")
 
     assert (reply.content, reply.iterations) == ("Found and noted.", 1)
     assert reply.tool_calls_made[1].args == {"content": "Where the key is: Under the mat."}
-    rows = await house.sql("SELECT agent, loop_mode, waves, iterations FROM turns ORDER BY id")
+    rows = await parley.sql("SELECT agent, loop_mode, waves, iterations FROM turns ORDER BY id")
     assert [tuple(row) for row in rows] == [(None, "planner", 2, 1), ("scout", "planner", 1, 2)]

@@ -12,9 +12,9 @@ from shared.settings import Settings
 from tests.crash.stage import open_stage
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.house import House
+from tests.support.parley import Parley
 from tests.support.planning import call, plan, results_in
-from tests.support.recovery import open_house_with
+from tests.support.recovery import open_parley_with
 from tests.test_crashes import AT_ONCE, Scene, list_points, play
 from tests.test_recovery import ForgetfulDatabase, repeated_effects
 
@@ -61,14 +61,14 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(
     model.play(answer)
     changed = settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
     forgetful = ForgetfulDatabase(address, pool_size=5)
-    async with open_house_with(changed, address, model, database=forgetful) as house:
+    async with open_parley_with(changed, address, model, database=forgetful) as parley:
         # The test's own statements do not count.
-        seen = House(replace(house.app, database=database), model, house.platform)
+        seen = Parley(replace(parley.app, database=database), model, parley.platform)
         while forgetful.count >= forgetful.lost:
             forgetful.count, forgetful.lost = 0, forgetful.lost + 1
             said = f"message {forgetful.lost}"
             async with asyncio.timeout(40):
-                reply = await seen.hears(said, channel=said)
+                reply = await seen.ask(said, channel=said)
             assert (reply.error, reply.content, len(reply.tool_calls_made)) == (None, "Noted.", 2)
         assert forgetful.lost > 5
         assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered' OR waves <> 2") == 0

@@ -14,7 +14,7 @@ from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext, tool
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 from tests.support.planning import call, plan, results_in
 
 GIVEN: dict[str, Any] = {"start": "2027-01-17", "rooms": [{"price": 90}, {"price": 140}], "count": 3, "a.b": "dotted"}
@@ -67,7 +67,7 @@ def kitchen() -> Kitchen:
 
 
 @pytest.fixture
-async def house(settings: Settings, address: Address, model: OpenAIStub, kitchen: Kitchen) -> AsyncIterator[House]:
+async def parley(settings: Settings, address: Address, model: OpenAIStub, kitchen: Kitchen) -> AsyncIterator[Parley]:
     """An installation in planner mode with only the kitchen's tools."""
     changed = settings.model_copy(
         update={
@@ -76,8 +76,8 @@ async def house(settings: Settings, address: Address, model: OpenAIStub, kitchen
             "default_guest_token_budget": 1_000_000,
         }
     )
-    async with open_house(changed, address, model, modules=ModuleTools(kitchen.tools())) as house:
-        yield house
+    async with open_parley(changed, address, model, modules=ModuleTools(kitchen.tools())) as parley:
+        yield parley
         assert model.refusals == []
 
 
@@ -109,20 +109,20 @@ GIVE, FAIL, HOLD = call("kitchen.give", "g"), call("kitchen.fail", "x"), call("k
     ],
 )
 async def test_a_result_in_an_argument_keeps_its_type(
-    house: House, model: OpenAIStub, written: Any, meant: Any
+    parley: Parley, model: OpenAIStub, written: Any, meant: Any
 ) -> None:
     model.play([plan(GIVE, echo("e", "g", value=written)), plan(response="Done.")])
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert reply.tool_calls_made[1].args == {"value": meant}
     assert reply.tool_calls_made[1].result["value"] == meant
 
 
-async def test_a_reference_is_a_need_without_being_listed(house: House, model: OpenAIStub) -> None:
+async def test_a_reference_is_a_need_without_being_listed(parley: Parley, model: OpenAIStub) -> None:
     model.play([plan(echo("e", value="$g.count"), GIVE), plan(response="Done.")])
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     # In the order of the plan, although they ran in the opposite order.
     assert [(each.tool, each.args) for each in reply.tool_calls_made] == [
@@ -132,16 +132,16 @@ async def test_a_reference_is_a_need_without_being_listed(house: House, model: O
     assert list(results_in(model.requests[-1].body)) == ["e", "g"]
 
 
-async def test_a_number_may_be_an_id_and_a_price_stays_a_price(house: House, model: OpenAIStub) -> None:
+async def test_a_number_may_be_an_id_and_a_price_stays_a_price(parley: Parley, model: OpenAIStub) -> None:
     tools = [{**GIVE, "id": 5}, {**echo("e", value="$5.count"), "needs": [5]}, echo("p", value="$5.50")]
     model.play([plan(*tools), plan(response="Done.")])
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert [each.args for each in reply.tool_calls_made] == [{}, {"value": 3}, {"value": "$5.50"}]
 
 
-async def test_an_earlier_plan_of_the_turn_may_be_needed_too(house: House, model: OpenAIStub) -> None:
+async def test_an_earlier_plan_of_the_turn_may_be_needed_too(parley: Parley, model: OpenAIStub) -> None:
     model.play(
         [
             plan(GIVE, echo("e", value="first")),
@@ -150,34 +150,34 @@ async def test_an_earlier_plan_of_the_turn_may_be_needed_too(house: House, model
         ]
     )
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert reply.tool_calls_made[-1].args == {"value": 3, "more": "second"}
 
 
 async def test_a_call_begins_as_soon_as_its_own_needs_have_ended(
-    house: House, model: OpenAIStub, kitchen: Kitchen
+    parley: Parley, model: OpenAIStub, kitchen: Kitchen
 ) -> None:
     model.play([plan(HOLD, GIVE, echo("e", "g", value=1), echo("f", "e", "h", value=2)), plan(response="Done.")])
-    accepted = await house.accepts("go")
+    accepted = await parley.accept("go")
 
     async with asyncio.timeout(30):
         await kitchen.echoed.wait()
     assert kitchen.begun == [1]
     kitchen.held.set()
 
-    reply = await house.app.events.response(accepted.inbox_id)
+    reply = await parley.app.events.response(accepted.inbox_id)
     assert (reply.content, kitchen.begun) == ("Done.", [1, 2])
-    assert await house.value("SELECT waves FROM turns") == 3
+    assert await parley.value("SELECT waves FROM turns") == 3
 
 
 async def test_what_needs_a_call_that_failed_is_left_out_and_the_rest_runs(
-    house: House, model: OpenAIStub, kitchen: Kitchen
+    parley: Parley, model: OpenAIStub, kitchen: Kitchen
 ) -> None:
     tools = [FAIL, echo("a", "x", value="$x.nothing"), echo("b", "a", value=2), echo("c", value=3)]
     model.play([plan(*tools, status="done", response="All went well."), plan(response="Not all.")])
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert (reply.content, kitchen.begun) == ("Not all.", [3])
     found = results_in(model.requests[1].body)
@@ -197,11 +197,11 @@ async def test_what_needs_a_call_that_failed_is_left_out_and_the_rest_runs(
     ],
 )
 async def test_a_field_that_is_not_there_is_an_error_the_model_can_read(
-    house: House, model: OpenAIStub, kitchen: Kitchen, reference: str, told: str
+    parley: Parley, model: OpenAIStub, kitchen: Kitchen, reference: str, told: str
 ) -> None:
     model.play([plan(GIVE, echo("e", "g", value=reference)), plan(response="Sorry.")])
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert (reply.content, kitchen.begun) == ("Sorry.", [])
     assert reply.tool_calls_made[1].args == {"value": reference}
@@ -210,34 +210,34 @@ async def test_a_field_that_is_not_there_is_an_error_the_model_can_read(
 
 @pytest.mark.parametrize(("text", "written"), [("x" * 7000, ["$b"] * 500), ("x", "$b.value " * 50_000)])
 async def test_results_cannot_inflate_the_arguments(
-    house: House, model: OpenAIStub, kitchen: Kitchen, text: str, written: Any
+    parley: Parley, model: OpenAIStub, kitchen: Kitchen, text: str, written: Any
 ) -> None:
     model.play([plan(echo("b", value=text), echo("e", "b", value=written)), plan(response="Too much.")])
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert kitchen.begun == [text]
     assert "larger than 1,000,000 characters" in reply.tool_calls_made[1].result["message"]
 
 
 async def test_a_call_left_out_for_its_needs_does_not_count_as_a_failure(
-    house: House, model: OpenAIStub, kitchen: Kitchen
+    parley: Parley, model: OpenAIStub, kitchen: Kitchen
 ) -> None:
     fails = [call("kitchen.fail", "x", why=f"{word} is cold.") for word in ("It", "All", "This")]
     plans = [plan(each, echo("e", "x", value=1)) for each in fails]
     model.play([*plans, plan(echo("e", value=1)), plan(response="At last.")])
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert (reply.content, reply.error, kitchen.begun) == ("At last.", None, [1])
 
 
-async def test_a_tool_that_keeps_failing_in_plans_ends_the_turn(house: House, model: OpenAIStub) -> None:
+async def test_a_tool_that_keeps_failing_in_plans_ends_the_turn(parley: Parley, model: OpenAIStub) -> None:
     numbers = range(100)
     fails = (call("kitchen.fail", why=f"Oven {number} is cold.") for number in numbers)
     model.play(lambda _body, _number: Answer(plan(next(fails), echo("e", "a"))))
 
-    reply = await house.hears("go")
+    reply = await parley.ask("go")
 
     assert (reply.error, reply.iterations) == ("circuit_breaker", 3)
     assert "kitchen.fail failed three times in a row" in reply.content

@@ -12,7 +12,7 @@ from shared.messages import AgentResponse
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.house import House, open_house, texts
+from tests.support.parley import Parley, open_parley, texts
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -28,10 +28,10 @@ def settings(settings: Settings) -> Settings:
 class HeldModel:
     """A model whose first answer waits until it is released; `said` are the messages that it was sent."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, parley: Parley) -> None:
         self.go = asyncio.Event()
         self.said: list[str] = []
-        house.model.play(self)
+        parley.model.play(self)
 
     async def __call__(self, body: Body, number: int) -> Answer:
         self.said.append(last_user_text(body).partition("\n\n<context>")[0])
@@ -40,86 +40,86 @@ class HeldModel:
         return Answer(f"answer {number}")
 
 
-async def answers(house: House, inbox_ids: Sequence[int]) -> list[AgentResponse]:
+async def answers(parley: Parley, inbox_ids: Sequence[int]) -> list[AgentResponse]:
     """Wait for the answers to all of these messages."""
     async with asyncio.timeout(60):
-        return await asyncio.gather(*map(house.app.events.response, inbox_ids))
+        return await asyncio.gather(*map(parley.app.events.response, inbox_ids))
 
 
-async def taken_up_again(house: House) -> int:
+async def taken_up_again(parley: Parley) -> int:
     """Return how many turns had a second attempt, as after a deadlock."""
-    count: int = await house.value("SELECT count(*) FROM turns WHERE attempt > 1")
+    count: int = await parley.value("SELECT count(*) FROM turns WHERE attempt > 1")
     return count
 
 
-async def test_a_hundred_first_messages_of_one_person_make_one_user(house: House) -> None:
-    accepted = await asyncio.gather(*(house.accepts("hello", channel=f"c{number}") for number in range(100)))
+async def test_a_hundred_first_messages_of_one_person_make_one_user(parley: Parley) -> None:
+    accepted = await asyncio.gather(*(parley.accept("hello", channel=f"c{number}") for number in range(100)))
 
-    found = await answers(house, [each.inbox_id for each in accepted])
+    found = await answers(parley, [each.inbox_id for each in accepted])
 
     assert {each.error for each in found} == {None}
-    assert await house.value("SELECT count(*) FROM users") == 1
-    assert await house.value("SELECT count(*) FROM user_platform_links") == 1
-    assert await house.value("SELECT count(*) FROM conversations") == 100
-    assert await taken_up_again(house) == 0
+    assert await parley.value("SELECT count(*) FROM users") == 1
+    assert await parley.value("SELECT count(*) FROM user_platform_links") == 1
+    assert await parley.value("SELECT count(*) FROM conversations") == 100
+    assert await taken_up_again(parley) == 0
 
 
-async def test_an_event_that_comes_fifty_times_at_once_is_one_turn_with_one_reply(house: House) -> None:
-    accepted = await asyncio.gather(*(house.accepts("hello", event_id="42", adapter="fake") for _ in range(50)))
+async def test_an_event_that_comes_fifty_times_at_once_is_one_turn_with_one_reply(parley: Parley) -> None:
+    accepted = await asyncio.gather(*(parley.accept("hello", event_id="42", adapter="fake") for _ in range(50)))
 
-    found = await answers(house, [each.inbox_id for each in accepted])
+    found = await answers(parley, [each.inbox_id for each in accepted])
 
     assert [each.is_new for each in accepted].count(True) == 1
     assert len({(each.turn_id, each.content) for each in found}) == 1
-    assert house.model.count == 1
-    assert len(await house.platform.wait_for(1)) == 1
-    assert await house.value("SELECT count(*) FROM outbox") == 1
+    assert parley.model.count == 1
+    assert len(await parley.platform.wait_for(1)) == 1
+    assert await parley.value("SELECT count(*) FROM outbox") == 1
 
 
-async def test_fifty_turns_at_once_keep_to_a_budget_with_room_for_three(house: House) -> None:
-    held = await reserved_by_one_call(house)
+async def test_fifty_turns_at_once_keep_to_a_budget_with_room_for_three(parley: Parley) -> None:
+    held = await reserved_by_one_call(parley)
     budget, spent = 2 * held + 1, held // 3
-    await house.sql("UPDATE users SET token_budget_monthly = :budget, tokens_used_this_month = 0", budget=budget)
+    await parley.sql("UPDATE users SET token_budget_monthly = :budget, tokens_used_this_month = 0", budget=budget)
     first_three = asyncio.Barrier(3)
-    before = house.model.count
+    before = parley.model.count
 
     async def answer(_body: Body, number: int) -> Answer:
         if number <= before + 3:
             await first_three.wait()
         return Answer("paid", usage={"prompt_tokens": spent - 1, "completion_tokens": 1})
 
-    house.model.play(answer)
-    house.model.peak = 0
-    accepted = await asyncio.gather(*(house.accepts("hello", channel=f"c{number}") for number in range(50)))
-    found = await answers(house, [each.inbox_id for each in accepted])
+    parley.model.play(answer)
+    parley.model.peak = 0
+    accepted = await asyncio.gather(*(parley.accept("hello", channel=f"c{number}") for number in range(50)))
+    found = await answers(parley, [each.inbox_id for each in accepted])
 
     told = Counter(each.error for each in found)
-    used = await house.value("SELECT tokens_used_this_month FROM users")
-    assert house.model.peak == 3
+    used = await parley.value("SELECT tokens_used_this_month FROM users")
+    assert parley.model.peak == 3
     assert budget <= used < budget + spent
     assert told == {None: used // spent, "budget_exhausted": 50 - used // spent}
-    assert house.model.count - before == told[None]
-    assert await house.value("SELECT tokens_reserved FROM users") == 0
-    assert await taken_up_again(house) == 0
-    refused = await house.hears("hello?", channel="afterwards")
-    renews = await house.value("SELECT to_char(budget_reset_at, 'DD FMMonth YYYY') FROM users")
+    assert parley.model.count - before == told[None]
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
+    assert await taken_up_again(parley) == 0
+    refused = await parley.ask("hello?", channel="afterwards")
+    renews = await parley.value("SELECT to_char(budget_reset_at, 'DD FMMonth YYYY') FROM users")
     assert refused.content == f"You have used this month's budget; it renews on {renews}."
-    assert (refused.iterations, house.model.count - before) == (0, told[None])
+    assert (refused.iterations, parley.model.count - before) == (0, told[None])
 
 
-async def reserved_by_one_call(house: House) -> int:
+async def reserved_by_one_call(parley: Parley) -> int:
     """Return what a hello in a new place reserves while its model answers."""
-    model = HeldModel(house)
-    first = await house.accepts("hello", channel="measured")
-    await house.model.until(1)
-    held: int = await house.value("SELECT tokens_reserved FROM users")
+    model = HeldModel(parley)
+    first = await parley.accept("hello", channel="measured")
+    await parley.model.until(1)
+    held: int = await parley.value("SELECT tokens_reserved FROM users")
     model.go.set()
-    await answers(house, [first.inbox_id])
+    await answers(parley, [first.inbox_id])
     return held
 
 
 async def test_two_workers_never_answer_in_one_place_at_the_same_time(
-    house: House, settings: Settings, address: Address
+    parley: Parley, settings: Settings, address: Address
 ) -> None:
     running: Counter[str] = Counter()
     overlaps: list[str] = []
@@ -132,10 +132,10 @@ async def test_two_workers_never_answer_in_one_place_at_the_same_time(
         running[place] -= 1
         return Answer(f"hello from {place}")
 
-    house.model.play(answer)
-    async with open_house(settings, address, house.model) as other:
+    parley.model.play(answer)
+    async with open_parley(settings, address, parley.model) as other:
         accepted = [
-            await (house, other)[number % 2].accepts(
+            await (parley, other)[number % 2].accept(
                 f"room-{number % 4} hello", server="s", channel=f"room-{number % 4}", user=f"u{number}"
             )
             for number in range(40)
@@ -144,95 +144,95 @@ async def test_two_workers_never_answer_in_one_place_at_the_same_time(
 
     assert overlaps == []
     assert texts(found) == [f"hello from room-{number % 4}" for number in range(40)]
-    assert house.model.count == 40
+    assert parley.model.count == 40
 
 
-async def test_two_people_at_once_in_one_channel_are_two_turns_each_on_its_own_account(house: House) -> None:
+async def test_two_people_at_once_in_one_channel_are_two_turns_each_on_its_own_account(parley: Parley) -> None:
     for user in ("ann", "bob"):
-        await house.hears("hello", user=user)
-    await house.sql(
+        await parley.ask("hello", user=user)
+    await parley.sql(
         "UPDATE users SET permission_level = 'admin' WHERE id = "
         "(SELECT user_id FROM user_platform_links WHERE platform_user_id = 'ann')"
     )
-    before = house.model.count
-    await house.sql("DELETE FROM token_logs")
+    before = parley.model.count
+    await parley.sql("DELETE FROM token_logs")
 
-    pair = [house.accepts("who am I?", user=user, server="s", channel="general") for user in ("ann", "bob")]
-    found = await answers(house, [each.inbox_id for each in await asyncio.gather(*pair)])
+    pair = [parley.accept("who am I?", user=user, server="s", channel="general") for user in ("ann", "bob")]
+    found = await answers(parley, [each.inbox_id for each in await asyncio.gather(*pair)])
 
     assert len({each.turn_id for each in found}) == 2
     offered = {
         last_user_text(each.body)[:3]: {tool["function"]["name"].partition("__")[0] for tool in each.body["tools"]}
-        for each in list(house.model.requests)[before:]
+        for each in list(parley.model.requests)[before:]
     }
     assert offered["Bob"] == {"file_manager"}
     assert offered["Ann"] >= {"file_manager", "knowledge"}
-    paid = await house.sql(
+    paid = await parley.sql(
         "SELECT platform_user_id, count(*) FROM token_logs JOIN user_platform_links USING (user_id)"
         " GROUP BY 1 ORDER BY 1"
     )
     assert [tuple(row) for row in paid] == [("ann", 1), ("bob", 1)]
 
 
-async def test_one_persons_empty_budget_does_not_silence_the_other_in_the_channel(house: House) -> None:
-    await house.hears("hello", user="bob")
-    await house.sql("UPDATE users SET token_budget_monthly = 0")
+async def test_one_persons_empty_budget_does_not_silence_the_other_in_the_channel(parley: Parley) -> None:
+    await parley.ask("hello", user="bob")
+    await parley.sql("UPDATE users SET token_budget_monthly = 0")
 
-    pair = [house.accepts("hello", user=user, server="s", channel="general") for user in ("bob", "ann")]
-    bobs, anns = await answers(house, [each.inbox_id for each in await asyncio.gather(*pair)])
+    pair = [parley.accept("hello", user=user, server="s", channel="general") for user in ("bob", "ann")]
+    bobs, anns = await answers(parley, [each.inbox_id for each in await asyncio.gather(*pair)])
 
     assert (bobs.error, anns.error) == ("budget_exhausted", None)
 
 
-async def test_quick_messages_of_one_person_become_one_turn_in_the_order_they_were_sent(house: House) -> None:
-    model = HeldModel(house)
-    first = await house.accepts("first")
-    await house.model.until(1)
+async def test_quick_messages_of_one_person_become_one_turn_in_the_order_they_were_sent(parley: Parley) -> None:
+    model = HeldModel(parley)
+    first = await parley.accept("first")
+    await parley.model.until(1)
     sent = [
-        house.accepts(f"word {number}", sent_at=NOON + timedelta(seconds=number), adapter="http")
+        parley.accept(f"word {number}", sent_at=NOON + timedelta(seconds=number), adapter="http")
         for number in (3, 0, 4, 1, 2)
     ]
     quick = [each.inbox_id for each in await asyncio.gather(*sent)]
     model.go.set()
-    found = await answers(house, [first.inbox_id, *quick])
+    found = await answers(parley, [first.inbox_id, *quick])
 
     assert model.said == ["first", "word 0\nword 1\nword 2\nword 3\nword 4"]
     assert texts(found) == ["answer 1", *["answer 2"] * 5]
-    assert await house.value("SELECT count(*) FROM outbox") == 2
+    assert await parley.value("SELECT count(*) FROM outbox") == 2
 
 
-async def test_another_persons_message_in_between_makes_turns_of_their_own(house: House) -> None:
-    model = HeldModel(house)
-    asks = asking(house)
+async def test_another_persons_message_in_between_makes_turns_of_their_own(parley: Parley) -> None:
+    model = HeldModel(parley)
+    asks = asking(parley)
     first = await asks("cyd", "wait", 0)
-    await house.model.until(1)
+    await parley.model.until(1)
     others = [
         await asks(*each) for each in (("ann", "three", 3), ("bob", "two", 2), ("ann", "one", 1), ("ann", "four", 4))
     ]
     model.go.set()
-    found = await answers(house, [first, *others])
+    found = await answers(parley, [first, *others])
 
     assert model.said == ["Cyd: wait", "Ann: one", "Bob: two", "Ann: three\n  four"]
     assert texts(found) == ["answer 1", "answer 4", "answer 3", "answer 2", "answer 4"]
 
 
-def asking(house: House) -> Callable[[str, str, int], Awaitable[int]]:
+def asking(parley: Parley) -> Callable[[str, str, int], Awaitable[int]]:
     """Return a function that stores a sender's message in one channel, sent this many seconds after noon."""
 
     async def ask(user: str, said: str, second: int) -> int:
         sent_at = NOON + timedelta(seconds=second)
-        return (await house.accepts(said, user=user, server="s", channel="general", sent_at=sent_at)).inbox_id
+        return (await parley.accept(said, user=user, server="s", channel="general", sent_at=sent_at)).inbox_id
 
     return ask
 
 
-async def test_a_thousand_messages_to_one_place_are_all_answered(house: House) -> None:
-    accepted = await asyncio.gather(*(house.accepts(f"message {number}") for number in range(1000)))
+async def test_a_thousand_messages_to_one_place_are_all_answered(parley: Parley) -> None:
+    accepted = await asyncio.gather(*(parley.accept(f"message {number}") for number in range(1000)))
 
-    found = await answers(house, [each.inbox_id for each in accepted])
+    found = await answers(parley, [each.inbox_id for each in accepted])
 
     assert {each.error for each in found} == {None}
-    said = await house.sql("SELECT content FROM messages WHERE role = 'user'")
+    said = await parley.sql("SELECT content FROM messages WHERE role = 'user'")
     assert sorted(line for row in said for line in row[0].splitlines()) == sorted(f"message {n}" for n in range(1000))
-    assert await house.value("SELECT count(*) FROM inbox WHERE status <> 'answered'") == 0
-    assert await house.value("SELECT count(*) FROM turns") < 60
+    assert await parley.value("SELECT count(*) FROM inbox WHERE status <> 'answered'") == 0
+    assert await parley.value("SELECT count(*) FROM turns") < 60

@@ -35,8 +35,8 @@ from shared.tools import Tool
 from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text, results_so_far
-from tests.support.house import House, message, open_house
-from tests.support.recovery import SilentDatabase, control, cut_connections, open_house_with
+from tests.support.parley import Parley, message, open_parley
+from tests.support.recovery import SilentDatabase, control, cut_connections, open_parley_with
 
 ROOM = 100_000_000
 
@@ -94,44 +94,44 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
         return Answer(f"re: {said}")
 
     model.play(answer)
-    async with open_house(settings, own_address, model) as house:
+    async with open_parley(settings, own_address, model) as parley:
         events = [
             message(f"{kind} {number}", channel=f"{kind}-{number}", adapter="fake")
             for number in range(10)
             for kind in ("held", "free")
         ]
-        waiting = [asyncio.create_task(answered(house, event)) for event in events]
+        waiting = [asyncio.create_task(answered(parley, event)) for event in events]
         await model.until(15)
         restarting = asyncio.create_task(control(own_home, "restart", mode))
         more = [message(f"late {number}", channel=f"late-{number}", adapter="fake") for number in range(5)]
-        waiting += [asyncio.create_task(answered(house, event)) for event in more]
+        waiting += [asyncio.create_task(answered(parley, event)) for event in more]
         await restarting
         go.set()
         found = await asyncio.gather(*waiting)
 
         assert found == [(None, f"re: {event.content}") for event in (*events, *more)]
-        posts = await house.platform.wait_for(25)
+        posts = await parley.platform.wait_for(25)
         assert Counter(posts) == Counter(content for _, content in found)
-        assert await house.value("SELECT count(*) FROM outbox") == 25
-        assert await house.value("SELECT count(*) FROM budget_reservations") == 0
-        assert await house.value("SELECT sum(tokens_reserved) FROM users") == 0
-        assert await repeated_effects(house) == []
+        assert await parley.value("SELECT count(*) FROM outbox") == 25
+        assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
+        assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
+        assert await repeated_effects(parley) == []
 
 
-async def answered(house: House, event: IncomingMessage) -> tuple[str | None, str]:
+async def answered(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
     """Store an event and wait for its answer; return the error and the text."""
     async with asyncio.timeout(60):
-        response = await house.app.events.response(await accept_patiently(house.app.database, event))
+        response = await parley.app.events.response(await accept_patiently(parley.app.database, event))
     return response.error, response.content
 
 
-async def repeated_effects(house: House) -> list[Any]:
+async def repeated_effects(parley: Parley) -> list[Any]:
     """Return the memories that exist more than once: `remember` must not run twice."""
-    return await house.sql("SELECT content FROM memories GROUP BY 1 HAVING count(*) > 1")
+    return await parley.sql("SELECT content FROM memories GROUP BY 1 HAVING count(*) > 1")
 
 
 async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all_the_same(
-    house: House, postgres: URL, address: Address
+    parley: Parley, postgres: URL, address: Address
 ) -> None:
     async def answer(_body: Body, number: int) -> Answer:
         if number > 5:
@@ -139,15 +139,15 @@ async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all
         assert await cut_connections(postgres, address) > 0
         return Answer(tool_calls=[("file_manager__list_files", {})])
 
-    house.model.play(answer)
-    reply = await house.hears("hello", adapter="fake")
+    parley.model.play(answer)
+    reply = await parley.ask("hello", adapter="fake")
 
     # Each answer is requested and charged once, and a lost connection does not count as a failure of the message.
     assert (reply.content, reply.error, reply.iterations) == ("answer 6", None, 6)
-    assert await house.value("SELECT count(*) FROM token_logs") == 6
-    assert await house.value("SELECT attempt - handovers FROM turns") == 1
-    assert await house.platform.wait_for(1) == ["answer 6"]
-    assert (await house.hears("again")).content == "answer 7"
+    assert await parley.value("SELECT count(*) FROM token_logs") == 6
+    assert await parley.value("SELECT attempt - handovers FROM turns") == 1
+    assert await parley.platform.wait_for(1) == ["answer 6"]
+    assert (await parley.ask("again")).content == "answer 7"
 
 
 class ForgetfulDatabase(Database):
@@ -185,18 +185,18 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost(
 
     model.play(answer)
     forgetful = ForgetfulDatabase(address, pool_size=5)
-    async with open_house_with(settings, address, model, database=forgetful) as house:
+    async with open_parley_with(settings, address, model, database=forgetful) as parley:
         # The test's own statements do not count.
-        seen = House(replace(house.app, database=database), model, house.platform)
+        seen = Parley(replace(parley.app, database=database), model, parley.platform)
         while forgetful.count >= forgetful.lost:
             forgetful.count, forgetful.lost = 0, forgetful.lost + 1
             said = f"message {forgetful.lost}"
             async with asyncio.timeout(20):
-                reply = await seen.hears(said, channel=said, adapter="fake")
+                reply = await seen.ask(said, channel=said, adapter="fake")
             assert (reply.error, reply.content) == (None, f"re: {said}")
             # When the acknowledgement of closing is lost, the claim on the reply must expire.
             await seen.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'claimed'")
-            assert Counter(await house.platform.wait_for(forgetful.lost))[reply.content] == 1
+            assert Counter(await parley.platform.wait_for(forgetful.lost))[reply.content] == 1
         assert forgetful.lost > 5
         assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered'") == 0
         assert await seen.value("SELECT count(*) FROM budget_reservations") == 0
@@ -206,27 +206,27 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost(
     await forgetful.close()
 
 
-async def test_a_job_without_a_notification_is_taken_at_once(house: House, address: Address) -> None:
-    await house.hears("hello")
+async def test_a_job_without_a_notification_is_taken_at_once(parley: Parley, address: Address) -> None:
+    await parley.ask("hello")
     silent = SilentDatabase(address, pool_size=1)
     try:
         for number in range(5):
             accepted = await inbox.accept(silent, message(f"unheard {number}"))
             # procrastinate itself polls only every five seconds.
             async with asyncio.timeout(3):
-                await house.model.until(number + 2)
-            assert (await house.app.events.response(accepted.inbox_id)).error is None
+                await parley.model.until(number + 2)
+            assert (await parley.app.events.response(accepted.inbox_id)).error is None
     finally:
         await silent.close()
 
 
-async def test_a_place_whose_job_was_lost_gets_a_new_one(house: House) -> None:
-    await house.hears("hello")
+async def test_a_place_whose_job_was_lost_gets_a_new_one(parley: Parley) -> None:
+    await parley.ask("hello")
 
     # As after a crash between the end of the job and the end of the turn.
-    await house.sql("UPDATE inbox SET status = 'waiting', turn_id = NULL, created_at = now() - interval '1 minute'")
+    await parley.sql("UPDATE inbox SET status = 'waiting', turn_id = NULL, created_at = now() - interval '1 minute'")
 
-    await house.model.until(2)
+    await parley.model.until(2)
 
 
 class FaultyRouter(Router):
@@ -249,11 +249,11 @@ async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(
 ) -> None:
     router = FaultyRouter(settings, SystemClock())
     with capture_logs() as logs:
-        async with open_house_with(settings, address, model, router=router) as house:
-            parked = await house.hears("poison", adapter="fake")
-            served = await house.hears("hello", adapter="fake")
-            posts = await house.platform.wait_for(2)
-            turns = await house.sql("SELECT status, attempt, error, cause FROM turns ORDER BY id")
+        async with open_parley_with(settings, address, model, router=router) as parley:
+            parked = await parley.ask("poison", adapter="fake")
+            served = await parley.ask("hello", adapter="fake")
+            posts = await parley.platform.wait_for(2)
+            turns = await parley.sql("SELECT status, attempt, error, cause FROM turns ORDER BY id")
     await router.aclose()
 
     assert (parked.error, parked.finished) == ("parked", False)
@@ -281,9 +281,9 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
 ) -> None:
     modules = FaultyModules(())
     with capture_logs():
-        async with open_house_with(settings, address, model, modules=modules) as house:
+        async with open_parley_with(settings, address, model, modules=modules) as parley:
             # With another permission than Ann, so that nobody's offer is kept for Mallory yet.
-            await house.sql("""
+            await parley.sql("""
                 WITH made AS (INSERT INTO users (permission_level) VALUES ('user') RETURNING id)
                 INSERT INTO user_platform_links (user_id, platform, platform_user_id)
                 SELECT id, 'test', 'mallory' FROM made
@@ -291,16 +291,16 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
             held = asyncio.Event()
             model.play(lambda _body, number: _after(held, Answer(f"answer {number}")))
             place = {"server": "s", "channel": "general"}
-            first = await house.accepts("hello", user="ann", **place)
+            first = await parley.accept("hello", user="ann", **place)
             await model.until(1)
             # Ann's message was stored first and sent last, so her job finds the other person's message.
-            last = await house.accepts("and now?", user="ann", **place)
+            last = await parley.accept("and now?", user="ann", **place)
             early = datetime(2020, 1, 1, tzinfo=UTC)
-            broken = await house.accepts("hello", user="mallory", sent_at=early, adapter="fake", **place)
+            broken = await parley.accept("hello", user="mallory", sent_at=early, adapter="fake", **place)
             held.set()
-            found = [await house.app.events.response(each.inbox_id) for each in (first, broken, last)]
-            stories = await house.sql("SELECT status FROM inbox ORDER BY id")
-            posts = await house.platform.wait_for(1)
+            found = [await parley.app.events.response(each.inbox_id) for each in (first, broken, last)]
+            stories = await parley.sql("SELECT status FROM inbox ORDER BY id")
+            posts = await parley.platform.wait_for(1)
 
     assert [each.error for each in found] == [None, "parked", None]
     assert posts == [found[1].content]
@@ -327,10 +327,10 @@ class FaultyPlatform:
         return "posted"
 
 
-async def sweep_past_bugs(house: House) -> None:
+async def sweep_past_bugs(parley: Parley) -> None:
     """Deliver left-over replies as the worker does: log a bug and go on."""
     with suppress(RuntimeError):
-        await outbox.sweep(house.app.database, house.app.senders)
+        await outbox.sweep(parley.app.database, parley.app.senders)
 
 
 async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other(
@@ -339,16 +339,16 @@ async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other
     platform = FaultyPlatform()
     model.play([Answer("poison"), Answer("good")])
     with capture_logs():
-        async with open_house_with(settings, address, model, senders={"fake": platform}) as house:
-            await house.hears("first", adapter="fake")
-            await house.hears("second", adapter="fake", user="bob")
+        async with open_parley_with(settings, address, model, senders={"fake": platform}) as parley:
+            await parley.ask("first", adapter="fake")
+            await parley.ask("second", adapter="fake", user="bob")
             await asyncio.wait_for(platform.posted.wait(), 30)
             # Skip the delay between attempts.
             tries = "UPDATE outbox SET attempts = :attempts, claimed_until = now() WHERE content = 'poison'"
             for attempts in range(6):
-                await house.sql(tries, attempts=attempts)
-                await sweep_past_bugs(house)
-            left = await house.sql("SELECT content, status, error FROM outbox ORDER BY id")
+                await parley.sql(tries, attempts=attempts)
+                await sweep_past_bugs(parley)
+            left = await parley.sql("SELECT content, status, error FROM outbox ORDER BY id")
 
     assert [tuple(row) for row in left] == [
         ("poison", "failed", "no delivery of it came to an end"),
@@ -384,9 +384,9 @@ async def test_the_queue_has_the_sql_function_that_messages_are_queued_with(data
 async def test_a_worker_that_is_stopped_while_it_starts_leaves_nothing_behind(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    async with open_house(settings, address, model, works=False) as house:
+    async with open_parley(settings, address, model, works=False) as parley:
         for turns_of_the_loop in (0, 1, 2, 3, 5, 8, 13, 21):
-            working = asyncio.create_task(build_worker(house.app).run())
+            working = asyncio.create_task(build_worker(parley.app).run())
             for _ in range(turns_of_the_loop):
                 await asyncio.sleep(0)
             working.cancel()

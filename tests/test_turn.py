@@ -10,60 +10,60 @@ import pytest
 from shared.messages import Attachment
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import ScriptedCall
-from tests.support.house import House, message
+from tests.support.parley import Parley, message
 
 
-def asked(house: House, number: int = -1) -> dict[str, Any]:
+def asked(parley: Parley, number: int = -1) -> dict[str, Any]:
     """Return the model's request with this number."""
-    body: dict[str, Any] = house.model.requests[number].body
+    body: dict[str, Any] = parley.model.requests[number].body
     return body
 
 
-async def test_a_message_is_answered_and_everything_is_kept(house: House) -> None:
-    house.model.play([Answer("Hi Ann.")])
+async def test_a_message_is_answered_and_everything_is_kept(parley: Parley) -> None:
+    parley.model.play([Answer("Hi Ann.")])
 
-    reply = await house.hears("hello")
+    reply = await parley.ask("hello")
 
     assert reply.content == "Hi Ann."
     assert (reply.finished, reply.iterations, reply.error, reply.model) == (True, 1, None, "openai/stub")
-    kept = await house.sql("SELECT role, content FROM messages ORDER BY turn_id, seq")
+    kept = await parley.sql("SELECT role, content FROM messages ORDER BY turn_id, seq")
     assert [tuple(row) for row in kept] == [("user", "hello"), ("assistant", "Hi Ann.")]
-    ledger = await house.sql("SELECT purpose, model, input_tokens + output_tokens FROM token_logs")
+    ledger = await parley.sql("SELECT purpose, model, input_tokens + output_tokens FROM token_logs")
     assert [tuple(row) for row in ledger] == [("answer", "openai/stub", reply.usage.total)]
-    used = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
     assert [tuple(row) for row in used] == [(reply.usage.total, 0)]
-    assert await house.value("SELECT count(*) FROM budget_reservations") == 0
-    assert await house.value("SELECT status FROM inbox") == "answered"
-    assert await house.value("SELECT status FROM outbox") == "delivered"
+    assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
+    assert await parley.value("SELECT status FROM inbox") == "answered"
+    assert await parley.value("SELECT status FROM outbox") == "delivered"
 
 
-async def test_a_second_copy_of_an_event_gives_one_turn_and_the_first_answer_again(house: House) -> None:
-    house.model.play([Answer("once"), Answer("twice")])
+async def test_a_second_copy_of_an_event_gives_one_turn_and_the_first_answer_again(parley: Parley) -> None:
+    parley.model.play([Answer("once"), Answer("twice")])
 
-    first = await house.hears("hello", event_id="42")
-    second = await house.hears("hello", event_id="42")
+    first = await parley.ask("hello", event_id="42")
+    second = await parley.ask("hello", event_id="42")
 
     assert first == second
-    assert await house.value("SELECT count(*) FROM turns") == 1
+    assert await parley.value("SELECT count(*) FROM turns") == 1
 
 
-async def test_the_response_handed_over_in_memory_equals_the_stored_one(house: House) -> None:
+async def test_the_response_handed_over_in_memory_equals_the_stored_one(parley: Parley) -> None:
     persona = "INSERT INTO personas (name, system_prompt, default_model, is_default) VALUES ('p', 'p', :model, true)"
-    await house.sql(persona, model="openai/gpt-4o-mini")
+    await parley.sql(persona, model="openai/gpt-4o-mini")
     calls: list[ScriptedCall] = [("file_manager__list_files", {}), ("file_manager__read_document", {"file_id": 7})]
     made = ("file_manager__create_document", {"title": "Plan", "content": "First we eat.", "format": "md"})
-    house.model.play([Answer("Let me see.", tool_calls=calls), Answer(tool_calls=[made]), Answer("Here it is.")])
+    parley.model.play([Answer("Let me see.", tool_calls=calls), Answer(tool_calls=[made]), Answer("Here it is.")])
 
-    first = await house.hears("make me a plan", event_id="42")
-    again = await house.hears("make me a plan", event_id="42")
+    first = await parley.ask("make me a plan", event_id="42")
+    again = await parley.ask("make me a plan", event_id="42")
 
     assert first.usage.cost is not None
     assert (len(first.tool_calls_made), len(first.files)) == (3, 1)
     assert replace(again, files=()) == replace(first, files=())
 
 
-async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_order(house: House) -> None:
-    house.model.play(
+async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_order(parley: Parley) -> None:
+    parley.model.play(
         [
             Answer(
                 "Let me see.",
@@ -77,7 +77,7 @@ async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_o
         ]
     )
 
-    reply = await house.hears("remember that I like tea")
+    reply = await parley.ask("remember that I like tea")
 
     assert reply.content == "Noted."
     assert reply.iterations == 2
@@ -86,85 +86,85 @@ async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_o
         "file_manager.list_files",
         "knowledge.list_memories",
     ]
-    roles = [row.role for row in await house.sql("SELECT role FROM messages ORDER BY seq")]
+    roles = [row.role for row in await parley.sql("SELECT role FROM messages ORDER BY seq")]
     assert roles == ["user", "assistant", *["tool_call"] * 3, *["tool_result"] * 3, "assistant"]
     names = [
-        row.tool_name for row in await house.sql("SELECT tool_name FROM messages WHERE tool_name <> '' ORDER BY seq")
+        row.tool_name for row in await parley.sql("SELECT tool_name FROM messages WHERE tool_name <> '' ORDER BY seq")
     ]
     assert names[:3] == names[3:]
-    shown = [each["role"] for each in asked(house)["messages"]]
+    shown = [each["role"] for each in asked(parley)["messages"]]
     assert shown == ["system", "user", "assistant", "tool", "tool", "tool"]
 
 
-async def test_a_person_is_remembered_in_the_next_conversation(house: House) -> None:
-    house.model.play(
+async def test_a_person_is_remembered_in_the_next_conversation(parley: Parley) -> None:
+    parley.model.play(
         [
             Answer(tool_calls=[("knowledge__remember", {"content": "Ann's dog is called Rex"})]),
             Answer("I will."),
             Answer("Rex."),
         ]
     )
-    await house.hears("remember: my dog is called Rex")
+    await parley.ask("remember: my dog is called Rex")
 
-    await house.hears("what is my dog called?", channel="another-dm")
+    await parley.ask("what is my dog called?", channel="another-dm")
 
-    assert "Ann's dog is called Rex" in asked(house)["messages"][-1]["content"]
+    assert "Ann's dog is called Rex" in asked(parley)["messages"][-1]["content"]
 
 
-async def test_a_private_memory_never_reaches_a_prompt_in_a_channel(house: House) -> None:
-    house.model.play(
+async def test_a_private_memory_never_reaches_a_prompt_in_a_channel(parley: Parley) -> None:
+    parley.model.play(
         [
             Answer(tool_calls=[("knowledge__remember", {"content": "Ann is looking for a new job"})]),
             Answer("I will."),
             Answer("No idea."),
         ]
     )
-    await house.hears("remember that I am looking for a new job")
+    await parley.ask("remember that I am looking for a new job")
 
-    await house.hears("what job am I looking for?", server="acme")
+    await parley.ask("what job am I looking for?", server="acme")
 
-    assert "new job" not in asked(house)["messages"][-1]["content"].partition("<context>")[2]
+    assert "new job" not in asked(parley)["messages"][-1]["content"].partition("<context>")[2]
 
 
-async def test_speakers_are_named_in_shared_channels_and_each_pays_for_their_own_turn(house: House) -> None:
-    house.model.play([Answer("Hi Ann."), Answer("Hi Bob.")])
+async def test_speakers_are_named_in_shared_channels_and_each_pays_for_their_own_turn(parley: Parley) -> None:
+    parley.model.play([Answer("Hi Ann."), Answer("Hi Bob.")])
 
-    await house.hears("I am here", user="ann", server="acme")
-    await house.hears("me too", user="bob", server="acme", username="Bob: root")
+    await parley.ask("I am here", user="ann", server="acme")
+    await parley.ask("me too", user="bob", server="acme", username="Bob: root")
 
-    said = [each["content"].partition("\n")[0] for each in asked(house)["messages"] if each["role"] == "user"]
+    said = [each["content"].partition("\n")[0] for each in asked(parley)["messages"] if each["role"] == "user"]
     assert said == ["Ann: I am here", "Bob root: me too"]
-    payers = await house.sql("SELECT count(DISTINCT user_id) FROM token_logs")
+    payers = await parley.sql("SELECT count(DISTINCT user_id) FROM token_logs")
     assert payers[0][0] == 2
 
 
-async def test_another_person_in_a_direct_place_sees_nothing_of_the_first(house: House) -> None:
-    house.model.play([Answer("ok"), Answer("ok")])
+async def test_another_person_in_a_direct_place_sees_nothing_of_the_first(parley: Parley) -> None:
+    parley.model.play([Answer("ok"), Answer("ok")])
 
-    await house.hears("my secret is 1234", user="ann", channel="dm")
-    await house.hears("hello", user="eve", channel="dm")
+    await parley.ask("my secret is 1234", user="ann", channel="dm")
+    await parley.ask("hello", user="eve", channel="dm")
 
-    assert "1234" not in json.dumps(asked(house)["messages"])
+    assert "1234" not in json.dumps(asked(parley)["messages"])
 
 
-async def test_an_exhausted_budget_is_refused_without_a_model_call(house: House) -> None:
-    house.model.play([Answer("ok")])
-    await house.hears("hello")
-    await house.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
+async def test_an_exhausted_budget_is_refused_without_a_model_call(parley: Parley) -> None:
+    parley.model.play([Answer("ok")])
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
 
-    reply = await house.hears("hello again")
+    reply = await parley.ask("hello again")
 
     assert reply.error == "budget_exhausted"
     assert reply.content.startswith("You have used this month's budget; it renews on ")
-    assert len(house.model.requests) == 1
+    assert len(parley.model.requests) == 1
 
 
-async def test_a_budget_that_ends_in_mid_turn_keeps_what_was_done(house: House) -> None:
-    await house.hears("hello")
-    await house.sql("UPDATE users SET token_budget_monthly = tokens_used_this_month + 1")
-    house.model.play([Answer("First I look.", tool_calls=[("file_manager__list_files", {})]), Answer("never said")])
+async def test_a_budget_that_ends_in_mid_turn_keeps_what_was_done(parley: Parley) -> None:
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET token_budget_monthly = tokens_used_this_month + 1")
+    parley.model.play([Answer("First I look.", tool_calls=[("file_manager__list_files", {})]), Answer("never said")])
 
-    reply = await house.hears("list my files")
+    reply = await parley.ask("list my files")
 
     assert not reply.finished
     assert reply.error == "budget_exhausted"
@@ -173,71 +173,71 @@ async def test_a_budget_that_ends_in_mid_turn_keeps_what_was_done(house: House) 
     assert [call.tool for call in reply.tool_calls_made] == ["file_manager.list_files"]
 
 
-async def test_a_new_period_begins_when_the_old_one_has_ended(house: House) -> None:
-    await house.hears("hello")
-    await house.sql("UPDATE users SET tokens_used_this_month = 99999, budget_reset_at = now() - interval '65 days'")
+async def test_a_new_period_begins_when_the_old_one_has_ended(parley: Parley) -> None:
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET tokens_used_this_month = 99999, budget_reset_at = now() - interval '65 days'")
 
-    reply = await house.hears("hello again")
+    reply = await parley.ask("hello again")
 
     assert reply.error is None
-    row = (await house.sql("SELECT tokens_used_this_month AS used, budget_reset_at - now() AS rest FROM users"))[0]
+    row = (await parley.sql("SELECT tokens_used_this_month AS used, budget_reset_at - now() AS rest FROM users"))[0]
     assert row.used == reply.usage.total
     assert 24 <= row.rest.days <= 25
 
 
-async def test_a_model_that_never_ends_is_stopped_at_the_limit_with_a_last_answer(house: House) -> None:
+async def test_a_model_that_never_ends_is_stopped_at_the_limit_with_a_last_answer(parley: Parley) -> None:
     def never_ends(body: dict[str, Any], _number: int) -> Answer:
         return Answer(tool_calls=[("file_manager__list_files", {})]) if body.get("tools") else Answer("All I know.")
 
-    house.model.play(never_ends)
-    await house.hears("hello")
-    await house.sql("UPDATE users SET token_budget_monthly = NULL")
+    parley.model.play(never_ends)
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
 
-    reply = await house.hears("go on for ever")
+    reply = await parley.ask("go on for ever")
 
     assert reply.content == "Reached maximum reasoning steps (10)\n\nAll I know."
     assert (reply.finished, reply.iterations) == (False, 11)
-    assert not asked(house).get("tools")
+    assert not asked(parley).get("tools")
 
 
-async def test_an_answer_cut_at_the_length_limit_says_so(house: House) -> None:
-    house.model.play([Answer("Once upon a", finish_reason="length")])
+async def test_an_answer_cut_at_the_length_limit_says_so(parley: Parley) -> None:
+    parley.model.play([Answer("Once upon a", finish_reason="length")])
 
-    reply = await house.hears("tell me a story")
+    reply = await parley.ask("tell me a story")
 
     assert reply.content.startswith("Once upon a")
     assert "cut" in reply.content
     assert not reply.finished
 
 
-async def test_without_a_reachable_model_the_reply_is_one_sentence(house: House) -> None:
-    house.model.play(lambda _body, _number: Fault(401, body={"error": {"message": "secret detail sk-abc"}}))
+async def test_without_a_reachable_model_the_reply_is_one_sentence(parley: Parley) -> None:
+    parley.model.play(lambda _body, _number: Fault(401, body={"error": {"message": "secret detail sk-abc"}}))
 
-    reply = await house.hears("hello")
+    reply = await parley.ask("hello")
 
     assert reply.error == "models_unavailable"
     assert "secret" not in reply.content
     assert "model" in reply.content
-    assert await house.value("SELECT status FROM turns") == "failed"
-    assert await house.value("SELECT tokens_reserved FROM users") == 0
+    assert await parley.value("SELECT status FROM turns") == "failed"
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"content": 5}', '{"content": "x", "user_id": 7}', '"text"'])
-async def test_broken_arguments_are_an_error_the_model_can_read(house: House, arguments: str) -> None:
-    house.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("Sorry.")])
+async def test_broken_arguments_are_an_error_the_model_can_read(parley: Parley, arguments: str) -> None:
+    parley.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("Sorry.")])
 
-    reply = await house.hears("remember something")
+    reply = await parley.ask("remember something")
 
     result = reply.tool_calls_made[0].result
     assert result["error"] is True
     assert "content" in result["parameters"]["properties"]
     place = message("").place
-    assert await house.app.memory.of_user(1, place, 1).list_all() == []
+    assert await parley.app.memory.of_user(1, place, 1).list_all() == []
 
 
-async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run(house: House) -> None:
+async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run(parley: Parley) -> None:
     key = "inbox/abc/notes.txt"
-    await house.app.storage.put(key, b"the code word is heron", "text/plain")
+    await parley.app.storage.put(key, b"the code word is heron", "text/plain")
 
     def reads(body: dict[str, Any], _number: int) -> Answer:
         last = body["messages"][-1]
@@ -246,55 +246,55 @@ async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run
         file_id = int(last["content"].partition("file_id ")[2].partition(",")[0])
         return Answer(tool_calls=[("file_manager__read_document", {"file_id": file_id})])
 
-    house.model.play(reads)
+    parley.model.play(reads)
     attachment = Attachment("notes.txt", "text/plain", 22, storage_key=key)
 
-    reply = await house.hears("what does it say?", attachments=[attachment])
+    reply = await parley.ask("what does it say?", attachments=[attachment])
 
     assert "heron" in reply.content
-    kept = await house.value("SELECT content FROM messages WHERE role = 'user'")
+    kept = await parley.value("SELECT content FROM messages WHERE role = 'user'")
     assert "[Attached files:]" in kept
     assert "notes.txt (file_id 1, 22 bytes, text/plain)" in kept
-    assert await house.value("SELECT status FROM file_records") == "stored"
+    assert await parley.value("SELECT status FROM file_records") == "stored"
 
 
-async def test_a_file_that_a_tool_makes_comes_back_with_the_reply(house: House) -> None:
+async def test_a_file_that_a_tool_makes_comes_back_with_the_reply(parley: Parley) -> None:
     document = {"title": "Plan", "content": "# Plan\nStep one", "format": "md"}
-    house.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
+    parley.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
 
-    reply = await house.hears("write a plan")
+    reply = await parley.ask("write a plan")
 
     assert [file.mime_type for file in reply.files] == ["text/markdown"]
     assert reply.files[0].url.startswith("http://127.0.0.1:8080/files/")
 
 
-async def test_a_push_platform_gets_its_reply_once_and_it_is_marked_delivered(house: House) -> None:
-    house.model.play([Answer("posted")])
+async def test_a_push_platform_gets_its_reply_once_and_it_is_marked_delivered(parley: Parley) -> None:
+    parley.model.play([Answer("posted")])
 
-    await house.accepts("hello", adapter="fake")
+    await parley.accept("hello", adapter="fake")
 
-    assert await house.platform.wait_for(1) == ["posted"]
-    assert house.platform.posts[0].place.channel == "dm-ann"
+    assert await parley.platform.wait_for(1) == ["posted"]
+    assert parley.platform.posts[0].place.channel == "dm-ann"
 
 
-async def test_history_is_shown_in_order_and_the_prompt_begins_with_the_same_bytes(house: House) -> None:
+async def test_history_is_shown_in_order_and_the_prompt_begins_with_the_same_bytes(parley: Parley) -> None:
     for number in range(4):
-        await house.hears(f"message {number}")
+        await parley.ask(f"message {number}")
 
-    bodies = [json.dumps(each.body["messages"][:-1]) for each in house.model.requests]
+    bodies = [json.dumps(each.body["messages"][:-1]) for each in parley.model.requests]
     for earlier, later in pairwise(bodies):
         assert later.startswith(earlier[:-1])
 
 
-async def test_a_streaming_turn_sends_its_events_in_order(house: House) -> None:
-    house.model.play(
+async def test_a_streaming_turn_sends_its_events_in_order(parley: Parley) -> None:
+    parley.model.play(
         [
             Answer("Looking.", tool_calls=[("file_manager__list_files", {})]),
             Answer("You have no files at all."),
         ]
     )
 
-    events = await house.reads("list my files")
+    events = await parley.follow("list my files")
 
     names = [event.name for event in events if event.name != "text_delta"]
     assert names == ["user_message", "turn_started", "tool_call", "tool_result", "message", "turn_complete"]
@@ -303,24 +303,24 @@ async def test_a_streaming_turn_sends_its_events_in_order(house: House) -> None:
     assert [event.seq for event in events] == sorted(event.seq for event in events)
 
 
-async def test_a_rejected_answer_is_paid_for_too(house: House) -> None:
-    house.model.play([Answer("", usage={"prompt_tokens": 700, "completion_tokens": 0}), Answer("Here I am.")])
+async def test_a_rejected_answer_is_paid_for_too(parley: Parley) -> None:
+    parley.model.play([Answer("", usage={"prompt_tokens": 700, "completion_tokens": 0}), Answer("Here I am.")])
 
-    reply = await house.hears("hello")
+    reply = await parley.ask("hello")
 
     assert reply.content == "Here I am."
-    ledger = [row.total for row in await house.sql("SELECT input_tokens + output_tokens AS total FROM token_logs")]
+    ledger = [row.total for row in await parley.sql("SELECT input_tokens + output_tokens AS total FROM token_logs")]
     assert len(ledger) == 2
-    assert sum(ledger) == reply.usage.total == await house.value("SELECT tokens_used_this_month FROM users")
+    assert sum(ledger) == reply.usage.total == await parley.value("SELECT tokens_used_this_month FROM users")
 
 
-async def test_a_tool_that_fails_three_times_in_the_same_way_ends_the_turn(house: House) -> None:
+async def test_a_tool_that_fails_three_times_in_the_same_way_ends_the_turn(parley: Parley) -> None:
     numbers = iter(range(1000, 2000))
-    house.model.play(
+    parley.model.play(
         lambda _body, _number: Answer("Hm.", tool_calls=[("knowledge__forget", {"memory_id": next(numbers)})])
     )
 
-    reply = await house.hears("forget everything")
+    reply = await parley.ask("forget everything")
 
     assert (reply.error, reply.finished, reply.iterations) == ("circuit_breaker", False, 3)
     assert (
@@ -329,8 +329,8 @@ async def test_a_tool_that_fails_three_times_in_the_same_way_ends_the_turn(house
     )
 
 
-async def test_a_call_that_failed_is_not_run_again_with_the_same_arguments(house: House) -> None:
-    house.model.play(
+async def test_a_call_that_failed_is_not_run_again_with_the_same_arguments(parley: Parley) -> None:
+    parley.model.play(
         [
             Answer(tool_calls=[("file_manager__read_document", {"file_id": 9})]),
             Answer(tool_calls=[("file_manager__read_document", {"file_id": 9})]),
@@ -338,54 +338,54 @@ async def test_a_call_that_failed_is_not_run_again_with_the_same_arguments(house
         ]
     )
 
-    reply = await house.hears("read file 9")
+    reply = await parley.ask("read file 9")
 
     first, second = (call.result for call in reply.tool_calls_made)
     assert second == {**first, "hint": second["hint"]}
     assert "not run again" in second["hint"]
 
 
-async def test_near_the_limit_the_model_is_told_how_many_steps_are_left(house: House) -> None:
-    house.model.play(
+async def test_near_the_limit_the_model_is_told_how_many_steps_are_left(parley: Parley) -> None:
+    parley.model.play(
         lambda body, _number: (
             Answer(tool_calls=[("file_manager__list_files", {})]) if body.get("tools") else Answer("Done.")
         )
     )
-    await house.sql(
+    await parley.sql(
         "INSERT INTO personas (name, system_prompt, max_iterations, is_default) VALUES ('p', 'Be.', 3, true)"
     )
 
-    await house.hears("go on")
+    await parley.ask("go on")
 
-    notes = [each.body["messages"][-1]["content"] for each in list(house.model.requests)[1:]]
+    notes = [each.body["messages"][-1]["content"] for each in list(parley.model.requests)[1:]]
     assert notes[0] == "(Steps with tools that are left: 2.)"
     assert notes[1] == "(Steps with tools that are left: 1.)"
     assert notes[2].startswith("You have used all your steps.")
 
 
-async def test_the_result_of_a_tool_that_ends_the_turn_is_the_answer(house: House) -> None:
+async def test_the_result_of_a_tool_that_ends_the_turn_is_the_answer(parley: Parley) -> None:
     question = {"question": "Which one?", "options": ["tea", "coffee"]}
-    house.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("never asked")])
-    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
+    parley.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("never asked")])
+    await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
 
-    reply = await house.hears("bring me a drink", adapter="http")
+    reply = await parley.ask("bring me a drink", adapter="http")
 
     assert reply.content == "Which one?\n\n1. tea\n2. coffee"
     assert (reply.finished, reply.iterations) == (True, 1)
-    assert await house.value("SELECT choices FROM outbox") == ["tea", "coffee"]
-    assert await house.value("SELECT tokens_reserved FROM users") == 0
+    assert await parley.value("SELECT choices FROM outbox") == ["tea", "coffee"]
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
-async def test_the_chosen_answer_is_the_next_message(house: House) -> None:
+async def test_the_chosen_answer_is_the_next_message(parley: Parley) -> None:
     question = {"question": "Which one?", "options": ["tea", "coffee"]}
-    house.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("Tea it is.")])
-    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
-    await house.hears("bring me a drink")
+    parley.model.play([Answer("", tool_calls=[("dialogue__ask_question", question)]), Answer("Tea it is.")])
+    await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('asks', 'Ask.', true)")
+    await parley.ask("bring me a drink")
 
-    reply = await house.hears("tea")
+    reply = await parley.ask("tea")
 
     assert reply.content == "Tea it is."
-    assert [each["role"] for each in asked(house)["messages"]] == [
+    assert [each["role"] for each in asked(parley)["messages"]] == [
         "system",
         "user",
         "assistant",

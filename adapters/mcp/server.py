@@ -147,7 +147,7 @@ class ModuleServer:
             storage=app.storage.of_user(app.database, user.id, conversation.id),
             memory=app.memory.of_user(user.id, call.place, conversation.id),
             database=app.database,
-            house_settings=app.settings,
+            app_settings=app.settings,
         )
         return CallScope(caller, persona, call.place, can_ask=False), context
 

@@ -284,7 +284,7 @@ def _build_tool_context(services: TurnServices, turn: RunningTurn, call: Pending
         storage=services.files.storage.of_user(services.database, user.id, conversation.id, turn.key.id),
         memory=services.memory.of_user(user.id, place, conversation.id),
         database=services.database,
-        house_settings=services.settings,
+        app_settings=services.settings,
         agreed_to=call.agreed_to,
     )
 

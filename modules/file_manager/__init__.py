@@ -38,7 +38,7 @@ async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> 
     text = await read_text(file, content)
     start = min(max(offset, 0), len(text))
     # Leaves a quarter of the limit for the escapes that JSON adds for quotes and line breaks.
-    part = text[start : start + max(100, context.house_settings.tool_result_max_chars * 3 // 4)]
+    part = text[start : start + max(100, context.app_settings.tool_result_max_chars * 3 // 4)]
     result: dict[str, Any] = {"filename": file.filename, "mime_type": file.mime_type, "text": part}
     if start + len(part) < len(text):
         result["note"] = f"{len(text):,} characters in all; read on with offset {start + len(part)}."

@@ -49,7 +49,7 @@ async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
 
 def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMemory]) -> Iterator[dict[str, Any]]:
     """Yield entries up to the size limit of results, so that the result is not cut in the middle of one."""
-    left = context.house_settings.tool_result_max_chars * 3 // 4
+    left = context.app_settings.tool_result_max_chars * 3 // 4
     for position, each in enumerate(memories):
         entry = {"memory_id": each.id, "content": each.content, "said_at": f"{each.said_at:%Y-%m-%d}"}
         left -= len(json.dumps(entry, ensure_ascii=False))

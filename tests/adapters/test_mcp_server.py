@@ -19,7 +19,7 @@ from adapters.terminal import terminal_sender
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
-from tests.support.house import House
+from tests.support.parley import Parley
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOKEN = "a-token-of-the-test"
@@ -38,7 +38,7 @@ Call = Callable[..., Awaitable[Any]]
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house whose guests may spend enough for many turns."""
+    """Settings of a running Parley whose guests may spend enough for many turns."""
     return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
 
 
@@ -95,7 +95,7 @@ async def connected(url: str, **headers: str) -> AsyncIterator[Call]:
         yield call
 
 
-async def test_a_person_who_is_named_is_served_as_that_person(url: str, house: House) -> None:
+async def test_a_person_who_is_named_is_served_as_that_person(url: str, parley: Parley) -> None:
     async with connected(url) as call:
         assert "error" not in await call("knowledge__remember", {"content": "Ann likes tea"}, person=ANN)
         mine = await call("knowledge__list_memories", {}, person=ANN)
@@ -105,14 +105,14 @@ async def test_a_person_who_is_named_is_served_as_that_person(url: str, house: H
 
     assert "Ann likes tea" in json.dumps(mine)
     assert "Ann likes tea" not in json.dumps([others, outside])
-    assert await house.value("SELECT count(*) FROM users") == 2
+    assert await parley.value("SELECT count(*) FROM users") == 2
 
 
-async def test_headers_may_name_the_person_too(url: str, house: House) -> None:
+async def test_headers_may_name_the_person_too(url: str, parley: Parley) -> None:
     async with connected(url, **{"parley-platform": "test", "parley-user": "ann"}) as call:
         assert "error" not in await call("knowledge__remember", {"content": "Ann likes tea"})
 
-    assert await house.value("SELECT platform_user_id FROM user_platform_links") == "ann"
+    assert await parley.value("SELECT platform_user_id FROM user_platform_links") == "ann"
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ async def test_headers_may_name_the_person_too(url: str, house: House) -> None:
     ],
 )
 async def test_a_call_without_a_proper_person_is_refused_with_the_reason(
-    person: Any, reason: str, url: str, house: House
+    person: Any, reason: str, url: str, parley: Parley
 ) -> None:
     async with connected(url) as call:
         refused = await call("knowledge__list_memories", {}, **({"person": person} if person else {}))
 
     assert refused["error"] is True
     assert reason in refused["message"]
-    assert await house.value("SELECT count(*) FROM users") == 0
+    assert await parley.value("SELECT count(*) FROM users") == 0
 
 
 @pytest.mark.parametrize("token", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer"])
@@ -144,8 +144,8 @@ async def test_a_request_without_the_token_is_refused(token: str | None, url: st
     assert "API_TOKEN" in answer.json()["message"]
 
 
-async def test_the_server_checks_permission_and_persona_as_well(url: str, house: House) -> None:
-    await house.sql(
+async def test_the_server_checks_permission_and_persona_as_well(url: str, parley: Parley) -> None:
+    await parley.sql(
         "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
         " VALUES ('P', 'Be brief.', true, '[\"knowledge\"]')"
     )
@@ -156,16 +156,16 @@ async def test_the_server_checks_permission_and_persona_as_well(url: str, house:
 
 
 async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
-    url: str, house: House, address: Address, tmp_path: Path
+    url: str, parley: Parley, address: Address, tmp_path: Path
 ) -> None:
     os.environ["MCP_TEST_PARLEY"] = TOKEN
-    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
-    await house.sql("INSERT INTO users (permission_level) VALUES ('owner')")
-    await house.sql(
+    await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
+    await parley.sql("INSERT INTO users (permission_level) VALUES ('owner')")
+    await parley.sql(
         "INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT id, 'terminal', :name FROM users",
         name=terminal_sender().platform_user_id,
     )
-    await house.sql(
+    await parley.sql(
         SERVERS,
         url=url,
         headers=json.dumps({"Authorization": "Bearer ${MCP_TEST_PARLEY}"}),
@@ -175,7 +175,7 @@ async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
     )
     async with asyncio.timeout(60):
         while True:
-            if {each.module for each in house.app.toolbox.tools} >= {"web", "pipes"}:
+            if {each.module for each in parley.app.toolbox.tools} >= {"web", "pipes"}:
                 break
             await asyncio.sleep(0.05)
 
@@ -187,12 +187,12 @@ async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
         ("file_manager__list_files", {}),
         ("file_manager__read_document", {"file_id": 12345}),
     ):
-        house.model.play([
+        parley.model.play([
             Answer(tool_calls=[(tool, arguments)]),
             Answer(tool_calls=[(f"web__{tool}", arguments)]),
             Answer(tool_calls=[(f"pipes__{tool}", arguments)]),
             Answer("done"),
         ])  # fmt: skip
-        reply = await house.hears("go on")
+        reply = await parley.ask("go on")
         here, far, near = [call.result for call in reply.tool_calls_made]
         assert (far, near) == (here, here), tool

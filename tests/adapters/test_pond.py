@@ -26,12 +26,12 @@ from shared.errors import ConfigurationError
 from shared.settings import Settings, load_settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.documents import document
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 
 @pytest.fixture
 def pond(tmp_path: Path) -> Iterator[Path]:
-    """The folder of the page, beside those of the house; return where its messages are."""
+    """The folder of the page, beside those of Parley; return where its messages are."""
     folder, messages = tmp_path / "adapters" / "pond", tmp_path / "messages"
     folder.mkdir(parents=True)
     own, platform = (block.text for block in document("docs/platforms.md").blocks("python"))
@@ -52,7 +52,7 @@ class Frog:
     """Somebody who writes into the pond and reads what comes out."""
 
     messages: Path
-    house: House
+    parley: Parley
 
     async def writes(self, number: int, **event: Any) -> None:
         whole = {"kind": "message", "id": f"event-{number}", "author": "frog", "room": "reeds"} | event
@@ -78,12 +78,12 @@ class Frog:
 
 @pytest.fixture
 async def frog(pond: Path, settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Frog]:
-    """A house that listens to the pond, and somebody in it."""
+    """A running Parley that listens to the pond, and somebody in it."""
     platform = build_platform("pond", settings)
-    async with open_house(settings, address, model, senders={"pond": platform}) as house:
-        listening = asyncio.create_task(platform.listen(house.app))
+    async with open_parley(settings, address, model, senders={"pond": platform}) as parley:
+        listening = asyncio.create_task(platform.listen(parley.app))
         try:
-            yield Frog(pond, house)
+            yield Frog(pond, parley)
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
@@ -132,7 +132,7 @@ async def test_a_message_is_answered_in_parts_and_again_when_it_is_edited(frog: 
     buttons = await frog.reads(last, "Answer the edited message")
     await frog.writes(3, kind="click", button=buttons["Answer the edited message"])
     await frog.reads("Quack.")
-    assert "What do ducks say?" in str(frog.house.model.requests[-1].body["messages"][-1]["content"])
+    assert "What do ducks say?" in str(frog.parley.model.requests[-1].body["messages"][-1]["content"])
 
 
 async def test_a_click_is_for_the_person_who_asked_and_counts_once(frog: Frog, model: OpenAIStub) -> None:
@@ -144,7 +144,7 @@ async def test_a_click_is_for_the_person_who_asked_and_counts_once(frog: Frog, m
     await frog.reads("These buttons are for <@frog>.")
     await frog.writes(3, kind="click", button=buttons["👍"])
     await frog.reads("Thank you; that is noted.")
-    assert await frog.house.value("SELECT score FROM feedback") == 1
+    assert await frog.parley.value("SELECT score FROM feedback") == 1
 
 
 async def test_a_command_is_answered_at_once_and_a_deleted_message_is_forgotten(frog: Frog, model: OpenAIStub) -> None:
@@ -155,4 +155,4 @@ async def test_a_command_is_answered_at_once_and_a_deleted_message_is_forgotten(
     await frog.writes(2, kind="delete", id="event-1")
     await frog.writes(3, text="/nonsense")
     await frog.reads("There is no command /nonsense; /help lists them all.")
-    assert "my secret" not in str(await frog.house.sql("SELECT content FROM inbox"))
+    assert "my secret" not in str(await frog.parley.sql("SELECT content FROM inbox"))

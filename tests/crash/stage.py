@@ -24,7 +24,7 @@ from shared.files.storage import open_storage
 from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets
 from tests.crash.worker import TABLES, Orders, run
-from tests.support.house import message
+from tests.support.parley import message
 
 # A fork server imports the modules once, so that a worker starts in milliseconds.
 FORKS = multiprocessing.get_context("forkserver")

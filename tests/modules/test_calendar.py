@@ -48,7 +48,7 @@ def context() -> ToolContext:
         storage=NOTHING,
         memory=NOTHING,
         database=NOTHING,
-        house_settings=Settings(),
+        app_settings=Settings(),
     )
 
 

@@ -55,7 +55,7 @@ async def make_context(database: Database, tmp_path: Path) -> ToolContext:
         storage=storage.of_user(database, user.id, None),
         memory=cast(MemoryOfUser, None),  # these tools do not use memories
         database=database,
-        house_settings=settings,
+        app_settings=settings,
     )
 
 

@@ -49,13 +49,13 @@ async def make_context(database: Database, tmp_path: Path) -> ToolContext:
         storage=Storage(FolderStore(tmp_path / "files"), "http://here", ("secret",)).of_user(database, user.id, None),
         memory=Memories(database, settings, SystemClock()).of_user(user.id, HOME, None),
         database=database,
-        house_settings=settings,
+        app_settings=settings,
     )
 
 
 def in_place(context: ToolContext, place: Place) -> ToolContext:
     """Return the context of the same user in another place."""
-    memories = Memories(context.memory.database, context.house_settings, context.clock)
+    memories = Memories(context.memory.database, context.app_settings, context.clock)
     return replace(context, place=place, memory=memories.of_user(context.user.id, place, None))
 
 
@@ -150,7 +150,7 @@ async def test_a_long_list_is_split_between_entries_and_says_how_to_continue(con
     seen: list[str] = []
     page = await call(knowledge.list_memories, context)
     while True:
-        assert len(json.dumps(page)) < context.house_settings.tool_result_max_chars
+        assert len(json.dumps(page)) < context.app_settings.tool_result_max_chars
         seen += [each["content"] for each in page["memories"]]
         if "note" not in page:
             break

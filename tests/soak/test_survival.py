@@ -20,7 +20,7 @@ from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
 from tests.standins.openai_api import OpenAIStub
-from tests.support.house import message, open_house
+from tests.support.parley import message, open_parley
 from tests.support.recovery import control
 from tests.test_recovery import answered
 
@@ -98,16 +98,16 @@ async def test_postgres_is_crashed_again_and_again_under_load(
     address = Address(server.url.set(database="soak"), is_embedded=True)
     await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
     free = settings.model_copy(update={"default_guest_token_budget": 10**9})
-    async with open_house(free, address, model) as house:
+    async with open_parley(free, address, model) as parley:
         asked = 0
         for mode in ["immediate", "fast"] * 10:
             events = [message(f"hello {asked + n}", channel=f"c{n}", adapter="fake") for n in range(PLACES)]
             asked += PLACES
-            waiting = [asyncio.create_task(answered(house, event)) for event in events]
+            waiting = [asyncio.create_task(answered(parley, event)) for event in events]
             await model.until(asked - PLACES // 2)
             await control(own_home, "restart", mode)
             assert [error for error, _ in await asyncio.gather(*waiting)] == [None] * PLACES
-        posts = await house.platform.wait_for(asked)
+        posts = await parley.platform.wait_for(asked)
 
     assert max(Counter(posts).values()) == 1
 
@@ -121,15 +121,15 @@ async def test_thousands_of_turns_leave_nothing_behind_in_memory(settings: Setti
 
 async def remember_nothing(settings: Settings, address: Address, model: OpenAIStub) -> None:
     """Run two thousand turns and return the growth of memory after the first five hundred."""
-    async with open_house(settings, address, model) as house:
+    async with open_parley(settings, address, model) as parley:
 
         async def write(place: int, turns: int) -> None:
             for number in range(turns):
-                await house.hears(f"hello {number}", channel=f"c{place}", user=f"u{place}")
+                await parley.ask(f"hello {number}", channel=f"c{place}", user=f"u{place}")
 
         await asyncio.gather(*(write(place, 10) for place in range(50)))
         before = memory_used()
         await asyncio.gather(*(write(place, 30) for place in range(50)))
 
         assert memory_used() - before < 60 * MEGABYTE
-        assert house.app.events._queues == {}
+        assert parley.app.events._queues == {}

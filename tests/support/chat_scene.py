@@ -1,4 +1,4 @@
-"""What the tests of all chat platforms share: a scene with two people, a house, and an adapter that listens."""
+"""What tests of all chat platforms share: a scene with two people, a running Parley and an adapter that listens."""
 
 import asyncio
 import sys
@@ -16,7 +16,7 @@ from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings, prepare_litellm_environment
 from tests.standins.openai_api import OpenAIStub
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 # Starts the program as its users do, for tests that kill one of its processes.
 COMMAND = (sys.executable, "-m", "adapters.cli")
@@ -24,20 +24,20 @@ COMMAND = (sys.executable, "-m", "adapters.cli")
 
 @dataclass(kw_only=True)
 class ChatScene:
-    """Settings for a platform's stand-in, and the house once it is open."""
+    """Settings for a platform's stand-in, and Parley once it is open."""
 
     settings: Settings
-    house: House = field(init=False)
+    parley: Parley = field(init=False)
 
     @property
     def model(self) -> OpenAIStub:
-        return self.house.model
+        return self.parley.model
 
     async def sql(self, statement: str, **given: Any) -> list[Any]:
-        return await self.house.sql(statement, **given)
+        return await self.parley.sql(statement, **given)
 
     async def value(self, statement: str, **given: Any) -> Any:
-        return await self.house.value(statement, **given)
+        return await self.parley.value(statement, **given)
 
     async def until_value(self, wanted: Any, statement: str, **given: Any) -> None:
         """Return once a query gives this value."""
@@ -80,13 +80,13 @@ async def open_scene(
     until_connected: Callable[[], Awaitable[None]] | None,
     works: bool,
 ) -> AsyncIterator[None]:
-    """Open the scene's house: with an adapter that listens (unless `until_connected` is None), a worker, or both."""
-    async with open_house(scene.settings, address, model, senders={platform.name: platform}, works=works) as house:
-        scene.house = house
+    """Open Parley: with an adapter that listens (unless `until_connected` is None), a worker, or both."""
+    async with open_parley(scene.settings, address, model, senders={platform.name: platform}, works=works) as parley:
+        scene.parley = parley
         if until_connected is None:
             yield
             return
-        listening = asyncio.create_task(platform.listen(house.app))
+        listening = asyncio.create_task(platform.listen(parley.app))
         try:
             await until_connected()
             yield
@@ -95,7 +95,7 @@ async def open_scene(
 
 
 def child_environment(settings: Settings, address: Address, home: Path) -> dict[str, str]:
-    """Return the settings that the processes of one house share; those of the platform come on top."""
+    """Return the settings that the processes of one installation share; those of the platform come on top."""
     return {
         "PARLEY_HOME": str(home),
         "DATABASE_URL": address.libpq(as_owner=True),

@@ -7,14 +7,14 @@ from typing import Any
 
 from tests.standins.openai_api import Answer, OpenAIStub, Reply
 from tests.standins.openai_api.script import Body
-from tests.support.house import House
+from tests.support.parley import Parley
 
 ASKER = "asker"
 Part = Sequence[Reply | str] | Callable[[Body, int], Reply | Awaitable[Reply]]
 
 
 async def add_agent(
-    house: House,
+    parley: Parley,
     name: str,
     *,
     requires: str = "guest",
@@ -24,7 +24,7 @@ async def add_agent(
     model: str | None = None,
 ) -> None:
     """Add an agent with its own persona, whose prompt contains its name."""
-    await house.sql(
+    await parley.sql(
         "INSERT INTO personas (name, system_prompt, allowed_modules, max_iterations, max_tokens_per_request,"
         " default_model) VALUES (:name, :prompt, CAST(:modules AS jsonb), :iterations, :tokens, :model)",
         name=name,
@@ -34,7 +34,7 @@ async def add_agent(
         tokens=max_tokens,
         model=model,
     )
-    await house.sql(
+    await parley.sql(
         "INSERT INTO agents (name, description, required_permission, persona_id)"
         " SELECT name, 'Knows about ' || name || ' things.', :requires, id FROM personas WHERE name = :name",
         name=name,
@@ -42,18 +42,18 @@ async def add_agent(
     )
 
 
-async def until(house: House, query: str, expected: Any) -> None:
+async def until(parley: Parley, query: str, expected: Any) -> None:
     """Wait until a query returns this value."""
     async with asyncio.timeout(30):
         while True:
-            if await house.value(query) == expected:
+            if await parley.value(query) == expected:
                 break
             await asyncio.sleep(0.05)
 
 
-async def events_of(house: House, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
+async def events_of(parley: Parley, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
     """Return a turn's events in order."""
-    rows = await house.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
+    rows = await parley.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
     return [(row.name, row.payload) for row in rows]
 
 
@@ -84,9 +84,9 @@ def ask(agent: str, task: str = "Find out.") -> tuple[str, dict[str, Any]]:
     return "agents__delegate", {"agent": agent, "task": task}
 
 
-def requests_of(house: House, name: str) -> list[Body]:
+def requests_of(parley: Parley, name: str) -> list[Body]:
     """Return the model's requests for this agent."""
-    return [each.body for each in house.model.requests if who_is(each.body) == name]
+    return [each.body for each in parley.model.requests if who_is(each.body) == name]
 
 
 def offered(body: Body) -> list[str]:

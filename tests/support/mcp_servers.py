@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.messages import AgentResponse
 from tests.standins.openai_api import Answer
-from tests.support.house import House
+from tests.support.parley import Parley
 
 STAND_IN = Path(__file__).resolve().parents[1] / "standins" / "mcp_server.py"
 ADD = """
@@ -19,26 +19,26 @@ VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
 
 
 async def add_server(
-    house: House, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 20, **columns: Any
+    parley: Parley, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 20, **columns: Any
 ) -> None:
     """Add a stdio server as an admin does."""
-    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)"
+    await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)"
                     " ON CONFLICT DO NOTHING")  # fmt: skip
-    await house.sql(ADD, name=name, command=sys.executable, args=json.dumps(args), seconds=seconds)
+    await parley.sql(ADD, name=name, command=sys.executable, args=json.dumps(args), seconds=seconds)
     for column, value in columns.items():
-        await house.sql(f"UPDATE mcp_servers SET {column} = CAST(:value AS text)", value=value)  # noqa: S608
+        await parley.sql(f"UPDATE mcp_servers SET {column} = CAST(:value AS text)", value=value)  # noqa: S608
 
 
-def names(house: House) -> set[str]:
+def names(parley: Parley) -> set[str]:
     """Return the tools of the toolbox by name."""
-    return {each.name for each in house.app.toolbox.tools}
+    return {each.name for each in parley.app.toolbox.tools}
 
 
-async def until(house: House, is_so: Callable[[set[str]], bool]) -> None:
+async def until(parley: Parley, is_so: Callable[[set[str]], bool]) -> None:
     """Wait until this is true for the names of the tools."""
 
     async def check() -> bool:
-        return is_so(names(house))
+        return is_so(names(parley))
 
     await eventually(check)
 
@@ -52,17 +52,17 @@ async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
             await asyncio.sleep(0.02)
 
 
-async def play(house: House, *calls: tuple[str, dict[str, Any]]) -> AgentResponse:
+async def play(parley: Parley, *calls: tuple[str, dict[str, Any]]) -> AgentResponse:
     """Let the model make these calls in one answer."""
-    house.model.play([Answer(tool_calls=list(calls)), Answer("done")])
-    return await house.hears("go on")
+    parley.model.play([Answer(tool_calls=list(calls)), Answer("done")])
+    return await parley.ask("go on")
 
 
-async def result(house: House, tool: str, /, **arguments: Any) -> Any:
+async def result(parley: Parley, tool: str, /, **arguments: Any) -> Any:
     """Return the result of one call by the model."""
-    return (await play(house, (tool, arguments))).tool_calls_made[0].result
+    return (await play(parley, (tool, arguments))).tool_calls_made[0].result
 
 
-async def told_error(house: House) -> str:
+async def told_error(parley: Parley) -> str:
     """Wait until a server is off, and return why."""
-    return str(await eventually(lambda: house.value("SELECT max(last_error) FROM mcp_servers")))
+    return str(await eventually(lambda: parley.value("SELECT max(last_error) FROM mcp_servers")))

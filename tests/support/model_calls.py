@@ -36,7 +36,7 @@ class SteppedClock(SystemClock):
         return super().monotonic() + self.ahead
 
 
-class House:
+class Parley:
     """A router with its stand-in."""
 
     def __init__(self, router: Router, stub: OpenAIStub, clock: SteppedClock) -> None:
@@ -71,13 +71,13 @@ class House:
 
 
 @asynccontextmanager
-async def house(script: Script | None = None, *models: str, **settings: Any) -> AsyncIterator[House]:
+async def parley(script: Script | None = None, *models: str, **settings: Any) -> AsyncIterator[Parley]:
     clock = SteppedClock()
     async with OpenAIStub(script) as stub:
         given = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test", **settings}
         router = Router(Settings(llm_models=models or ("small",), **given), clock, jitter=lambda: 0.0)
         try:
-            yield House(router, stub, clock)
+            yield Parley(router, stub, clock)
         finally:
             await router.aclose()
         assert stub.refusals == []

@@ -13,7 +13,7 @@ from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 MODULES = ("office", "knowledge", "file_manager", "dialogue")
 MAIL = ("office__send", {"to": "bob", "body": "See you at eight."})
@@ -78,12 +78,12 @@ async def open_office(
     office: Office,
     modules: tuple[str, ...] = MODULES,
     **given: Any,
-) -> AsyncIterator[House]:
-    """Open a `House` whose guests may use these tools."""
+) -> AsyncIterator[Parley]:
+    """Open a `Parley` whose guests may use these tools."""
     allowed = {"default_guest_modules": modules, "default_guest_token_budget": 1_000_000}
     given = {"modules": office.modules(), **given}
-    async with open_house(settings.model_copy(update=allowed), address, model, **given) as house:
-        yield house
+    async with open_parley(settings.model_copy(update=allowed), address, model, **given) as parley:
+        yield parley
 
 
 def calls(*made: tuple[str, dict[str, Any]]) -> Answer:
@@ -91,15 +91,15 @@ def calls(*made: tuple[str, dict[str, Any]]) -> Answer:
     return Answer(tool_calls=list(made))
 
 
-async def statuses(house: House) -> Sequence[str]:
+async def statuses(parley: Parley) -> Sequence[str]:
     """Return the status of all questions, the oldest first."""
-    return [row.status for row in await house.sql("SELECT status FROM confirmations ORDER BY id")]
+    return [row.status for row in await parley.sql("SELECT status FROM confirmations ORDER BY id")]
 
 
-async def age(house: House, minutes: int) -> None:
+async def age(parley: Parley, minutes: int) -> None:
     """Make every question older."""
     past = f"interval '{minutes} minutes'"
-    await house.sql(f"UPDATE confirmations SET created_at = created_at - {past}, expires_at = expires_at - {past}")  # noqa: S608
+    await parley.sql(f"UPDATE confirmations SET created_at = created_at - {past}, expires_at = expires_at - {past}")  # noqa: S608
 
 
 @pytest.fixture(name="office")
@@ -108,8 +108,10 @@ def new_office() -> Office:
     return Office()
 
 
-@pytest.fixture(name="house")
-async def office_house(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[House]:
-    """A house whose guests may use these tools."""
-    async with open_office(settings, address, model, office) as house:
-        yield house
+@pytest.fixture(name="parley")
+async def parley_of_office(
+    settings: Settings, address: Address, model: OpenAIStub, office: Office
+) -> AsyncIterator[Parley]:
+    """A running Parley whose guests may use these tools."""
+    async with open_office(settings, address, model, office) as parley:
+        yield parley

@@ -6,7 +6,7 @@ from typing import Any
 
 from PIL import Image
 
-from tests.support.house import House
+from tests.support.parley import Parley
 
 GREEN = (0, 160, 0)
 
@@ -18,9 +18,9 @@ def picture(size: tuple[int, int] = (40, 20), kind: str = "PNG", **options: Any)
     return content.getvalue()
 
 
-def shown(house: House, request: int = -1, message: int = -1) -> list[Image.Image]:
+def shown(parley: Parley, request: int = -1, message: int = -1) -> list[Image.Image]:
     """Return the images in a message of a request."""
-    content = house.model.requests[request].body["messages"][message]["content"]
+    content = parley.model.requests[request].body["messages"][message]["content"]
     parts = content if isinstance(content, list) else []
     urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
     return [Image.open(io.BytesIO(b64decode(url.partition(",")[2]))) for url in urls]

@@ -17,30 +17,30 @@ from agent.queue.outbox import Senders
 from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.house import FakePlatform, House
+from tests.support.parley import FakePlatform, Parley
 
 OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
 
 
 @asynccontextmanager
-async def open_house_with(
+async def open_parley_with(
     settings: Settings,
     address: Address,
     model: OpenAIStub,
     *,
     senders: Senders | None = None,
     **parts: Any,
-) -> AsyncIterator[House]:
-    """Open a `House` with a worker, with these fields of `App` replaced."""
+) -> AsyncIterator[Parley]:
+    """Open a `Parley` with a worker, with these fields of `App` replaced."""
     platform = FakePlatform()
     async with open_app(settings, address, senders or {"fake": platform}) as app:
-        house = House(replace(app, **parts), model, platform)
-        house.worker = asyncio.create_task(build_worker(house.app).run(), name="worker of the house")
+        parley = Parley(replace(app, **parts), model, platform)
+        parley.worker = asyncio.create_task(build_worker(parley.app).run(), name="worker of the parley")
         try:
-            yield house
+            yield parley
         finally:
-            house.worker.cancel()
-            await asyncio.gather(house.worker, return_exceptions=True)
+            parley.worker.cancel()
+            await asyncio.gather(parley.worker, return_exceptions=True)
 
 
 class SilentDatabase(Database):

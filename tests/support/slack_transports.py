@@ -24,7 +24,7 @@ def with_address(scene: Scene) -> Scene:
 async def with_web(scene: Scene) -> AsyncIterator[str]:
     """Serve the web adapter and return its address."""
     listening = asyncio.Event()
-    serving = asyncio.create_task(serve(scene.house.app, lambda _host, _port: listening.set()))
+    serving = asyncio.create_task(serve(scene.parley.app, lambda _host, _port: listening.set()))
     await listening.wait()
     try:
         yield str(scene.settings.public_url)

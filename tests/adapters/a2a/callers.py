@@ -1,4 +1,4 @@
-"""Peers of a house: the official client in both generations, and what they are told."""
+"""Peers of a running Parley: the official client in both generations, and what they are told."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -98,7 +98,7 @@ class Heard:
 
 @dataclass
 class Peer:
-    """Another agent's client, connected to a house."""
+    """Another agent's client, connected to a running Parley."""
 
     client: Client
 
@@ -140,7 +140,7 @@ def request(
 
 @asynccontextmanager
 async def connected(site: Site, generation: str, *, streams: bool = True) -> AsyncIterator[Peer]:
-    """Read a house's card as a client of this generation does, and connect."""
+    """Read a running Parley's card as a client of this generation does, and connect."""
     async with AsyncClient(headers=dict(site.client.headers), timeout=60) as http:
         told = (await http.get(f"{site.url}{CARD}")).json()
         if generation == "0.3":
@@ -165,7 +165,7 @@ async def asked_the_model(site: Site) -> None:
     """Wait until the model has been asked."""
 
     async def look() -> int:
-        return len(site.house.model.requests)
+        return len(site.parley.model.requests)
 
     await eventually(look)
 

@@ -1,4 +1,4 @@
-"""A house that peers ask, and peers of both generations."""
+"""A running Parley that peers ask, and peers of both generations."""
 
 from collections.abc import AsyncIterator
 
@@ -8,21 +8,21 @@ from pydantic import SecretStr
 from shared.settings import Settings
 from tests.adapters.a2a.callers import GENERATIONS, Peer, connected, say_it_back
 from tests.adapters.web.conftest import TOKEN, Site, open_site
-from tests.support.house import House
+from tests.support.parley import Parley
 
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house with a web door, a small limit for bodies, and room for many turns."""
+    """Settings of a Parley with a web door, a small limit for bodies, and room for many turns."""
     given = {"api_token": SecretStr(TOKEN), "port": 0, "max_body_mb": 3, "default_guest_token_budget": 1_000_000}
     return settings.model_copy(update=given)
 
 
 @pytest.fixture
-async def site(house: House) -> AsyncIterator[Site]:
-    """The web door of a house with a worker, whose model says back what it hears."""
-    house.model.play(say_it_back)
-    async with open_site(house) as site:
+async def site(parley: Parley) -> AsyncIterator[Site]:
+    """The web door of a Parley with a worker, whose model says back what it hears."""
+    parley.model.play(say_it_back)
+    async with open_site(parley) as site:
         yield site
 
 

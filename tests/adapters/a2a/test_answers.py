@@ -38,12 +38,12 @@ async def test_a_peer_that_waits_gets_the_whole_task(poller: Peer, site: Site) -
     assert [text_of(message.parts) for message in task.history] == ["hello"]
     assert task.metadata["parley/finished"] is True
     assert task.metadata["parley/usage"]["input_tokens"] > 0
-    assert await site.house.value("SELECT door FROM outbox WHERE status = 'delivered'") == "a2a"
+    assert await site.parley.value("SELECT door FROM outbox WHERE status = 'delivered'") == "a2a"
 
 
 async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> None:
     words = " ".join(f"word{number} né 🦜" for number in range(60))
-    site.house.model.play([Answer(words, chunk_delay=0.02)])
+    site.parley.model.play([Answer(words, chunk_delay=0.02)])
 
     heard = await peer.says("tell me")
 
@@ -55,13 +55,13 @@ async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> Non
 
 async def test_a_thousand_chunks_arrive_whole(peer: Peer, site: Site) -> None:
     words = "".join(f"{number:04} " for number in range(1000)).strip()
-    site.house.model.play([Answer(words, chunk_chars=5)])
+    site.parley.model.play([Answer(words, chunk_chars=5)])
 
     assert (await peer.says("count")).answer == words
 
 
 async def test_text_before_a_tool_call_is_replaced_by_the_answer(peer: Peer, site: Site) -> None:
-    site.house.model.play([
+    site.parley.model.play([
         Answer("Let me look.", tool_calls=[("calculator__calculate", {"expression": "2+2"})], chunk_delay=0.1),
         Answer("It is 4.", chunk_delay=0.1),
     ])  # fmt: skip
@@ -88,14 +88,14 @@ async def test_the_same_message_twice_gives_the_first_answer_again(peer: Peer, p
 
     assert first.answer == again.answer == later.answer == "You said: hello"
     assert first.task_id == again.task_id == later.task_id
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_two_copies_at_once_are_one_turn(peer: Peer, site: Site) -> None:
     heard = await asyncio.gather(*(peer.says("hello", message_id="m-1") for _ in range(5)))
 
     assert {each.answer for each in heard} == {"You said: hello"}
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_an_id_that_is_another_persons_is_refused(peer: Peer) -> None:
@@ -110,10 +110,10 @@ async def test_messages_of_a_context_are_one_conversation(peer: Peer, site: Site
     await peer.says("what is my name?", context_id=first.context_id)
     apart = await peer.says("what is my name?")
 
-    told = [json.dumps(request.body["messages"]) for request in site.house.model.requests]
+    told = [json.dumps(request.body["messages"]) for request in site.parley.model.requests]
     assert ["my name is Ann" in each for each in told] == [True, True, False]
     assert apart.context_id != first.context_id
-    assert await site.house.value("SELECT count(*) FROM conversations") == 2
+    assert await site.parley.value("SELECT count(*) FROM conversations") == 2
 
 
 async def test_files_come_with_the_question(peer: Peer, site: Site) -> None:
@@ -125,14 +125,14 @@ async def test_files_come_with_the_question(peer: Peer, site: Site) -> None:
         Part(data=data),
     )
 
-    row = (await site.house.sql("SELECT filename, mime_type, status, size_bytes FROM file_records"))[0]
+    row = (await site.parley.sql("SELECT filename, mime_type, status, size_bytes FROM file_records"))[0]
     assert tuple(row) == ("people.csv", "text/csv", "stored", 15)
-    assert '{"rows": 2.0}' in await site.house.value("SELECT content FROM inbox")
+    assert '{"rows": 2.0}' in await site.parley.value("SELECT content FROM inbox")
 
 
 async def test_files_come_back_with_the_answer_by_signed_link(peer: Peer, poller: Peer, site: Site) -> None:
     document = {"title": "Plan", "content": "# Plan\n\nRest.", "format": "md"}
-    site.house.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
+    site.parley.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
 
     heard = await peer.says("write a plan", message_id="m-1")
     again = await poller.says("write a plan", message_id="m-1")
@@ -161,7 +161,7 @@ async def test_a_lone_surrogate_is_replaced(site: Site) -> None:
 
 async def test_who_has_no_budget_left_is_refused_politely(peer: Peer, site: Site) -> None:
     await peer.says("hello", metadata={"parley/person": ANN})
-    await site.house.sql("UPDATE users SET token_budget_monthly = 1")
+    await site.parley.sql("UPDATE users SET token_budget_monthly = 1")
 
     heard = await peer.says("hello", metadata={"parley/person": ANN})
 
@@ -171,7 +171,7 @@ async def test_who_has_no_budget_left_is_refused_politely(peer: Peer, site: Site
 
 
 async def test_a_turn_that_fails_says_so_in_one_sentence(peer: Peer, site: Site) -> None:
-    site.house.model.play(lambda _body, _number: Fault(status=400, body={"error": {"message": "secret detail"}}))
+    site.parley.model.play(lambda _body, _number: Fault(status=400, body={"error": {"message": "secret detail"}}))
 
     heard = await peer.says("hello")
 

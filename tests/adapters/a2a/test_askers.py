@@ -17,7 +17,7 @@ async def test_the_person_whom_a_peer_names_is_the_one_who_asks(peer: Peer, site
     await peer.says("hello", metadata={"parley/person": ANN})
     await peer.says("hello")
 
-    users = await site.house.sql("SELECT platform, platform_user_id FROM user_platform_links ORDER BY user_id")
+    users = await site.parley.sql("SELECT platform, platform_user_id FROM user_platform_links ORDER BY user_id")
     assert [tuple(each) for each in users] == [("test", "ann"), ("a2a", "anonymous")]
 
 
@@ -26,13 +26,13 @@ async def test_headers_may_name_the_person_too(site: Site) -> None:
     async with connected(site, "1.0") as peer:
         await peer.says("hello")
 
-    assert await site.house.value("SELECT platform_user_id FROM user_platform_links") == "ann"
+    assert await site.parley.value("SELECT platform_user_id FROM user_platform_links") == "ann"
 
 
 async def test_what_a_person_keeps_private_is_not_told_to_a_peer_unless_it_speaks_to_that_person_alone(
     peer: Peer, site: Site
 ) -> None:
-    site.house.model.play([
+    site.parley.model.play([
         Answer(tool_calls=[("knowledge__remember", {"content": "The safe's code is 4711."})]),
         Answer("Noted."),
         Answer(tool_calls=[("knowledge__list_memories", {})]),
@@ -43,11 +43,11 @@ async def test_what_a_person_keeps_private_is_not_told_to_a_peer_unless_it_speak
     await site.posts("The safe's code is 4711.")
 
     await peer.says("What do you know of the safe?", metadata={"parley/person": ANN})
-    told = json.dumps([request.body["messages"] for request in list(site.house.model.requests)[2:]])
+    told = json.dumps([request.body["messages"] for request in list(site.parley.model.requests)[2:]])
     assert "4711" not in told
 
     await peer.says("What do you know of the safe?", metadata={"parley/person": {**ANN, "is_direct": True}})
-    assert "4711" in json.dumps(site.house.model.requests[-1].body["messages"])
+    assert "4711" in json.dumps(site.parley.model.requests[-1].body["messages"])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_metadata_that_can_not_be_read_is_refused_with_the_reason(
         with pytest.raises(A2AError, match=reason):
             await peer.says("hello", metadata=metadata)
 
-    assert await site.house.value("SELECT count(*) FROM inbox") == 0
+    assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 
 
 async def test_unknown_metadata_is_ignored(peer: Peer) -> None:
@@ -80,11 +80,11 @@ async def test_unknown_metadata_is_ignored(peer: Peer) -> None:
 
 
 async def test_a_message_that_returns_to_this_installation_is_refused(peer: Peer, site: Site) -> None:
-    hops = ["elsewhere", installation_id(site.house.app.secrets)]
+    hops = ["elsewhere", installation_id(site.parley.app.secrets)]
 
     with pytest.raises(A2AError, match="has been here before"):
         await peer.says("hello", metadata={"parley/trail": hops})
-    assert await site.house.value("SELECT count(*) FROM inbox") == 0
+    assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 
 
 async def test_a_question_may_be_passed_on_three_times_and_no_more(peer: Peer) -> None:
@@ -98,12 +98,12 @@ async def test_a_question_may_be_passed_on_three_times_and_no_more(peer: Peer) -
 async def test_a_peer_that_names_no_person_asks_for_itself(peer: Peer, site: Site) -> None:
     await peer.says("hello", metadata={"parley/trail": ["first", "second"]})
 
-    assert await site.house.value("SELECT platform_user_id FROM user_platform_links") == "second"
-    assert await site.house.value("SELECT platform_thread_id FROM inbox") == "first>second"
+    assert await site.parley.value("SELECT platform_user_id FROM user_platform_links") == "second"
+    assert await site.parley.value("SELECT platform_thread_id FROM inbox") == "first>second"
 
 
 async def test_what_a_peer_writes_is_never_a_command(peer: Peer, site: Site) -> None:
     heard = await peer.says("/reset", metadata={"parley/person": ANN})
 
     assert heard.answer == "You said: /reset"
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1

@@ -21,13 +21,13 @@ async def test_the_call_on_the_page_is_answered(site: Site) -> None:
     task = answer.json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["artifacts"][0]["parts"][0]["text"] == "You said: What is 12*(3+4)?"
-    assert await site.house.value("SELECT platform FROM user_platform_links") == "intranet"
+    assert await site.parley.value("SELECT platform FROM user_platform_links") == "intranet"
 
 
 async def test_the_sql_on_the_page_adds_an_agent_and_shows_it(site: Site) -> None:
     insert, select = PAGE.blocks("sql")[0].text.split(";\n\n")
 
-    await site.house.sql(insert)
-    rows = await site.house.sql(select.rstrip().rstrip(";"))
+    await site.parley.sql(insert)
+    rows = await site.parley.sql(select.rstrip().rstrip(";"))
 
     assert [tuple(row) for row in rows] == [("weather", None, None, None)]

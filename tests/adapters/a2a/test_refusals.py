@@ -15,7 +15,7 @@ from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.adapters.a2a.callers import CARD, GENERATIONS, Peer, call, connected, message
 from tests.adapters.web.conftest import Site, open_site
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 
 async def test_the_card_tells_anybody_how_to_ask(site: Site) -> None:
@@ -35,11 +35,11 @@ async def test_the_card_tells_anybody_how_to_ask(site: Site) -> None:
 
 
 async def test_the_card_names_the_public_address_and_the_persona(
-    settings: Settings, address: Address, house: House
+    settings: Settings, address: Address, parley: Parley
 ) -> None:
-    await house.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('Sage', 'Secret words.', 'a2a')")
+    await parley.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('Sage', 'Secret words.', 'a2a')")
     public = settings.model_copy(update={"public_url": "https://chat.example.org/"})
-    async with open_house(public, address, house.model, works=False) as second, open_site(second) as site:
+    async with open_parley(public, address, parley.model, works=False) as second, open_site(second) as site:
         card = await site.client.get(CARD)
 
     assert card.json()["name"] == "Sage"
@@ -55,7 +55,7 @@ async def test_a_request_without_the_token_is_refused(token: str | None, site: S
 
     assert answer.status_code == 401
     assert "API_TOKEN" in answer.json()["error"]["message"]
-    assert await site.house.value("SELECT count(*) FROM inbox") == 0
+    assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ async def test_what_is_not_offered_is_refused(peer: Peer, site: Site) -> None:
 async def test_a_bug_is_logged_and_not_shown_to_the_peer(
     generation: str, site: Site, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broken = replace(site.house.app, clock=None)  # type: ignore[arg-type]  # what breaks it
-    async with open_site(site.house, broken) as other, connected(other, generation, streams=False) as peer:
+    broken = replace(site.parley.app, clock=None)  # type: ignore[arg-type]  # what breaks it
+    async with open_site(site.parley, broken) as other, connected(other, generation, streams=False) as peer:
         with pytest.raises(A2AError, match="Something went wrong on our side") as told:
             await peer.says("hello")
 
@@ -154,7 +154,7 @@ async def test_a_bug_is_logged_and_not_shown_to_the_peer(
 async def test_a_database_that_is_away_is_said_in_one_sentence(method: str, site: Site, address: Address) -> None:
     away = Database(replace(address, url=address.url.update_query_dict({"host": "/nowhere"})))
     params = {"message": message("hello")} if "message" in method else {"id": "1"}
-    async with open_site(site.house, replace(site.house.app, database=away)) as other:
+    async with open_site(site.parley, replace(site.parley.app, database=away)) as other:
         answer = await other.client.post("/a2a", json=call(method, params))
         card = await other.client.get(CARD)
     await away.close()

@@ -22,12 +22,12 @@ from tests.adapters.a2a.callers import (
 )
 from tests.adapters.web.conftest import Site, open_site
 from tests.standins.openai_api import Answer
-from tests.support.house import open_house
 from tests.support.mcp_servers import eventually
+from tests.support.parley import open_parley
 
 
 async def test_cancelling_ends_the_turn(peer: Peer, site: Site) -> None:
-    site.house.model.play(hanging)
+    site.parley.model.play(hanging)
     async with aclosing(peer.stream("think hard")) as stream:  # type: ignore[type-var]  # it is a generator
         first = await anext(stream)
         await asked_the_model(site)
@@ -36,26 +36,26 @@ async def test_cancelling_ends_the_turn(peer: Peer, site: Site) -> None:
 
     assert state(task) == "canceled"
     assert state(rest[-1].status_update) == "canceled"
-    assert await site.house.value("SELECT status FROM turns") == "cancelled"
-    assert await site.house.value("SELECT tokens_reserved FROM users") == 0
+    assert await site.parley.value("SELECT status FROM turns") == "cancelled"
+    assert await site.parley.value("SELECT tokens_reserved FROM users") == 0
 
 
 async def test_a_message_that_waits_is_withdrawn_and_the_one_before_it_goes_on(peer: Peer, site: Site) -> None:
-    site.house.model.play(hanging)
+    site.parley.model.play(hanging)
     first = asyncio.create_task(peer.says("first", context_id="c", metadata={"parley/person": ANN}))
     await asked_the_model(site)
     bob = {"parley/person": {**ANN, "platform_user_id": "bob"}}
     second = asyncio.create_task(peer.says("second", context_id="c", message_id="m-2", metadata=bob))
-    found = await eventually(lambda: site.house.sql("SELECT id FROM inbox WHERE platform_message_id = 'm-2'"))
+    found = await eventually(lambda: site.parley.sql("SELECT id FROM inbox WHERE platform_message_id = 'm-2'"))
     task_id = str(found[0].id)
 
     assert state(await peer.cancels(task_id)) == "canceled"
     assert (await second).states[-1] == "canceled"
     assert not first.done()
 
-    await peer.cancels(str(await site.house.value("SELECT min(id) FROM inbox")))
+    await peer.cancels(str(await site.parley.value("SELECT min(id) FROM inbox")))
     assert (await first).states[-1] == "canceled"
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_what_has_ended_can_not_be_cancelled_or_followed(peer: Peer) -> None:
@@ -81,11 +81,11 @@ async def test_a_message_of_another_adapter_is_no_task(peer: Peer, site: Site) -
     await site.posts("hello")
 
     with pytest.raises(TaskNotFoundError):
-        await peer.task(str(await site.house.value("SELECT id FROM inbox")))
+        await peer.task(str(await site.parley.value("SELECT id FROM inbox")))
 
 
 async def test_a_disconnected_peer_finds_its_task_again(peer: Peer, site: Site) -> None:
-    site.house.model.play([Answer("Told in many small pieces.", chunk_delay=0.1)])
+    site.parley.model.play([Answer("Told in many small pieces.", chunk_delay=0.1)])
     async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
         task_id = (await anext(stream)).task.id
 
@@ -99,7 +99,7 @@ async def test_another_process_knows_the_task(peer: Peer, site: Site, settings: 
     heard = await peer.says("hello")
 
     async with (
-        open_house(settings, address, site.house.model, works=False) as second,
+        open_parley(settings, address, site.parley.model, works=False) as second,
         open_site(second) as other,
         connected(other, "1.0") as client,
     ):
@@ -107,16 +107,16 @@ async def test_another_process_knows_the_task(peer: Peer, site: Site, settings: 
 
 
 async def test_a_disconnect_before_the_task_id_is_sent_ends_the_turn(site: Site) -> None:
-    site.house.model.play(hanging)
+    site.parley.model.play(hanging)
     asking = asyncio.create_task(site.client.post("/a2a", json=call("message/send", {"message": message("think")})))
     await asked_the_model(site)
     asking.cancel()
 
-    await eventually(lambda: site.house.sql("SELECT id FROM turns WHERE status = 'cancelled'"))
+    await eventually(lambda: site.parley.sql("SELECT id FROM turns WHERE status = 'cancelled'"))
 
 
 async def test_a_disconnect_from_a_stream_ends_nothing(peer: Peer, site: Site) -> None:
-    site.house.model.play([Answer("Told in many small pieces.", chunk_delay=0.2)])
+    site.parley.model.play([Answer("Told in many small pieces.", chunk_delay=0.2)])
     async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
         task_id = (await anext(stream)).task.id
 

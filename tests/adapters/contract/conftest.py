@@ -1,4 +1,4 @@
-"""Every driver in turn, with its stand-in running; `talk` has the house open as well."""
+"""Every driver in turn, with its stand-in running; `talk` has Parley open as well."""
 
 from collections.abc import AsyncIterator
 
@@ -15,7 +15,7 @@ __all__ = ["loaded"]
 
 @pytest.fixture(params=drivers(), ids=lambda kind: kind.name)
 async def driver(request: pytest.FixtureRequest, settings: Settings) -> AsyncIterator[PlatformDriver]:
-    """A platform with two people; the house is closed, for stories that open it themselves."""
+    """A platform with two people; Parley is closed, for stories that open it themselves."""
     kind: type[PlatformDriver] = request.param
     async with kind.running(settings.model_copy(update={"default_guest_token_budget": 1_000_000})) as driver:
         yield driver
@@ -23,6 +23,6 @@ async def driver(request: pytest.FixtureRequest, settings: Settings) -> AsyncIte
 
 @pytest.fixture
 async def talk(driver: PlatformDriver, address: Address, model: OpenAIStub) -> AsyncIterator[PlatformDriver]:
-    """The same platform with the house open."""
+    """The same platform with Parley open."""
     async with driver.open(address, model):
         yield driver

@@ -79,7 +79,7 @@ class PlatformDriver(ABC):
     @classmethod
     @abstractmethod
     def running(cls, settings: Settings) -> AbstractAsyncContextManager[Self]:
-        """Run the stand-in for the block, with both people and one channel; the house is still closed."""
+        """Run the stand-in for the block, with both people and one channel; Parley is still closed."""
 
     @abstractmethod
     def environment(self) -> dict[str, str]:
@@ -207,7 +207,7 @@ class PlatformDriver(ABC):
     async def open(
         self, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True
     ) -> AsyncIterator[None]:
-        """Open the house: with an adapter that listens, a worker, or both."""
+        """Open Parley: with an adapter that listens, a worker, or both."""
         platform = self.build()
         connected = self.until_connected if listens else None
         async with open_scene(self.scene, address, model, platform, until_connected=connected, works=works):

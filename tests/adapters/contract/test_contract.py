@@ -22,7 +22,7 @@ AGAIN, ANSWER_EDITED = "🔄", "Answer the edited message"
 
 async def ask_for_approval(driver: PlatformDriver, office: Office) -> tuple[Post, Place]:
     """Let Ann ask in the channel for a tool that needs her approval; return the question and its conversation."""
-    driver.scene.house.app.mcp.offer(office.tools())
+    driver.scene.parley.app.mcp.offer(office.tools())
     await driver.scene.sql(
         "INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', :name)", name=driver.name
     )
@@ -259,7 +259,7 @@ async def test_a_yes_is_a_click_of_who_was_asked_whatever_was_said_since(talk: P
 
     assert (await talk.hear(talk.channel, 3))[2] == "Sent."
     assert office.sent == [("bob", "See you at eight.")]
-    assert await statuses(talk.scene.house) == ["used"]
+    assert await statuses(talk.scene.parley) == ["used"]
 
 
 async def test_a_no_does_nothing(talk: PlatformDriver) -> None:
@@ -271,7 +271,7 @@ async def test_a_no_does_nothing(talk: PlatformDriver) -> None:
 
     assert (await talk.hear(talk.channel, 2))[1] == "Then not."
     assert office.sent == []
-    assert await statuses(talk.scene.house) == ["denied"]
+    assert await statuses(talk.scene.parley) == ["denied"]
     await talk.wait(lambda: talk.posts(talk.channel)[0].buttons == ())
 
 
@@ -279,7 +279,7 @@ async def test_a_yes_that_comes_too_late_does_nothing(talk: PlatformDriver) -> N
     office = Office()
     talk.scene.model.play([calls(MAIL), Answer("Never.")])
     question, _ = await ask_for_approval(talk, office)
-    await age(talk.scene.house, 11)
+    await age(talk.scene.parley, 11)
 
     await talk.press(ANN, question, "Yes")
 

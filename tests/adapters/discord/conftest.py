@@ -1,4 +1,4 @@
-"""A server with a channel, people in it, and a house whose bot listens there."""
+"""A server with a channel, people in it, and a running Parley whose bot listens there."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ __all__ = ["ended", "loaded"]
 
 @dataclass(kw_only=True)
 class Scene(ChatScene):
-    """Discord with Ann and Bob on a server, and the house with its bot."""
+    """Discord with Ann and Bob on a server, and Parley with its bot."""
 
     discord: DiscordStandIn
     ann: Person
@@ -32,7 +32,7 @@ class Scene(ChatScene):
 
 
 def make_scene(discord: DiscordStandIn, settings: Settings) -> Scene:
-    """Return a scene on a stand-in; its house is still closed."""
+    """Return a scene on a stand-in; its Parley is still closed."""
     ann, bob = Person(discord, "Ann"), Person(discord, "Bob")
     guild = discord.world.add_guild("The Pond", ann.user)
     bob.joins(guild)
@@ -54,7 +54,7 @@ async def discord() -> AsyncIterator[DiscordStandIn]:
 
 @pytest.fixture
 def scene(discord: DiscordStandIn, settings: Settings) -> Scene:
-    """Everything but the house: tests that prepare something open it themselves."""
+    """Everything but Parley: tests that prepare something open it themselves."""
     return make_scene(discord, settings)
 
 
@@ -62,7 +62,7 @@ def scene(discord: DiscordStandIn, settings: Settings) -> Scene:
 async def opened(
     scene: Scene, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True, **options: Any
 ) -> AsyncIterator[Scene]:
-    """Open the house: with a bot that listens, a worker, or both; `options` are the library's."""
+    """Open Parley: with a bot that listens, a worker, or both; `options` are the library's."""
     platform = DiscordPlatform(scene.own, **options)
     connected = scene.discord.gateway.until if listens else None
     async with open_scene(scene, address, model, platform, until_connected=connected, works=works):
@@ -71,6 +71,6 @@ async def opened(
 
 @pytest.fixture
 async def pond(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
-    """The scene with its house open."""
+    """The scene with its Parley open."""
     async with opened(scene, address, model):
         yield scene

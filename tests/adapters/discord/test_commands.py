@@ -185,7 +185,7 @@ async def test_a_question_about_an_unreadable_message_is_refused_with_the_reason
 async def test_a_question_is_acknowledged_while_the_database_is_slow_and_answered_once(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
     pond.model.play([Answer("After all.")])
-    async with pond.house.app.database.transaction() as session:
+    async with pond.parley.app.database.transaction() as session:
         await session.execute(text("LOCK TABLE inbox IN EXCLUSIVE MODE"))
         asked = await (await pond.ann.types("ask", pond.general, question="are you there?")).acked()
 

@@ -65,7 +65,7 @@ async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_
     assert len(pond.discord.gateway.identifies) == 1
     # What was waiting is answered all the same: workers send without a gateway, once the token is a good one.
     pond.model.play([Answer("I still send.")])
-    await pond.house.accepts(
+    await pond.parley.accept(
         "hello", adapter="discord", platform="discord", user=pond.ann.id, channel=pond.ann.dm()["id"]
     )
     assert await pond.ann.hears(pond.ann.dm()) == ["I still send."]
@@ -102,7 +102,7 @@ async def test_a_token_that_is_refused_keeps_the_process_up(scene: Scene, addres
     scene.own = replace(scene.own, token=SecretStr("revoked"))
     platform = DiscordPlatform(scene.own)
     async with opened(scene, address, model, listens=False):
-        listening = asyncio.create_task(platform.listen(scene.house.app))
+        listening = asyncio.create_task(platform.listen(scene.parley.app))
         await scene.discord.until(lambda: [each for each in scene.discord.journal if each.status == 401])
         done, _ = await asyncio.wait([listening], timeout=0.3)
         assert not done
@@ -117,7 +117,7 @@ async def test_without_the_intent_it_logs_the_remedy_and_retries_slowly(
     scene.discord.world.application_flags = 0
     platform = DiscordPlatform(scene.own)
     async with opened(scene, address, model, listens=False):
-        listening = asyncio.create_task(platform.listen(scene.house.app))
+        listening = asyncio.create_task(platform.listen(scene.parley.app))
         while not scene.discord.gateway.identifies:  # noqa: ASYNC110  # the stand-in tells nobody of a refusal
             await asyncio.sleep(0.02)
         await asyncio.wait([listening], timeout=1.5)
@@ -161,7 +161,7 @@ async def test_a_shard_has_one_holder_and_another_takes_over(scene: Scene, addre
     model.play([Answer("First."), Answer("Second.")])
     async with opened(scene, address, model):
         second = DiscordPlatform(scene.own)
-        standby = asyncio.create_task(second.listen(scene.house.app))
+        standby = asyncio.create_task(second.listen(scene.parley.app))
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
         assert len(scene.discord.gateway.identifies) == 1
@@ -183,7 +183,7 @@ async def test_processes_share_the_shards_by_their_ranges(scene: Scene, address:
     platform = DiscordPlatform(replace(scene.own, shard_count=2, shard_ids="1"))
     scene.own = replace(scene.own, shard_count=2, shard_ids="0")
     async with opened(scene, address, model):
-        listening = asyncio.create_task(platform.listen(scene.house.app))
+        listening = asyncio.create_task(platform.listen(scene.parley.app))
         await scene.discord.gateway.until(2)
         await scene.ann.asks("here?", scene.general)
         assert await scene.ann.hears(scene.general) == ["In one."]

@@ -188,5 +188,5 @@ async def test_an_image_is_seen_by_the_model(pond: Scene) -> None:
     await pond.ann.says("what is this?", pond.ann.dm(), files=[("frog.png", picture(), "image/png")])
     await pond.ann.hears(pond.ann.dm())
 
-    (image,) = shown(pond.house)
+    (image,) = shown(pond.parley)
     assert image.getpixel((5, 5)) == GREEN

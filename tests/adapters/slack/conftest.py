@@ -1,4 +1,4 @@
-"""A workspace with a channel, people in it, and a house whose app listens there."""
+"""A workspace with a channel, people in it, and a running Parley whose app listens there."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ __all__ = ["ended", "loaded"]
 
 @dataclass(kw_only=True)
 class Scene(ChatScene):
-    """Slack with Ann and Bob in a workspace, and the house with its app."""
+    """Slack with Ann and Bob in a workspace, and Parley with its app."""
 
     slack: SlackStandIn
     ann: Person
@@ -34,7 +34,7 @@ class Scene(ChatScene):
 
 
 def make_scene(slack: SlackStandIn, settings: Settings) -> Scene:
-    """Return a scene on a stand-in; its house is still closed."""
+    """Return a scene on a stand-in; its Parley is still closed."""
     general = slack.world.add_channel("general", topic="Frogs and toads")
     ann, bob = Person(slack, "Ann"), Person(slack, "Bob")
     ann.joins(general)
@@ -53,7 +53,7 @@ async def slack() -> AsyncIterator[SlackStandIn]:
 
 @pytest.fixture
 def scene(slack: SlackStandIn, settings: Settings) -> Scene:
-    """Everything but the house: tests that prepare something open it themselves."""
+    """Everything but Parley: tests that prepare something open it themselves."""
     return make_scene(slack, settings)
 
 
@@ -61,7 +61,7 @@ def scene(slack: SlackStandIn, settings: Settings) -> Scene:
 async def opened(
     scene: Scene, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True
 ) -> AsyncIterator[Scene]:
-    """Open the house: with an app that listens, a worker, or both."""
+    """Open Parley: with an app that listens, a worker, or both."""
     platform = SlackPlatform(scene.own)
     connected = scene.slack.socket.until if listens else None
     async with open_scene(scene, address, model, platform, until_connected=connected, works=works):
@@ -70,6 +70,6 @@ async def opened(
 
 @pytest.fixture
 async def office(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
-    """The scene with its house open."""
+    """The scene with its Parley open."""
     async with opened(scene, address, model):
         yield scene

@@ -180,7 +180,7 @@ async def test_tokens_are_decrypted_with_old_keys_and_rotated_and_a_lost_key_is_
     _, toad = new_team(scene.slack, "Lake")
     async with open_all(scene, address, model) as url:
         await frog.installs(f"{url}/slack/install")
-        async with scene.house.app.database.transaction() as session:
+        async with scene.parley.app.database.transaction() as session:
             assert await rotate(session, Vault([NEW, OLD])) == (1, [])
         # What another workspace's row holds opens nothing here.
         await toad.installs(f"{url}/slack/install")
@@ -194,7 +194,7 @@ async def test_tokens_are_decrypted_with_old_keys_and_rotated_and_a_lost_key_is_
         await frog.direct("hello")
         assert await frog.hears() == ["Croak."]
         await scene.slack.until(lambda: "slack_token_unreadable" in capsys.readouterr().out or None)
-        async with keyed.house.app.database.transaction() as session:
+        async with keyed.parley.app.database.transaction() as session:
             assert await rotate(session, Vault(["a third key"])) == (0, [pond["id"], toad.team["id"]])
     assert toad.reads() == []
 

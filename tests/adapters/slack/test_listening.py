@@ -118,7 +118,7 @@ async def test_the_turn_knows_workspace_channel_topic_and_names(office: Scene) -
 
     prompt = office.prompt()
     assert prompt.startswith("ann: does @bob read #quiet at the pond (https://frogs.org) & <b>?")
-    for line in ('Server: "House"', 'Channel: "general"', 'Channel topic: "Frogs and toads"'):
+    for line in ('Server: "Parley"', 'Channel: "general"', 'Channel topic: "Frogs and toads"'):
         assert line in prompt
 
 

@@ -196,7 +196,7 @@ async def test_the_doctor_finds_an_app_that_is_made_of_the_manifest_in_order(sce
     findings = await found((await made(scene)).own)
 
     assert [level for level, _ in findings] == ["ok"] * 4
-    assert findings[0][1] == "the token is parley's in House"
+    assert findings[0][1] == "the token is parley's in Parley"
     assert findings[1][1] == f"scopes: all {len(SCOPES)}, and no other"
 
 

@@ -14,7 +14,7 @@ from adapters.slack.transport.api import Token
 from shared.messages import IncomingMessage
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "slack"
-TOKEN = Token(SecretStr("xoxb-1"), "T061EG9R6", "U0LAN0Z89", "B0LAN2Q65", "House", is_home=True)
+TOKEN = Token(SecretStr("xoxb-1"), "T061EG9R6", "U0LAN0Z89", "B0LAN2Q65", "Parley", is_home=True)
 NAMES = {"U2147483697": "ann", "U061F7AUR": "Bob", "W012A3CDE": "eve"}
 OPTIONAL = {each.name: each.default for each in fields(IncomingMessage)}
 

@@ -19,22 +19,22 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Envelope
 from tests.standins.slack.delivery import sign
 from tests.support.given_database import connect
-from tests.support.house import open_house
+from tests.support.parley import open_parley
 
 COUNT = "SELECT count(*) FROM inbox"
 
 
 @asynccontextmanager
 async def open_over_http(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[str]:
-    """Open the house with its web door instead of a socket; give the address for events."""
+    """Open Parley with its web door instead of a socket; give the address for events."""
     settings = scene.settings.model_copy(update={"port": 0})
     secret = SecretStr(scene.slack.signing_secret)
     platform = SlackPlatform(replace(scene.own, app_token=None, signing_secret=secret))
     async with (
-        open_house(settings, address, model, senders={"slack": platform}) as house,
-        open_site(house) as site,
+        open_parley(settings, address, model, senders={"slack": platform}) as parley,
+        open_site(parley) as site,
     ):
-        scene.house = house
+        scene.parley = parley
         yield f"{site.url}/slack/events"
 
 
@@ -48,7 +48,7 @@ async def test_several_connections_in_several_processes_make_one_turn_of_each_ev
     office.slack.events.copies = 2
     model.play(lambda _body, _number: Answer("Once."))
     second = SlackPlatform(office.own)
-    async with open_house(office.settings, address, model, senders={"slack": second}) as other:
+    async with open_parley(office.settings, address, model, senders={"slack": second}) as other:
         listening = asyncio.create_task(second.listen(other.app))
         await office.slack.socket.until(2)
         for number in range(5):
@@ -114,8 +114,8 @@ async def test_an_app_token_that_is_refused_is_told_and_tried_again(
     scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     platform = SlackPlatform(replace(scene.own, app_token=SecretStr("xapp-wrong")))
-    async with open_house(scene.settings, address, model, senders={"slack": platform}, works=False) as house:
-        listening = asyncio.create_task(platform.listen(house.app))
+    async with open_parley(scene.settings, address, model, senders={"slack": platform}, works=False) as parley:
+        listening = asyncio.create_task(platform.listen(parley.app))
         await scene.slack.until(lambda: scene.slack.calls("apps.connections.open"))
         told = ""
         while "platform_refuses" not in told:
@@ -185,7 +185,7 @@ async def test_without_a_signing_secret_the_routes_are_not_found(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     scene.settings = scene.settings.model_copy(update={"port": 0})
-    async with opened(scene, address, model, listens=False), open_site(scene.house) as site:
+    async with opened(scene, address, model, listens=False), open_site(scene.parley) as site:
         answer = await site.client.post("/slack/events", content=b"{}")
 
     assert answer.status_code == 404

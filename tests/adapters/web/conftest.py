@@ -1,4 +1,4 @@
-"""A house with its web door open on loopback, and clients for it."""
+"""A running Parley with its web door open on loopback, and clients for it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from agent.app import App
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.house import House
+from tests.support.parley import Parley
 
 TOKEN = "test-token"
 BROWSER = {"Sec-Fetch-Site": "same-origin"}
@@ -29,10 +29,10 @@ def say_it_back(body: Body, _number: int) -> Answer:
 
 @dataclass
 class Site:
-    """The open door: its address, the house behind it, and a client that holds the token."""
+    """The open door: its address, Parley behind it, and a client that holds the token."""
 
     url: str
-    house: House
+    parley: Parley
     client: httpx.AsyncClient
 
     async def posts(self, content: Any, **given: Any) -> httpx.Response:
@@ -42,7 +42,7 @@ class Site:
 
     def link(self, who: str | None = None) -> str:
         """Return a one-time link as it can be reached: the port was not known when the settings were made."""
-        return self.url + "/?" + urlsplit(one_time_link(self.house.app, who)).query
+        return self.url + "/?" + urlsplit(one_time_link(self.parley.app, who)).query
 
     @asynccontextmanager
     async def browser(self, who: str = "ann") -> AsyncIterator[httpx.AsyncClient]:
@@ -55,27 +55,27 @@ class Site:
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house with a small limit for bodies, on whatever port is free."""
+    """Settings of a Parley with a small limit for bodies, on whatever port is free."""
     return settings.model_copy(update={"api_token": SecretStr(TOKEN), "port": 0, "max_body_mb": 3})
 
 
 @asynccontextmanager
-async def open_site(house: House, app: App | None = None) -> AsyncIterator[Site]:
-    """Serve a house on a free port."""
+async def open_site(parley: Parley, app: App | None = None) -> AsyncIterator[Site]:
+    """Serve a running Parley on a free port."""
     address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve(app or house.app, lambda host, port: address.set_result((host, port))))
+    serving = asyncio.create_task(serve(app or parley.app, lambda host, port: address.set_result((host, port))))
     host, port = await address
     url = f"http://{host}:{port}"
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(base_url=url, headers=bearer, timeout=30) as client:
-        yield Site(url, house, client)
+        yield Site(url, parley, client)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 
 
 @pytest.fixture
-async def site(house: House) -> AsyncIterator[Site]:
-    """The web door of a house with a worker, whose model says back what it hears."""
-    house.model.play(say_it_back)
-    async with open_site(house) as site:
+async def site(parley: Parley) -> AsyncIterator[Site]:
+    """The web door of a Parley with a worker, whose model says back what it hears."""
+    parley.model.play(say_it_back)
+    async with open_site(parley) as site:
         yield site

@@ -1,4 +1,4 @@
-"""What somebody sends who wants to harm the house, with a token, with a session or with neither."""
+"""What somebody sends who wants to harm Parley, with a token, with a session or with neither."""
 
 import asyncio
 import base64
@@ -73,7 +73,7 @@ async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]
 
 
 def stored_files(site: Site) -> list[Path]:
-    return [each for each in (site.house.app.settings.parley_home / "files").rglob("*") if each.is_file()]
+    return [each for each in (site.parley.app.settings.parley_home / "files").rglob("*") if each.is_file()]
 
 
 async def test_files_under_the_id_of_another_message_take_no_room(site: Site) -> None:

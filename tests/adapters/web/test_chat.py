@@ -12,7 +12,7 @@ from adapters.web import one_time_link
 from tests.adapters.web.conftest import BROWSER, Site, open_site
 from tests.adapters.web.test_messages import frames, refusal
 from tests.standins.openai_api import Answer
-from tests.support.house import House
+from tests.support.parley import Parley
 
 
 class MovedClock:
@@ -80,8 +80,8 @@ async def test_a_made_up_link_is_refused_kindly(site: Site, key: str) -> None:
     assert "A fresh one is printed by the command: parley link" in page.text
 
 
-async def test_a_link_lives_for_ten_minutes_and_a_session_for_thirty_days(house: House) -> None:
-    async with open_site(house) as site:
+async def test_a_link_lives_for_ten_minutes_and_a_session_for_thirty_days(parley: Parley) -> None:
+    async with open_site(parley) as site:
         old, fresh = site.link(), site.link()
         async with httpx.AsyncClient() as client:
             session = (await client.get(site.link())).cookies
@@ -91,7 +91,7 @@ async def test_a_link_lives_for_ten_minutes_and_a_session_for_thirty_days(house:
         (timedelta(days=31), old, 401, 401),
     ):
         async with (
-            open_site(house, replace(house.app, clock=MovedClock(moved))) as later,
+            open_site(parley, replace(parley.app, clock=MovedClock(moved))) as later,
             httpx.AsyncClient() as stranger,
             httpx.AsyncClient(cookies=dict(session)) as known,
         ):
@@ -154,7 +154,7 @@ async def test_a_message_of_the_page_is_answered_with_events(site: Site) -> None
 
     assert events[-2][1]["content"] == "You said: hello"
     assert [event for event in events if event[0] != "text_delta"] == again
-    rows = await site.house.sql("SELECT door, platform, platform_user_id, is_direct FROM inbox")
+    rows = await site.parley.sql("SELECT door, platform, platform_user_id, is_direct FROM inbox")
     assert [tuple(row) for row in rows] == [("web", "web", "ann", True)]
 
 
@@ -192,10 +192,10 @@ async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
         await go_on.wait()
         return Answer("At last.")
 
-    site.house.model.play(patient)
+    site.parley.model.play(patient)
     async with site.browser() as browser:
         first = asyncio.create_task(sends(browser, "one", event_id="e1"))
-        await site.house.model.until(1)
+        await site.parley.model.until(1)
         second = asyncio.create_task(sends(browser, "two", event_id="e2"))
         async with asyncio.timeout(20):
             history: list[dict[str, Any]] = []
@@ -215,10 +215,10 @@ async def test_stop_ends_the_turn_that_runs(site: Site) -> None:
         await asyncio.Event().wait()
         return Answer("never")
 
-    site.house.model.play(endless)
+    site.parley.model.play(endless)
     async with site.browser() as browser:
         waiting = asyncio.create_task(sends(browser, "think hard"))
-        await site.house.model.until(1)
+        await site.parley.model.until(1)
         stopped = await browser.post("/chat/stop", json={"chat": "c1"})
         events = frames((await waiting).text)
 
@@ -235,7 +235,7 @@ async def test_files_come_with_a_message(site: Site) -> None:
         )
 
     assert "a.txt (file_id" in frames(response.text)[0][1]["content"]
-    rows = await site.house.sql("SELECT filename, size_bytes, status FROM file_records ORDER BY id")
+    rows = await site.parley.sql("SELECT filename, size_bytes, status FROM file_records ORDER BY id")
     assert [tuple(row) for row in rows] == [("a.txt", 3, "stored"), ("b.txt", 2_000_000, "stored")]
 
 
@@ -277,5 +277,5 @@ async def test_the_owner_s_link_names_the_owner(site: Site) -> None:
         await browser.get(site.link("owner"))
         await sends(browser, "hello")
 
-    assert await site.house.value("SELECT platform_user_id FROM inbox") == "owner"
-    assert one_time_link(site.house.app).startswith("http://127.0.0.1:0/?key=")
+    assert await site.parley.value("SELECT platform_user_id FROM inbox") == "owner"
+    assert one_time_link(site.parley.app).startswith("http://127.0.0.1:0/?key=")

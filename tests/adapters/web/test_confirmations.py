@@ -8,15 +8,15 @@ from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_messages import frames
 from tests.adapters.web.test_page import chromium, open_window
 from tests.standins.openai_api import Answer
-from tests.support.office import MAIL, Office, age, calls, new_office, office_house, statuses
+from tests.support.office import MAIL, Office, age, calls, new_office, parley_of_office, statuses
 
-__all__ = ["chromium", "new_office", "office_house"]
+__all__ = ["chromium", "new_office", "parley_of_office"]
 
 ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
 
 
 async def test_an_answer_that_asks_says_so_and_is_answered_by_its_id(site: Site, office: Office) -> None:
-    site.house.model.play([calls(MAIL), Answer("Sent.")])
+    site.parley.model.play([calls(MAIL), Answer("Sent.")])
     asked = (await site.posts("mail Bob")).json()
     assert (asked["content"], list(asked["confirmation"])) == (ASKED, ["id"])
     yes = {"id": asked["confirmation"]["id"], "approved": True}
@@ -35,20 +35,20 @@ def _body() -> dict[str, str]:
 
 
 async def test_a_no_by_its_id_leaves_it(site: Site, office: Office) -> None:
-    site.house.model.play([calls(MAIL), Answer("I leave it.")])
+    site.parley.model.play([calls(MAIL), Answer("I leave it.")])
     asked = (await site.posts("mail Bob")).json()
 
     answer = (await site.posts("", confirmation={"id": asked["confirmation"]["id"], "approved": False})).json()
 
-    assert (answer["content"], office.sent, await statuses(site.house)) == ("I leave it.", [], ["denied"])
-    assert await site.house.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "no"
+    assert (answer["content"], office.sent, await statuses(site.parley)) == ("I leave it.", [], ["denied"])
+    assert await site.parley.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "no"
 
 
 @pytest.mark.parametrize("change", [{"platform_user_id": "eve"}, {"platform_channel_id": "other"}, {"platform": "x"}])
 async def test_an_id_of_somebody_else_or_of_another_place_is_as_good_as_none(
     site: Site, office: Office, change: dict[str, str]
 ) -> None:
-    site.house.model.play([calls(MAIL)])
+    site.parley.model.play([calls(MAIL)])
     asked = (await site.posts("mail Bob")).json()
 
     theirs = await site.posts("yes", **change, confirmation={"id": asked["confirmation"]["id"], "approved": True})
@@ -59,7 +59,7 @@ async def test_an_id_of_somebody_else_or_of_another_place_is_as_good_as_none(
 
 
 async def test_the_events_of_a_question_name_its_choices_and_id(site: Site) -> None:
-    site.house.model.play([calls(MAIL)])
+    site.parley.model.play([calls(MAIL)])
 
     streamed = await site.client.post(
         "/v1/messages", json=_body() | {"content": "mail Bob"}, headers={"Accept": "text/event-stream"}
@@ -67,11 +67,11 @@ async def test_the_events_of_a_question_name_its_choices_and_id(site: Site) -> N
 
     message = dict(frames(streamed.text))["message"]
     assert (message["content"], message["choices"]) == (ASKED, ["yes", "no"])
-    assert message["confirmation"] == {"id": await site.house.value("SELECT id FROM confirmations")}
+    assert message["confirmation"] == {"id": await site.parley.value("SELECT id FROM confirmations")}
 
 
 async def test_a_client_of_the_openai_interface_answers_with_the_word(site: Site, office: Office) -> None:
-    site.house.model.play([calls(MAIL), Answer("Sent.")])
+    site.parley.model.play([calls(MAIL), Answer("Sent.")])
     history = [{"role": "user", "content": "mail Bob"}]
 
     for answer in (ASKED, "Sent."):
@@ -84,11 +84,11 @@ async def test_a_client_of_the_openai_interface_answers_with_the_word(site: Site
 
 
 async def test_the_page_sends_the_id_with_the_word(site: Site, office: Office) -> None:
-    site.house.model.play([calls(MAIL), Answer("Bob is a friend."), Answer("Sent.")])
+    site.parley.model.play([calls(MAIL), Answer("Bob is a friend."), Answer("Sent.")])
     async with site.browser() as browser:
         await sends(browser, "mail Bob", event_id="e1")
         await sends(browser, "who is he?", event_id="e2")
-        number = str(await site.house.value("SELECT id FROM confirmations"))
+        number = str(await site.parley.value("SELECT id FROM confirmations"))
 
         answered = await sends(browser, "yes", event_id="e3", confirmation=number)
         wrong = await sends(browser, "yes", event_id="e4", confirmation="many")
@@ -98,7 +98,7 @@ async def test_the_page_sends_the_id_with_the_word(site: Site, office: Office) -
 
 
 async def test_a_click_on_a_button_answers(site: Site, office: Office, chromium: Browser) -> None:
-    site.house.model.play([calls(MAIL), Answer("Sent.")])
+    site.parley.model.play([calls(MAIL), Answer("Sent.")])
     async with open_window(chromium, site.link("ann")) as window:
         await window.says("mail Bob")
         await expect(window.answer().locator(".choice")).to_have_text(["yes", "no"])
@@ -118,11 +118,11 @@ async def test_a_click_on_a_button_answers(site: Site, office: Office, chromium:
 
 
 async def test_a_click_that_comes_too_late_is_told_so(site: Site, office: Office, chromium: Browser) -> None:
-    site.house.model.play([calls(MAIL)])
+    site.parley.model.play([calls(MAIL)])
     async with open_window(chromium, site.link("ann")) as window:
         await window.says("mail Bob")
         await expect(window.answer().locator(".choice")).to_have_count(2)
-        await age(site.house, 10)
+        await age(site.parley, 10)
         await window.page.locator(".choice", has_text="yes").click()
 
         await expect(window.answer().locator(".text")).to_contain_text("Your answer came too late")
@@ -132,7 +132,7 @@ async def test_a_click_that_comes_too_late_is_told_so(site: Site, office: Office
 
 async def test_choices_of_a_question_of_the_models_are_buttons_too(site: Site, chromium: Browser) -> None:
     options = {"question": "Which tea?", "options": ["green", "black"]}
-    site.house.model.play([calls(("dialogue__ask_question", options)), Answer("Black it is.")])
+    site.parley.model.play([calls(("dialogue__ask_question", options)), Answer("Black it is.")])
     async with open_window(chromium, site.link("ann")) as window:
         await window.says("make me a tea")
         await window.page.locator(".choice", has_text="black").click()

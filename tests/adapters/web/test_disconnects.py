@@ -17,7 +17,7 @@ from tests.adapters.web.conftest import TOKEN, Site
 from tests.adapters.web.test_messages import BODY, frames
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import Body, Reply, last_user_text
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 EVENTS = {"Accept": "text/event-stream"}
 COMPLETION: dict[str, Any] = {
@@ -59,7 +59,7 @@ async def ended(site: Site) -> tuple[str, str]:
     rows: list[Any] = []
     async with asyncio.timeout(30):
         while not rows:
-            rows = await site.house.sql("SELECT status, error FROM turns WHERE status <> 'running'")
+            rows = await site.parley.sql("SELECT status, error FROM turns WHERE status <> 'running'")
     return rows[0].status, rows[0].error
 
 
@@ -69,34 +69,34 @@ def test_a_closed_request_has_its_second() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_closing_the_request_ends_the_turn_and_the_model_s_connection(site: Site, way: str) -> None:
-    site.house.model.play(endless)
+    site.parley.model.play(endless)
     async with caller(site, **WAYS[way]):
-        await site.house.model.until(1)
+        await site.parley.model.until(1)
 
     assert await ended(site) == ("cancelled", "stopped")
-    await site.house.model.until_idle()
-    assert site.house.model.abandoned == 1
-    assert await site.house.value("SELECT sum(input_tokens) FROM token_logs") > 0
-    user = await site.house.sql("SELECT tokens_used_this_month > 0, tokens_reserved FROM users")
+    await site.parley.model.until_idle()
+    assert site.parley.model.abandoned == 1
+    assert await site.parley.value("SELECT sum(input_tokens) FROM token_logs") > 0
+    user = await site.parley.sql("SELECT tokens_used_this_month > 0, tokens_reserved FROM users")
     assert [tuple(row) for row in user] == [(True, 0)]
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_repeated_request_is_answered_that_the_turn_was_stopped(site: Site, way: str) -> None:
-    site.house.model.play(endless)
+    site.parley.model.play(endless)
     async with caller(site, **WAYS[way]):
-        await site.house.model.until(1)
+        await site.parley.model.until(1)
     await ended(site)
 
     again = await site.client.post(**WAYS[way])
 
     assert again.status_code == 200
     assert "Stopped." in again.text
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_a_stream_that_was_read_for_a_while_keeps_what_was_said(site: Site) -> None:
-    site.house.model.play(endless)
+    site.parley.model.play(endless)
     async with (
         httpx.AsyncClient(base_url=site.url, headers=site.client.headers) as client,
         client.stream("POST", "/v1/messages", json=BODY, headers=EVENTS) as response,
@@ -106,16 +106,16 @@ async def test_a_stream_that_was_read_for_a_while_keeps_what_was_said(site: Site
                 break
 
     assert await ended(site) == ("cancelled", "stopped")
-    assert (await site.house.value("SELECT content FROM outbox")).startswith("word word")
-    assert await site.house.value("SELECT output_tokens FROM token_logs") > 5
+    assert (await site.parley.value("SELECT content FROM outbox")).startswith("word word")
+    assert await site.parley.value("SELECT output_tokens FROM token_logs") > 5
 
 
 async def test_a_caller_who_reads_to_the_end_stops_nothing(site: Site) -> None:
     for way in WAYS.values():
         assert (await site.client.post(**way)).status_code == 200
 
-    assert await site.house.value("SELECT count(*) FROM turns WHERE status = 'answered'") == 2
-    assert await site.house.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
+    assert await site.parley.value("SELECT count(*) FROM turns WHERE status = 'answered'") == 2
+    assert await site.parley.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
 
 
 def one_by_one(gate: asyncio.Event) -> Callable[[Body, int], Any]:
@@ -129,28 +129,28 @@ def one_by_one(gate: asyncio.Event) -> Callable[[Body, int], Any]:
     return play
 
 
-async def test_a_turn_goes_on_while_somebody_else_waits_for_the_same_event(house: House) -> None:
+async def test_a_turn_goes_on_while_somebody_else_waits_for_the_same_event(parley: Parley) -> None:
     gate = asyncio.Event()
-    house.model.play(one_by_one(gate))
-    accepted = await house.accepts("hello")
-    await house.model.until(1)
-    other = asyncio.create_task(house.app.events.response(accepted.inbox_id))
+    parley.model.play(one_by_one(gate))
+    accepted = await parley.accept("hello")
+    await parley.model.until(1)
+    other = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
 
-    await cancel_if_abandoned(house.app.database, house.app.events, accepted.inbox_id)
+    await cancel_if_abandoned(parley.app.database, parley.app.events, accepted.inbox_id)
     gate.set()
 
     assert (await other).error is None
 
 
-async def test_a_client_that_reconnects_at_once_finds_the_turn_running(house: House) -> None:
+async def test_a_client_that_reconnects_at_once_finds_the_turn_running(parley: Parley) -> None:
     gate = asyncio.Event()
-    house.model.play(one_by_one(gate))
-    accepted = await house.accepts("hello")
-    await house.model.until(1)
+    parley.model.play(one_by_one(gate))
+    accepted = await parley.accept("hello")
+    await parley.model.until(1)
 
-    leaving = asyncio.create_task(cancel_if_abandoned(house.app.database, house.app.events, accepted.inbox_id))
+    leaving = asyncio.create_task(cancel_if_abandoned(parley.app.database, parley.app.events, accepted.inbox_id))
     await asyncio.sleep(0)
-    returned = asyncio.create_task(house.app.events.response(accepted.inbox_id))
+    returned = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
     await leaving
     gate.set()
 
@@ -158,57 +158,57 @@ async def test_a_client_that_reconnects_at_once_finds_the_turn_running(house: Ho
 
 
 async def test_a_reader_in_another_process_keeps_the_turn_too(
-    house: House, settings: Settings, address: Address
+    parley: Parley, settings: Settings, address: Address
 ) -> None:
     gate = asyncio.Event()
-    house.model.play(one_by_one(gate))
-    accepted = await house.accepts("hello")
-    await house.model.until(1)
-    async with open_house(settings, address, house.model, works=False) as elsewhere:
+    parley.model.play(one_by_one(gate))
+    accepted = await parley.accept("hello")
+    await parley.model.until(1)
+    async with open_parley(settings, address, parley.model, works=False) as elsewhere:
         other = asyncio.create_task(elsewhere.app.events.response(accepted.inbox_id))
         await asyncio.sleep(0)
 
-        await cancel_if_abandoned(house.app.database, house.app.events, accepted.inbox_id)
+        await cancel_if_abandoned(parley.app.database, parley.app.events, accepted.inbox_id)
         gate.set()
 
         assert (await other).error is None
-    assert await house.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
+    assert await parley.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
 
 
-async def test_messages_answered_together_go_on_until_the_last_caller_leaves(house: House) -> None:
+async def test_messages_answered_together_go_on_until_the_last_caller_leaves(parley: Parley) -> None:
     gate = asyncio.Event()
-    house.model.play(one_by_one(gate))
-    running = await house.accepts("first")
-    await house.model.until(1)
-    together = [await house.accepts(each) for each in ("second", "third")]
+    parley.model.play(one_by_one(gate))
+    running = await parley.accept("first")
+    await parley.model.until(1)
+    together = [await parley.accept(each) for each in ("second", "third")]
     held = asyncio.Event()
 
     async def hold(_body: Body, _number: int) -> Reply:
         await held.wait()
         return Answer("never said")
 
-    house.model.play(hold)
+    parley.model.play(hold)
     gate.set()
-    await house.app.events.response(running.inbox_id)
-    await house.model.until(2)
-    waits = asyncio.create_task(house.app.events.response(together[1].inbox_id))
+    await parley.app.events.response(running.inbox_id)
+    await parley.model.until(2)
+    waits = asyncio.create_task(parley.app.events.response(together[1].inbox_id))
     await asyncio.sleep(0)
 
-    await cancel_if_abandoned(house.app.database, house.app.events, together[0].inbox_id)
-    assert await house.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
+    await cancel_if_abandoned(parley.app.database, parley.app.events, together[0].inbox_id)
+    assert await parley.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
-    await cancel_if_abandoned(house.app.database, house.app.events, together[1].inbox_id)
+    await cancel_if_abandoned(parley.app.database, parley.app.events, together[1].inbox_id)
 
     for each in together:
-        assert (await house.app.events.response(each.inbox_id)).error == "stopped"
+        assert (await parley.app.events.response(each.inbox_id)).error == "stopped"
 
 
 async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None:
     gate = asyncio.Event()
-    site.house.model.play(one_by_one(gate))
+    site.parley.model.play(one_by_one(gate))
     first = asyncio.create_task(site.posts("first"))
-    await site.house.model.until(1)
+    await site.parley.model.until(1)
     file = {"filename": "a.txt", "data": base64.b64encode(b"once").decode()}
     second = BODY | {"content": "second", "platform_event_id": "2", "attachments": [file]}
     async with caller(site, url="/v1/messages", json=second):
@@ -224,37 +224,37 @@ async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None
     assert (again["turn_id"], again["content"], again["error"]) == (0, "Stopped.", "stopped")
     told = frames((await site.client.post("/v1/messages", json=second, headers=EVENTS)).text)
     assert [name for name, _ in told] == ["message", "turn_complete"]
-    folder = site.house.app.settings.parley_home / "files"
+    folder = site.parley.app.settings.parley_home / "files"
     async with asyncio.timeout(30):
         while any(path.is_file() for path in folder.rglob("a.txt")):
-            await site.house.value("SELECT 1")
+            await site.parley.value("SELECT 1")
 
 
 async def waiting(site: Site, count: int) -> None:
     """Return once so many messages wait for their turn."""
     query = "SELECT count(*) FROM inbox WHERE status = 'waiting'"
     async with asyncio.timeout(30):
-        while await site.house.value(query) != count:
+        while await site.parley.value(query) != count:
             pass
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_server_that_is_stopped_ends_its_requests_and_no_turn(house: House, way: str) -> None:
+async def test_a_server_that_is_stopped_ends_its_requests_and_no_turn(parley: Parley, way: str) -> None:
     gate = asyncio.Event()
-    house.model.play(one_by_one(gate))
-    listening = listen(house.app.settings)
-    config = to_config(build_web(house.app), http="httptools", lifespan="off")
+    parley.model.play(one_by_one(gate))
+    listening = listen(parley.app.settings)
+    config = to_config(build_web(parley.app), http="httptools", lifespan="off")
     config.timeout_graceful_shutdown = 0
     server = Server(config)
     serving = asyncio.create_task(server.serve([listening]))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}) as client:
         call = asyncio.create_task(client.post(**WAYS[way]))
-        await house.model.until(1)
+        await parley.model.until(1)
         server.should_exit = True
         await serving
         await asyncio.gather(call, return_exceptions=True)
     gate.set()
 
-    inbox_id = await house.value("SELECT id FROM inbox")
-    assert (await house.app.events.response(inbox_id)).error is None
+    inbox_id = await parley.value("SELECT id FROM inbox")
+    assert (await parley.app.events.response(inbox_id)).error is None

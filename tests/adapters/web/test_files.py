@@ -12,7 +12,7 @@ from tests.standins.openai_api import Answer
 async def make_file(site: Site, title: str = "Tea notes", content: str = "# Oolong\n3 minutes") -> str:
     """Let the agent make a document; return path and query of its link."""
     document = {"title": title, "content": content, "format": "md"}
-    site.house.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
+    site.parley.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
     answer = (await site.posts("write it down")).json()
     assert [file["filename"] for file in answer["files"]] == [answer["files"][0]["filename"]]
     link = urlsplit(answer["files"][0]["url"])
@@ -66,6 +66,6 @@ async def test_a_link_that_was_changed_finds_nothing(site: Site, change: object)
 
 async def test_a_file_whose_bytes_are_gone_is_not_found(site: Site) -> None:
     path = await make_file(site)
-    await site.house.app.storage.delete(await site.house.value("SELECT minio_key FROM file_records"))
+    await site.parley.app.storage.delete(await site.parley.value("SELECT minio_key FROM file_records"))
 
     assert (await site.client.get(path)).status_code == 404

@@ -11,7 +11,7 @@ from adapters.web import serve
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
-from tests.support.house import House
+from tests.support.parley import Parley
 from tests.support.planning import call, plan
 
 
@@ -24,8 +24,8 @@ async def test_health_needs_no_token(site: Site) -> None:
     assert ready.json() == {"status": "ready"}
 
 
-async def test_old_tables_are_not_ready(site: Site, house: House) -> None:
-    owner = await asyncpg.connect(**house.app.database.address.asyncpg_arguments(as_owner=True))
+async def test_old_tables_are_not_ready(site: Site, parley: Parley) -> None:
+    owner = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
     try:
         await owner.execute("UPDATE alembic_version SET version_num = '0000'")
     finally:
@@ -53,12 +53,12 @@ async def test_metrics_count_turns_tokens_and_what_waits(site: Site) -> None:
     assert "process_resident_memory_bytes" in text
 
 
-async def test_metrics_compare_the_modes(site: Site, house: House) -> None:
+async def test_metrics_compare_the_modes(site: Site, parley: Parley) -> None:
     listing = call("file_manager.list_files")
-    house.model.play(["Hello.", plan(listing), plan(response="No files."), "{", "{"])
+    parley.model.play(["Hello.", plan(listing), plan(response="No files."), "{", "{"])
     await site.posts("hello")
-    await house.sql("UPDATE users SET token_budget_monthly = NULL")
-    await house.sql(
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
+    await parley.sql(
         "INSERT INTO personas (name, system_prompt, loop_mode, is_default) VALUES ('p', 'Plan.', 'planner', true)"
     )
     await site.posts("list my files")
@@ -92,8 +92,8 @@ class BrokenClock:
         return 0.0
 
 
-async def test_an_unexpected_error_is_one_fixed_sentence_with_an_id(house: House) -> None:
-    async with open_site(house, replace(house.app, clock=BrokenClock())) as site:
+async def test_an_unexpected_error_is_one_fixed_sentence_with_an_id(parley: Parley) -> None:
+    async with open_site(parley, replace(parley.app, clock=BrokenClock())) as site:
         answer = await site.posts("hello")
 
     assert answer.status_code == 500
@@ -107,12 +107,12 @@ async def test_an_unexpected_error_is_one_fixed_sentence_with_an_id(house: House
 
 async def test_a_port_that_is_taken_stops_the_start_with_one_line(site: Site, settings: Settings) -> None:
     port = int(site.url.rpartition(":")[2])
-    taken = replace(site.house.app, settings=settings.model_copy(update={"port": port}))
+    taken = replace(site.parley.app, settings=settings.model_copy(update={"port": port}))
 
     with pytest.raises(ConfigurationError, match=f"can't listen on 127.0.0.1:{port} .*; set PORT to a free one"):
         await serve(taken)
 
 
 async def test_answers_do_not_name_the_server(site: Site) -> None:
-    assert site.house.app.secrets.api_token == TOKEN
+    assert site.parley.app.secrets.api_token == TOKEN
     assert "server" not in (await site.client.get("/healthz")).headers

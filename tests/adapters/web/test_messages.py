@@ -12,7 +12,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.web.conftest import Site, open_site
 from tests.standins.openai_api import Answer
-from tests.support.house import open_house
+from tests.support.parley import open_parley
 
 BODY = {"platform": "test", "platform_user_id": "ann", "platform_channel_id": "dm", "content": "hello"}
 
@@ -52,7 +52,7 @@ async def test_a_message_is_answered_with_an_agent_response(site: Site) -> None:
 
 
 async def test_tool_calls_are_listed_with_their_results(site: Site) -> None:
-    site.house.model.play(
+    site.parley.model.play(
         [Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes oolong."})]), Answer("Noted.")]
     )
 
@@ -70,7 +70,7 @@ async def test_the_same_event_twice_gives_the_first_answer_again(site: Site) -> 
     second = await site.posts("something else", platform_event_id="42")
 
     assert second.json() == first.json()
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_an_event_of_long_ago_is_answered_again_by_another_process(
@@ -78,7 +78,7 @@ async def test_an_event_of_long_ago_is_answered_again_by_another_process(
 ) -> None:
     first = await site.posts("hello", platform_event_id="42")
 
-    async with open_house(settings, address, site.house.model, works=False) as house, open_site(house) as other:
+    async with open_parley(settings, address, site.parley.model, works=False) as parley, open_site(parley) as other:
         assert (await other.posts("hello", platform_event_id="42")).json() == first.json()
 
 
@@ -86,11 +86,11 @@ async def test_the_same_event_at_the_same_time_is_one_turn(site: Site) -> None:
     answers = await asyncio.gather(*(site.posts("hello", platform_event_id="7") for _ in range(10)))
 
     assert {answer.json()["turn_id"] for answer in answers} == {answers[0].json()["turn_id"]}
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_events_are_streamed_on_demand(site: Site) -> None:
-    site.house.model.play([Answer("A longer answer that comes in pieces.", chunk_delay=0.06)])
+    site.parley.model.play([Answer("A longer answer that comes in pieces.", chunk_delay=0.06)])
 
     response = await site.client.post("/v1/messages", json=BODY, headers={"Accept": "text/event-stream"})
 
@@ -113,7 +113,7 @@ async def test_a_message_without_a_server_is_a_direct_one(site: Site) -> None:
     await site.posts("hello", platform_channel_id="general", platform_server_id="s1")
     await site.posts("hello", platform_channel_id="room", is_direct=False)
 
-    rows = await site.house.sql("SELECT platform_channel_id, is_direct FROM conversations ORDER BY id")
+    rows = await site.parley.sql("SELECT platform_channel_id, is_direct FROM conversations ORDER BY id")
     assert [tuple(row) for row in rows] == [("dm", True), ("general", False), ("room", False)]
 
 
@@ -124,7 +124,7 @@ async def test_files_are_stored_and_named_to_the_model(site: Site) -> None:
     answer = (await site.posts("read this", attachments=[file])).json()
 
     assert "tea.txt (file_id" in answer["content"]
-    rows = await site.house.sql("SELECT filename, size_bytes, status FROM file_records")
+    rows = await site.parley.sql("SELECT filename, size_bytes, status FROM file_records")
     assert [tuple(row) for row in rows] == [("tea.txt", 17, "stored")]
 
 
@@ -133,7 +133,7 @@ async def test_a_copy_of_an_event_leaves_no_second_file(site: Site) -> None:
     for _ in range(2):
         await site.posts("read this", attachments=[file], platform_event_id="9")
 
-    folder = site.house.app.settings.parley_home / "files"
+    folder = site.parley.app.settings.parley_home / "files"
     assert sum(1 for path in folder.rglob("a.txt") if path.is_file()) == 1
 
 
@@ -161,7 +161,7 @@ async def test_a_command_is_answered_without_a_turn(site: Site) -> None:
     assert "/help" in answer["content"]
     assert answer["turn_id"] == 0
     assert [name for name, _ in frames(streamed.text)] == ["message", "turn_complete"]
-    assert await site.house.value("SELECT count(*) FROM turns") == 0
+    assert await site.parley.value("SELECT count(*) FROM turns") == 0
 
 
 WRONG = [
@@ -195,7 +195,7 @@ async def test_a_wrong_field_is_named_with_its_reason(site: Site, change: dict[s
     response = await site.client.post("/v1/messages", json=BODY | change)
 
     assert refusal(response).startswith(f"400 invalid_request: {reason}")
-    assert await site.house.value("SELECT count(*) FROM inbox") == 0
+    assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 
 
 async def test_a_missing_field_is_named(site: Site) -> None:
@@ -272,7 +272,7 @@ async def test_unknown_addresses_and_methods_are_refused_as_json(site: Site) -> 
 async def test_stored_events_of_a_conversation_can_be_read_back(site: Site) -> None:
     await site.posts("one")
     await site.posts("two")
-    conversation = await site.house.value("SELECT id FROM conversations")
+    conversation = await site.parley.value("SELECT id FROM conversations")
     path = f"/v1/conversations/{conversation}/events"
 
     events = (await site.client.get(path)).json()["events"]

@@ -17,7 +17,7 @@ from tests.support.pictures import picture, shown
 
 @pytest.fixture
 async def client(site: Site) -> AsyncIterator[AsyncOpenAI]:
-    """The official client, pointed at the house."""
+    """The official client, pointed at Parley."""
     async with AsyncOpenAI(base_url=f"{site.url}/v1", api_key=TOKEN, max_retries=0) as client:
         yield client
 
@@ -46,7 +46,7 @@ async def test_a_completion_is_answered(client: AsyncOpenAI) -> None:
 
 
 async def test_a_completion_is_streamed_with_usage(client: AsyncOpenAI, site: Site) -> None:
-    site.house.model.play([Answer("Told in many small pieces.", chunk_delay=0.06)])
+    site.parley.model.play([Answer("Told in many small pieces.", chunk_delay=0.06)])
 
     stream = await client.chat.completions.create(
         model="parley", messages=said("hello"), stream=True, stream_options={"include_usage": True}
@@ -74,7 +74,7 @@ async def test_a_stream_without_options_has_no_usage(client: AsyncOpenAI) -> Non
 
 async def test_tool_calls_are_hidden_and_texts_before_and_after_stay_apart(client: AsyncOpenAI, site: Site) -> None:
     remember = ("knowledge__remember", {"content": "Ann likes oolong."})
-    site.house.model.play([Answer("Let me note that.", tool_calls=[remember]), Answer("Noted.")])
+    site.parley.model.play([Answer("Let me note that.", tool_calls=[remember]), Answer("Noted.")])
 
     stream = await client.chat.completions.create(model="parley", messages=said("I like oolong"), stream=True)
 
@@ -88,8 +88,8 @@ async def test_a_repeated_history_identifies_one_conversation(client: AsyncOpenA
     second = await client.chat.completions.create(model="parley", messages=said("one", answer, "two"), user="ann")
 
     assert second.choices[0].message.content == "You said: two"
-    assert await site.house.value("SELECT count(*) FROM conversations") == 1
-    spoken = [message["role"] for message in site.house.model.requests[-1].body["messages"]]
+    assert await site.parley.value("SELECT count(*) FROM conversations") == 1
+    spoken = [message["role"] for message in site.parley.model.requests[-1].body["messages"]]
     assert spoken == ["system", "user", "assistant", "user"]
 
 
@@ -98,8 +98,8 @@ async def test_people_and_named_conversations_are_kept_apart(client: AsyncOpenAI
         metadata = {"conversation_id": name} if name else openai.omit
         await client.chat.completions.create(model="parley", messages=said("hi"), user=user, metadata=metadata)
 
-    assert await site.house.value("SELECT count(*) FROM conversations") == 4
-    assert await site.house.value("SELECT count(*) FROM user_platform_links WHERE platform = 'openai'") == 2
+    assert await site.parley.value("SELECT count(*) FROM conversations") == 4
+    assert await site.parley.value("SELECT count(*) FROM user_platform_links WHERE platform = 'openai'") == 2
 
 
 async def test_the_same_idempotency_key_is_one_turn(client: AsyncOpenAI, site: Site) -> None:
@@ -112,7 +112,7 @@ async def test_the_same_idempotency_key_is_one_turn(client: AsyncOpenAI, site: S
     answers = await asyncio.gather(*calls)
 
     assert {answer.id for answer in answers} == {answers[0].id}
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
 async def test_parts_with_an_image_and_a_file_arrive(client: AsyncOpenAI, site: Site) -> None:
@@ -126,7 +126,7 @@ async def test_parts_with_an_image_and_a_file_arrive(client: AsyncOpenAI, site: 
     completion = await client.chat.completions.create(model="parley", messages=[{"role": "user", "content": parts}])
 
     assert (completion.choices[0].message.content or "").startswith("You said: look at\nthese")
-    rows = await site.house.sql("SELECT filename, status FROM file_records ORDER BY id")
+    rows = await site.parley.sql("SELECT filename, status FROM file_records ORDER BY id")
     assert [tuple(row) for row in rows] == [("tea.txt", "stored"), ("image-4.png", "stored")]
 
 
@@ -136,7 +136,7 @@ async def test_an_image_part_is_seen_by_the_model(client: AsyncOpenAI, site: Sit
 
     await client.chat.completions.create(model="parley", messages=[{"role": "user", "content": parts}])
 
-    assert [each.size for each in shown(site.house)] == [(40, 20)]
+    assert [each.size for each in shown(site.parley)] == [(40, 20)]
 
 
 async def test_options_without_an_effect_are_ignored(client: AsyncOpenAI) -> None:

@@ -119,7 +119,7 @@ async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site:
         remember = ("knowledge__remember", {"content": "Ann likes oolong."})
         return Answer("Let me note that first.", tool_calls=[remember], chunk_chars=4, end=told)
 
-    site.house.model.play(two_steps)
+    site.parley.model.play(two_steps)
     await window.says("I like oolong")
     answer = window.answer()
     await expect(answer.locator(".text")).to_contain_text("Let me")
@@ -144,9 +144,9 @@ async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site:
 
 
 async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: Window, site: Site) -> None:
-    await add_agent(site.house, "scout")
+    await add_agent(site.parley, "scout")
     play(
-        site.house.model,
+        site.parley.model,
         asker=[Answer(tool_calls=[ask("scout", "Find the <b>key</b>.")]), "Done."],
         scout=["Under the mat."],
     )
@@ -164,7 +164,7 @@ async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: 
 
 
 async def test_html_of_people_and_models_is_shown_as_text(window: Window, site: Site) -> None:
-    site.house.model.play([Answer(HOSTILE)])
+    site.parley.model.play([Answer(HOSTILE)])
 
     await window.says(HOSTILE)
     await expect(window.answer()).to_have_attribute("aria-busy", "false")
@@ -185,7 +185,7 @@ async def test_html_of_people_and_models_is_shown_as_text(window: Window, site: 
 
 async def test_files_go_up_and_come_down(window: Window, site: Site, tmp_path: Path) -> None:
     document = {"title": "Tea notes", "content": "# Oolong", "format": "md"}
-    site.house.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
+    site.parley.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
     (tmp_path / "list.txt").write_text("oolong")
     await window.page.set_input_files("#files", [tmp_path / "list.txt"])
     await expect(window.page.locator("#picked .chip-name")).to_have_text("list.txt")
@@ -200,7 +200,7 @@ async def test_files_go_up_and_come_down(window: Window, site: Site, tmp_path: P
 
     assert await download.failure() is None
     assert "# Oolong" in (await download.path()).read_text()
-    assert await site.house.value("SELECT count(*) FROM file_records WHERE filename = 'list.txt'") == 1
+    assert await site.parley.value("SELECT count(*) FROM file_records WHERE filename = 'list.txt'") == 1
     await expect(window.page.locator("#picked")).to_be_empty()
     await window.page.reload()
     await expect(window.page.locator(".person .chip-name")).to_have_text("list.txt")
@@ -212,14 +212,14 @@ async def test_stop_ends_the_answer_and_the_next_message_is_served(window: Windo
         await asyncio.Event().wait()
         return Answer("never")
 
-    site.house.model.play(endless)
+    site.parley.model.play(endless)
     await window.says("think hard")
-    await site.house.model.until(1)
+    await site.parley.model.until(1)
     await window.page.locator("#stop").click()
     await expect(window.answer()).to_have_attribute("aria-busy", "false")
     await expect(window.page.locator("#stop")).to_be_hidden()
 
-    site.house.model.play([Answer("I am still here.")])
+    site.parley.model.play([Answer("I am still here.")])
     await window.says("hello?")
     await expect(window.answer().locator(".text")).to_have_text("I am still here.")
 
@@ -231,13 +231,13 @@ async def test_messages_written_while_one_is_answered_are_answered_too(window: W
         await go_on.wait()
         return Answer(f"Answer {number}.")
 
-    site.house.model.play(patient)
+    site.parley.model.play(patient)
     await window.says("one")
-    await site.house.model.until(1)
+    await site.parley.model.until(1)
     for text in ("two", "three"):
         await window.says(text)
     async with asyncio.timeout(20):
-        while await site.house.value("SELECT count(*) FROM inbox") < 3:
+        while await site.parley.value("SELECT count(*) FROM inbox") < 3:
             pass
     go_on.set()
 
@@ -260,7 +260,7 @@ async def test_a_reconnect_continues_without_duplicates(window: Window, site: Si
         await go_on.wait()
         return Answer("Here after all.")
 
-    site.house.model.play(patient)
+    site.parley.model.play(patient)
     # The message arrives, and the connection is cut before the first event.
     lost = asyncio.Event()
 
@@ -268,7 +268,7 @@ async def test_a_reconnect_continues_without_duplicates(window: Window, site: Si
         if not lost.is_set():
             lost.set()
             call = asyncio.create_task(route.fetch())
-            await site.house.model.until(1)
+            await site.parley.model.until(1)
             await route.abort("connectionreset")
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
@@ -283,7 +283,7 @@ async def test_a_reconnect_continues_without_duplicates(window: Window, site: Si
     await expect(window.answer().locator(".text")).to_have_text("Here after all.")
     await expect(window.page.locator(".message")).to_have_count(2)
     await expect(window.page.locator("#status")).to_be_hidden()
-    assert await site.house.value("SELECT count(*) FROM turns") == 1
+    assert await site.parley.value("SELECT count(*) FROM turns") == 1
     window.complaints = [each for each in window.complaints if "ERR_CONNECTION_RESET" not in each]
 
 
@@ -294,9 +294,9 @@ async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(window: Windo
         await go_on.wait()
         return Answer("Worth the wait.")
 
-    site.house.model.play(patient)
+    site.parley.model.play(patient)
     await window.says("hello")
-    await site.house.model.until(1)
+    await site.parley.model.until(1)
     await window.page.reload()
     await expect(window.page.locator(".person .bubble")).to_have_text("hello")
     await expect(window.page.locator("#stop")).to_be_visible()
@@ -330,7 +330,7 @@ async def test_a_refusal_is_shown_in_place_of_the_answer(window: Window) -> None
 
 
 async def test_the_page_fits_a_phone_and_the_dark_mode(site: Site, chromium: Browser) -> None:
-    site.house.model.play([Answer("A " + "very_long_word" * 20 + "\n\n```\n" + "code " * 60 + "\n```\n" + HOSTILE)])
+    site.parley.model.play([Answer("A " + "very_long_word" * 20 + "\n\n```\n" + "code " * 60 + "\n```\n" + HOSTILE)])
     phone = {"width": 390, "height": 800}
     async with open_window(chromium, site.link("ann"), viewport=phone, color_scheme="dark") as window:
         await expect(window.page.locator("#sidebar")).to_be_hidden()

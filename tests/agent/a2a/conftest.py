@@ -1,4 +1,4 @@
-"""A house that knows one agent elsewhere, at an address where a test puts what it likes."""
+"""A running Parley that knows one agent elsewhere, at an address where a test puts what it likes."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -7,7 +7,7 @@ import pytest
 
 from tests.agent.a2a.rough import Ask, Watched, asks
 from tests.standins.a2a_agent import Far, Swap, serving
-from tests.support.house import House
+from tests.support.parley import Parley
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def far() -> Far:
 
 
 @pytest.fixture
-async def peers(house: House) -> AsyncIterator[Watched]:
+async def peers(parley: Parley) -> AsyncIterator[Watched]:
     """What reaches agents at a url."""
-    peers = Watched(house.app.database, house.app.http, house.app.secrets)
+    peers = Watched(parley.app.database, parley.app.http, parley.app.secrets)
     yield peers
     await peers.aclose()
 
 
 @pytest.fixture
-async def ask(house: House, peers: Watched, url: str) -> Ask:
+async def ask(parley: Parley, peers: Watched, url: str) -> Ask:
     """Ask the agent at the peer's address; an admin has added it."""
-    await house.sql("INSERT INTO agents (name, description, url) VALUES ('far', 'Knows it.', :url)", url=url)
+    await parley.sql("INSERT INTO agents (name, description, url) VALUES ('far', 'Knows it.', :url)", url=url)
 
-    return partial(asks, peers, house)
+    return partial(asks, peers, parley)

@@ -14,7 +14,7 @@ from agent.a2a.client import RemoteAgents
 from agent.a2a.exchange import TaskProgress
 from agent.delegation.peers import Asker, PeerAnswer
 from shared.models import Agent
-from tests.support.house import House
+from tests.support.parley import Parley
 
 CARD = "/.well-known/agent-card.json"
 # Transport, generation, and whether the agent streams.
@@ -46,7 +46,7 @@ class Watched(RemoteAgents):
 
 async def asks(
     peers: RemoteAgents,
-    house: House,
+    parley: Parley,
     task: str,
     *,
     seconds: float = 30,
@@ -56,19 +56,19 @@ async def asks(
 ) -> PeerAnswer:
     """Ask the agent that an admin has added."""
     asker = Asker(user_id, is_direct)
-    agent = await row(house)
+    agent = await row(parley)
     return await peers.ask(agent, task, seconds=seconds, hops=hops, context_id="call_1_2", asker=asker)
 
 
-async def row(house: House) -> Agent:
+async def row(parley: Parley) -> Agent:
     """Return the agent's row."""
-    async with house.app.database.transaction() as session:
+    async with parley.app.database.transaction() as session:
         return (await session.execute(select(Agent))).scalar_one()
 
 
-async def last_error(house: House) -> str:
+async def last_error(parley: Parley) -> str:
     """Return what an admin sees of the last failure."""
-    return str(await house.value("SELECT last_error FROM agents"))
+    return str(await parley.value("SELECT last_error FROM agents"))
 
 
 def rough(url: str, answer: Endpoint, *, streams: bool = True, version: str = "1.0") -> Starlette:

@@ -12,7 +12,7 @@ from agent.a2a.client import RemoteAgents, list_card_urls
 from shared.errors import ToolError, Unavailable
 from tests.agent.a2a.rough import CARD, Ask, Watched, asks, far_text, last_error, rough
 from tests.standins.a2a_agent import Far, Swap, build_agent, serving
-from tests.support.house import House
+from tests.support.parley import Parley
 
 
 async def test_a_file_somewhere_inside_is_not_fetched(ask: Ask, far: Far, swap: Swap, url: str) -> None:
@@ -26,9 +26,9 @@ async def test_a_file_somewhere_inside_is_not_fetched(ask: Ask, far: Far, swap: 
     assert inside.requests == []
 
 
-async def test_the_token_of_the_row_goes_to_its_origin(ask: Ask, far: Far, swap: Swap, url: str, house: House) -> None:
+async def test_the_rows_token_goes_to_its_origin(ask: Ask, far: Far, swap: Swap, url: str, parley: Parley) -> None:
     os.environ["A2A_TEST_TOKEN"] = "s3cret"
-    await house.sql("""UPDATE agents SET headers = '{"Authorization": "Bearer ${A2A_TEST_TOKEN}"}'""")
+    await parley.sql("""UPDATE agents SET headers = '{"Authorization": "Bearer ${A2A_TEST_TOKEN}"}'""")
     swap.inner = build_agent(far, url)
 
     await ask("echo hello")
@@ -36,8 +36,8 @@ async def test_the_token_of_the_row_goes_to_its_origin(ask: Ask, far: Far, swap:
     assert far.headers[0]["authorization"] == "Bearer s3cret"
 
 
-async def test_a_secret_of_the_house_can_not_be_named(ask: Ask, far: Far, swap: Swap, url: str, house: House) -> None:
-    await house.sql("""UPDATE agents SET headers = '{"Authorization": "Bearer ${API_TOKEN}"}'""")
+async def test_a_secret_of_ours_can_not_be_named(ask: Ask, far: Far, swap: Swap, url: str, parley: Parley) -> None:
+    await parley.sql("""UPDATE agents SET headers = '{"Authorization": "Bearer ${API_TOKEN}"}'""")
     swap.inner = build_agent(far, url)
 
     with pytest.raises(Unavailable, match="A2A_"):
@@ -46,7 +46,7 @@ async def test_a_secret_of_the_house_can_not_be_named(ask: Ask, far: Far, swap: 
 
 
 async def test_an_address_inside_that_only_the_card_names_is_not_called(
-    ask: Ask, far: Far, swap: Swap, house: House, url: str
+    ask: Ask, far: Far, swap: Swap, parley: Parley, url: str
 ) -> None:
     inside = Swap(build_agent(far, "http://nowhere"))
     async with serving(inside) as elsewhere:
@@ -56,22 +56,22 @@ async def test_an_address_inside_that_only_the_card_names_is_not_called(
 
     assert inside.requests == []
     assert far.asked == []
-    assert "not on the public internet" in await last_error(house)
+    assert "not on the public internet" in await last_error(parley)
 
 
 async def test_another_origin_that_settings_allow_is_called_without_the_token(
-    ask: Ask, far: Far, swap: Swap, house: House, peers: Watched
+    ask: Ask, far: Far, swap: Swap, parley: Parley, peers: Watched
 ) -> None:
     from shared.http.client import GuardedClient
 
-    await house.sql("""UPDATE agents SET headers = '{"Authorization": "Bearer x"}'""")
+    await parley.sql("""UPDATE agents SET headers = '{"Authorization": "Bearer x"}'""")
     inside = Swap()
     async with serving(inside) as elsewhere:
         inside.inner = build_agent(far, elsewhere)
         swap.inner = build_agent(far, elsewhere)
-        http = GuardedClient(house.app.settings.model_copy(update={"egress_allow": (elsewhere,)}))
-        allowed = RemoteAgents(house.app.database, http, house.app.secrets)
-        answer = await asks(allowed, house, "echo hello")
+        http = GuardedClient(parley.app.settings.model_copy(update={"egress_allow": (elsewhere,)}))
+        allowed = RemoteAgents(parley.app.database, http, parley.app.secrets)
+        answer = await asks(allowed, parley, "echo hello")
         await http.aclose()
 
     assert answer.text == "Far says: hello"
@@ -92,41 +92,41 @@ async def test_an_interface_at_the_rows_origin_is_preferred(ask: Ask, far: Far, 
 
 
 async def test_the_card_is_fetched_once_and_shown_to_the_admin(
-    ask: Ask, far: Far, swap: Swap, url: str, house: House
+    ask: Ask, far: Far, swap: Swap, url: str, parley: Parley
 ) -> None:
     swap.inner = build_agent(far, url)
     await ask("echo one")
     await ask("echo two")
 
     assert [path for _, path in swap.requests].count(CARD) == 1
-    assert await house.value("SELECT card->>'name' FROM agents") == "Far"
-    assert await house.value("SELECT card_fetched_at > now() - interval '1 minute' FROM agents")
+    assert await parley.value("SELECT card->>'name' FROM agents") == "Far"
+    assert await parley.value("SELECT card_fetched_at > now() - interval '1 minute' FROM agents")
 
 
 async def test_a_card_is_fetched_anew_after_a_failure_and_a_change_of_the_row(
-    ask: Ask, far: Far, swap: Swap, url: str, house: House
+    ask: Ask, far: Far, swap: Swap, url: str, parley: Parley
 ) -> None:
     swap.inner = build_agent(far, url)
     await ask("echo one")
     swap.inner = Starlette()
     with pytest.raises(Unavailable):
         await ask("echo two")
-    assert "404" in await last_error(house)
+    assert "404" in await last_error(parley)
 
     swap.inner = build_agent(far, url)
     assert (await ask("echo three")).text == "Far says: three"
-    assert await house.value("SELECT last_error FROM agents") is None
+    assert await parley.value("SELECT last_error FROM agents") is None
 
     other = Swap()
     async with serving(other) as elsewhere:
         other.inner = build_agent(far, elsewhere)
-        await house.sql("UPDATE agents SET url = :url", url=elsewhere)
+        await parley.sql("UPDATE agents SET url = :url", url=elsewhere)
         assert (await ask("echo four")).text == "Far says: four"
         assert CARD in [path for _, path in other.requests]
 
 
 async def test_a_card_may_be_at_the_old_place_or_where_the_row_says(
-    ask: Ask, far: Far, swap: Swap, url: str, house: House
+    ask: Ask, far: Far, swap: Swap, url: str, parley: Parley
 ) -> None:
     inner = build_agent(far, url)
     card = inner.router.routes.pop(0)
@@ -135,7 +135,7 @@ async def test_a_card_may_be_at_the_old_place_or_where_the_row_says(
     swap.inner = inner
     assert (await ask("echo hello")).text == "Far says: hello"
 
-    await house.sql("UPDATE agents SET url = :url", url=f"{url}/.well-known/agent.json")
+    await parley.sql("UPDATE agents SET url = :url", url=f"{url}/.well-known/agent.json")
     assert (await ask("echo hello")).text == "Far says: hello"
 
 
@@ -169,8 +169,8 @@ async def test_redirects_are_not_followed(status: int, ask: Ask, swap: Swap, url
     assert inside.requests == []
 
 
-async def test_nobody_at_the_address_is_an_error(house: House, peers: Watched) -> None:
-    await house.sql("INSERT INTO agents (name, description, url) VALUES ('far', 'Knows it.', 'http://127.0.0.1:1')")
+async def test_nobody_at_the_address_is_an_error(parley: Parley, peers: Watched) -> None:
+    await parley.sql("INSERT INTO agents (name, description, url) VALUES ('far', 'Knows it.', 'http://127.0.0.1:1')")
 
     with pytest.raises(Unavailable, match="can't be reached"):
-        await asks(peers, house, "anything")
+        await asks(peers, parley, "anything")

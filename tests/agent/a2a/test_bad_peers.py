@@ -17,12 +17,12 @@ from agent.a2a.exchange import TaskProgress
 from shared.errors import ToolError, Unavailable
 from tests.agent.a2a.rough import STARTED, Ask, broken, event, last_error, rough
 from tests.standins.a2a_agent import Far, Swap, build_agent
-from tests.support.house import House
 from tests.support.mcp_servers import eventually
+from tests.support.parley import Parley
 
 
 async def test_an_agent_that_hangs_costs_its_time_and_is_told_to_stop(
-    ask: Ask, far: Far, swap: Swap, url: str, house: House
+    ask: Ask, far: Far, swap: Swap, url: str, parley: Parley
 ) -> None:
     swap.inner = build_agent(far, url)
 
@@ -33,7 +33,7 @@ async def test_an_agent_that_hangs_costs_its_time_and_is_told_to_stop(
         return far.cancelled
 
     assert len(await eventually(look)) == 1
-    assert "did not come to an end" in await last_error(house)
+    assert "did not come to an end" in await last_error(parley)
 
 
 async def test_an_agent_that_never_answers_at_all_costs_its_time(ask: Ask, swap: Swap, url: str) -> None:
@@ -47,7 +47,7 @@ async def test_an_agent_that_never_answers_at_all_costs_its_time(ask: Ask, swap:
             await ask("anything", seconds=1)
 
 
-async def test_an_agent_that_dies_in_mid_stream_is_an_error(ask: Ask, swap: Swap, url: str, house: House) -> None:
+async def test_an_agent_that_dies_in_mid_stream_is_an_error(ask: Ask, swap: Swap, url: str, parley: Parley) -> None:
     async def answer(_request: Request) -> Response:
         swap.inner = _dead
         return StreamingResponse(broken(STARTED), media_type="text/event-stream")
@@ -56,7 +56,7 @@ async def test_an_agent_that_dies_in_mid_stream_is_an_error(ask: Ask, swap: Swap
 
     with pytest.raises(Unavailable, match="far"):
         await ask("anything")
-    assert "far" in await last_error(house)
+    assert "far" in await last_error(parley)
 
 
 async def _dead(_scope: Any, _receive: Any, _send: Any) -> None:
@@ -189,7 +189,7 @@ NOWHERE = {"url": "", "protocolBinding": "JSONRPC", "protocolVersion": "x"}
         b'{"securitySchemes": {"a": 7}, "url": "http://127.0.0.1:1/"}',
     ],
 )
-async def test_a_card_that_is_none_is_an_error(card: bytes, ask: Ask, swap: Swap, house: House) -> None:
+async def test_a_card_that_is_none_is_an_error(card: bytes, ask: Ask, swap: Swap, parley: Parley) -> None:
     async def show(_request: Request) -> Response:
         return Response(card, media_type="application/json")
 
@@ -197,11 +197,11 @@ async def test_a_card_that_is_none_is_an_error(card: bytes, ask: Ask, swap: Swap
 
     with pytest.raises((ToolError, Unavailable)):
         await ask("anything", seconds=10)
-    assert await last_error(house)
+    assert await last_error(parley)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
-async def test_an_http_error_is_told_with_its_status(status: int, ask: Ask, swap: Swap, url: str, house: House) -> None:
+async def test_an_http_error_is_named_by_status(status: int, ask: Ask, swap: Swap, url: str, parley: Parley) -> None:
     async def answer(_request: Request) -> Response:
         return PlainTextResponse("secret words", status)
 
@@ -210,4 +210,4 @@ async def test_an_http_error_is_told_with_its_status(status: int, ask: Ask, swap
         with pytest.raises(Unavailable, match=f"far answered with the HTTP status {status}") as document:
             await ask("anything")
         assert "secret" not in str(document.value)
-    assert str(status) in await last_error(house)
+    assert str(status) in await last_error(parley)

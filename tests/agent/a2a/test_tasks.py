@@ -1,4 +1,4 @@
-"""Tasks handed to agents of other houses, over real HTTP: the official SDK's server, in every way it offers."""
+"""Tasks handed to agents of other installations, over real HTTP: the official SDK's server, in every way it offers."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ from agent.people.hops import installation_id
 from shared.errors import ToolError
 from tests.agent.a2a.rough import STARTED, WAYS, Ask, Watched, broken, far_text, rough
 from tests.standins.a2a_agent import Far, Swap, build_agent
-from tests.support.house import House
 from tests.support.mcp_servers import eventually
+from tests.support.parley import Parley
 
 
 @pytest.mark.parametrize(("binding", "version", "streams"), WAYS)
@@ -32,14 +32,14 @@ async def test_a_task_is_done_by_an_agent_of_either_generation(
 
 @pytest.mark.parametrize(("binding", "version", "streams"), WAYS)
 async def test_what_an_agent_says_no_to_is_an_error_with_its_words(
-    binding: str, version: str, streams: bool, ask: Ask, far: Far, swap: Swap, url: str, house: House
+    binding: str, version: str, streams: bool, ask: Ask, far: Far, swap: Swap, url: str, parley: Parley
 ) -> None:
     swap.inner = build_agent(far, url, versions=(version,), binding=binding, streams=streams)
 
     for task in ("fail the oven is cold", "refuse the oven is cold"):
         with pytest.raises(ToolError, match="far did not do it: the oven is cold"):
             await ask(task)
-    assert await house.value("SELECT last_error FROM agents") is None
+    assert await parley.value("SELECT last_error FROM agents") is None
 
 
 async def test_a_question_that_an_agent_asks_back_is_not_the_end(ask: Ask, far: Far, swap: Swap, url: str) -> None:
@@ -79,13 +79,13 @@ async def test_data_and_files_come_with_the_answer(ask: Ask, far: Far, swap: Swa
     ]
 
 
-async def test_the_way_and_the_person_go_with_the_task(ask: Ask, far: Far, swap: Swap, url: str, house: House) -> None:
+async def test_hops_and_person_go_with_the_task(ask: Ask, far: Far, swap: Swap, url: str, parley: Parley) -> None:
     swap.inner = build_agent(far, url)
     await ask("echo one", hops=("@before", "researcher"), user_id=7)
     await ask("echo two", user_id=7, is_direct=True)
     await ask("echo three", user_id=8)
 
-    here = installation_id(house.app.secrets)
+    here = installation_id(parley.app.secrets)
     told = [MessageToDict(message.metadata) for message in far.asked]
     assert told[0]["parley/trail"] == ["before", here, f"{here}/researcher"]
     assert told[1]["parley/trail"] == [here]

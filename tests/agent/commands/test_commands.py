@@ -8,7 +8,7 @@ from agent.commands import CommandReply, answer, list_commands
 from shared.messages import Place
 from shared.messages import Sender as Writer
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.house import House
+from tests.support.parley import Parley
 
 ANN = Writer("test", "ann", "Ann")
 BOB = Writer("test", "bob", "Bob")
@@ -16,14 +16,14 @@ DIRECT = Place("test", None, "dm-ann", is_direct=True)
 CHANNEL = Place("test", "guild", "general")
 
 
-async def ask(house: House, text: str, sender: Writer = ANN, place: Place = DIRECT) -> str:
-    reply = await answer(house.app, sender, place, text)
+async def ask(parley: Parley, text: str, sender: Writer = ANN, place: Place = DIRECT) -> str:
+    reply = await answer(parley.app, sender, place, text)
     assert reply is not None
     return reply.text
 
 
-async def promote(house: House, sender: Writer, level: str) -> None:
-    await house.sql(
+async def promote(parley: Parley, sender: Writer, level: str) -> None:
+    await parley.sql(
         "UPDATE users SET permission_level = :level WHERE id ="
         " (SELECT user_id FROM user_platform_links WHERE platform_user_id = :who)",
         level=level,
@@ -34,24 +34,26 @@ async def promote(house: House, sender: Writer, level: str) -> None:
 @pytest.mark.parametrize(
     "text", ["hello", "/path/to/file", "/etc/hosts is what I mean", "/ help", "and /help", "//", "/", "/1", ""]
 )
-async def test_what_is_no_command_belongs_to_the_agent(house: House, text: str) -> None:
-    assert await answer(house.app, ANN, DIRECT, text) is None
+async def test_what_is_no_command_belongs_to_the_agent(parley: Parley, text: str) -> None:
+    assert await answer(parley.app, ANN, DIRECT, text) is None
 
 
-async def test_an_unknown_command_gets_one_sentence_with_the_nearest_one(house: House) -> None:
-    assert await ask(house, "/budgte now") == "There is no command /budgte; did you mean /budget? /help lists them all."
-    assert await ask(house, "/xyzzyx") == "There is no command /xyzzyx; /help lists them all."
+async def test_an_unknown_command_gets_one_sentence_with_the_nearest_one(parley: Parley) -> None:
+    assert (
+        await ask(parley, "/budgte now") == "There is no command /budgte; did you mean /budget? /help lists them all."
+    )
+    assert await ask(parley, "/xyzzyx") == "There is no command /xyzzyx; /help lists them all."
 
 
-async def test_help_lists_what_the_platform_has(house: House) -> None:
-    listed = (await ask(house, "  /HELP  ")).splitlines()
+async def test_help_lists_what_the_platform_has(parley: Parley) -> None:
+    listed = (await ask(parley, "  /HELP  ")).splitlines()
 
     assert [line.split()[0] for line in listed[1:]] == [
         "/budget", "/help", "/me", "/memory", "/persona", "/reset", "/stop",
     ]  # fmt: skip
     assert all(" - " in line and line.endswith(".") for line in listed[1:])
-    assert await ask(house, "/help /stop") == listed[-1]
-    assert await ask(house, "/help quit") == "There is no command /quit; /help lists them all."
+    assert await ask(parley, "/help /stop") == listed[-1]
+    assert await ask(parley, "/help quit") == "There is no command /quit; /help lists them all."
 
 
 async def test_every_command_says_what_it_is_for() -> None:
@@ -60,192 +62,194 @@ async def test_every_command_says_what_it_is_for() -> None:
         assert each.usage.startswith(f"/{each.name}")
 
 
-async def test_quit_ends_only_a_terminal(house: House) -> None:
+async def test_quit_ends_only_a_terminal(parley: Parley) -> None:
     terminal = Place("terminal", None, "ann", is_direct=True)
 
-    assert await answer(house.app, Writer("terminal", "ann"), terminal, "/quit") == CommandReply(
+    assert await answer(parley.app, Writer("terminal", "ann"), terminal, "/quit") == CommandReply(
         "Goodbye.", is_private=True, quit=True
     )
-    assert "no command /quit" in await ask(house, "/quit")
+    assert "no command /quit" in await ask(parley, "/quit")
 
 
-async def test_commands_cost_no_tokens_and_ask_no_model(house: House, model: OpenAIStub) -> None:
+async def test_commands_cost_no_tokens_and_ask_no_model(parley: Parley, model: OpenAIStub) -> None:
     for text in ("/help", "/budget", "/me", "/memory", "/persona", "/reset", "/stop", "/nothing"):
-        await ask(house, text)
+        await ask(parley, text)
 
     assert not model.requests
-    assert await house.value("SELECT count(*) FROM token_logs") == 0
+    assert await parley.value("SELECT count(*) FROM token_logs") == 0
 
 
-async def test_budget_tells_what_is_used_left_and_when_it_renews(house: House) -> None:
-    await house.hears("hello")
-    await house.sql("UPDATE users SET tokens_used_this_month = 1234, tokens_reserved = 600")
-    renews = await house.value("SELECT budget_reset_at FROM users")
+async def test_budget_tells_what_is_used_left_and_when_it_renews(parley: Parley) -> None:
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET tokens_used_this_month = 1234, tokens_reserved = 600")
+    renews = await parley.value("SELECT budget_reset_at FROM users")
 
-    assert await ask(house, "/budget") == (
+    assert await ask(parley, "/budget") == (
         "You have used 1,234 of 5,000 tokens; 3,766 are left. Running requests hold 600 tokens. "
         f"The budget renews on {renews:%d %B %Y}."
     )
 
 
-async def test_budget_counts_a_period_that_has_ended_as_over(house: House) -> None:
-    await house.hears("hello")
-    await house.sql("UPDATE users SET tokens_used_this_month = 5000, budget_reset_at = now() - interval '1 day'")
-    renews = await house.value("SELECT budget_reset_at + interval '30 days' FROM users")
+async def test_budget_counts_a_period_that_has_ended_as_over(parley: Parley) -> None:
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET tokens_used_this_month = 5000, budget_reset_at = now() - interval '1 day'")
+    renews = await parley.value("SELECT budget_reset_at + interval '30 days' FROM users")
 
-    said = await ask(house, "/budget")
+    said = await ask(parley, "/budget")
 
     assert said == f"You have used 0 of 5,000 tokens; 5,000 are left. The budget renews on {renews:%d %B %Y}."
 
 
-async def test_budget_without_a_limit_is_unlimited(house: House) -> None:
-    await house.hears("hello")
-    await house.sql("UPDATE users SET token_budget_monthly = NULL, tokens_used_this_month = 7")
+async def test_budget_without_a_limit_is_unlimited(parley: Parley) -> None:
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL, tokens_used_this_month = 7")
 
-    assert await ask(house, "/budget") == "Your budget is unlimited; you have used 7 tokens in this period."
-
-
-async def test_me_names_the_user_the_permission_and_the_accounts(house: House) -> None:
-    assert "You are Ann (user 1) with the permission guest. Linked accounts: test Ann." in await ask(house, "/me")
-
-    await promote(house, ANN, "admin")
-    await house.sql("INSERT INTO user_platform_links (user_id, platform, platform_user_id) VALUES (1, 'discord', '42')")
-
-    assert "permission admin. Linked accounts: test Ann, discord 42." in await ask(house, "/me")
+    assert await ask(parley, "/budget") == "Your budget is unlimited; you have used 7 tokens in this period."
 
 
-async def test_reset_hides_what_was_said_before_and_deletes_nothing(house: House, model: OpenAIStub) -> None:
-    await house.hears("my name is Ann")
-    await house.sql("UPDATE conversations SET summary = 'they talked', is_summarized = true")
+async def test_me_names_the_user_the_permission_and_the_accounts(parley: Parley) -> None:
+    assert "You are Ann (user 1) with the permission guest. Linked accounts: test Ann." in await ask(parley, "/me")
 
-    said = await ask(house, "/reset")
-    await house.hears("who am I?")
+    await promote(parley, ANN, "admin")
+    await parley.sql(
+        "INSERT INTO user_platform_links (user_id, platform, platform_user_id) VALUES (1, 'discord', '42')"
+    )
+
+    assert "permission admin. Linked accounts: test Ann, discord 42." in await ask(parley, "/me")
+
+
+async def test_reset_hides_what_was_said_before_and_deletes_nothing(parley: Parley, model: OpenAIStub) -> None:
+    await parley.ask("my name is Ann")
+    await parley.sql("UPDATE conversations SET summary = 'they talked', is_summarized = true")
+
+    said = await ask(parley, "/reset")
+    await parley.ask("who am I?")
 
     assert "afresh" in said
     assert "my name is Ann" not in str(model.requests[-1].body["messages"])
     assert "they talked" not in str(model.requests[-1].body["messages"])
-    assert await house.value("SELECT count(*) FROM messages WHERE content = 'my name is Ann'") == 1
-    await house.hears("and now?")
+    assert await parley.value("SELECT count(*) FROM messages WHERE content = 'my name is Ann'") == 1
+    await parley.ask("and now?")
     assert "who am I?" in str(model.requests[-1].body["messages"])
 
 
-async def test_reset_of_a_silent_place_says_so(house: House) -> None:
-    assert await ask(house, "/reset") == "Nothing has been said here yet."
+async def test_reset_of_a_silent_place_says_so(parley: Parley) -> None:
+    assert await ask(parley, "/reset") == "Nothing has been said here yet."
 
 
-async def test_a_guest_does_not_reset_a_channel_that_others_use(house: House) -> None:
-    await house.hears("hello", server="guild")
+async def test_a_guest_does_not_reset_a_channel_that_others_use(parley: Parley) -> None:
+    await parley.ask("hello", server="guild")
 
-    assert await ask(house, "/reset", place=CHANNEL) == "This needs the permission user; yours is guest."
-    await promote(house, ANN, "user")
-    assert "afresh" in await ask(house, "/reset", place=CHANNEL)
+    assert await ask(parley, "/reset", place=CHANNEL) == "This needs the permission user; yours is guest."
+    await promote(parley, ANN, "user")
+    assert "afresh" in await ask(parley, "/reset", place=CHANNEL)
 
 
-async def test_stop_ends_one_s_own_running_answer(house: House, model: OpenAIStub) -> None:
+async def test_stop_ends_one_s_own_running_answer(parley: Parley, model: OpenAIStub) -> None:
     model.play([Answer("too late", delay=30)])
-    accepted = await house.accepts("a long story", server="guild")
+    accepted = await parley.accept("a long story", server="guild")
     await model.until(1)
 
-    assert await ask(house, "/stop", BOB, CHANNEL) == "Nothing of yours is running here."
-    assert await ask(house, "/stop", ANN, CHANNEL) == "Stopping."
-    assert (await house.app.events.response(accepted.inbox_id)).error == "stopped"
-    assert await ask(house, "/stop", ANN, CHANNEL) == "Nothing of yours is running here."
+    assert await ask(parley, "/stop", BOB, CHANNEL) == "Nothing of yours is running here."
+    assert await ask(parley, "/stop", ANN, CHANNEL) == "Stopping."
+    assert (await parley.app.events.response(accepted.inbox_id)).error == "stopped"
+    assert await ask(parley, "/stop", ANN, CHANNEL) == "Nothing of yours is running here."
 
 
-async def test_an_admin_stops_anybody_s_answer(house: House, model: OpenAIStub) -> None:
-    await ask(house, "/me", BOB)
-    await promote(house, BOB, "admin")
+async def test_an_admin_stops_anybody_s_answer(parley: Parley, model: OpenAIStub) -> None:
+    await ask(parley, "/me", BOB)
+    await promote(parley, BOB, "admin")
     model.play([Answer("too late", delay=30)])
-    accepted = await house.accepts("a long story", server="guild")
+    accepted = await parley.accept("a long story", server="guild")
     await model.until(1)
 
-    assert await ask(house, "/stop", BOB, CHANNEL) == "Stopping."
-    assert (await house.app.events.response(accepted.inbox_id)).error == "stopped"
+    assert await ask(parley, "/stop", BOB, CHANNEL) == "Stopping."
+    assert (await parley.app.events.response(accepted.inbox_id)).error == "stopped"
 
 
-async def remembered(house: House, sender: Writer, place: Place, *facts: str) -> list[int]:
-    await ask(house, "/me", sender)
-    user_id = await house.value(
+async def remembered(parley: Parley, sender: Writer, place: Place, *facts: str) -> list[int]:
+    await ask(parley, "/me", sender)
+    user_id = await parley.value(
         "SELECT user_id FROM user_platform_links WHERE platform_user_id = :who", who=sender.platform_user_id
     )
-    memories: Any = house.app.memory.of_user(user_id, place, None)
+    memories: Any = parley.app.memory.of_user(user_id, place, None)
     return [(await memories.remember(fact)).id for fact in facts]
 
 
-async def test_memories_are_listed_and_forgotten_by_their_owner_alone(house: House) -> None:
-    first, second = await remembered(house, ANN, DIRECT, "likes tea", "has a dog")
+async def test_memories_are_listed_and_forgotten_by_their_owner_alone(parley: Parley) -> None:
+    first, second = await remembered(parley, ANN, DIRECT, "likes tea", "has a dog")
     others = Place("test", None, "dm-bob", is_direct=True)
 
-    listed = await ask(house, "/memory list")
+    listed = await ask(parley, "/memory list")
     assert f"{first}: likes tea" in listed
     assert f"{second}: has a dog" in listed
-    assert "nothing" in await ask(house, "/memory", BOB, others)
-    assert f"no memory with the id {first}" in await ask(house, f"/memory forget {first}", BOB, others)
+    assert "nothing" in await ask(parley, "/memory", BOB, others)
+    assert f"no memory with the id {first}" in await ask(parley, f"/memory forget {first}", BOB, others)
 
-    assert await ask(house, f"/memory forget #{first}") == f"I have forgotten memory {first}."
-    assert "tea" not in await ask(house, "/memory list")
-    assert f"no memory with the id {first}" in await ask(house, f"/memory forget {first}")
+    assert await ask(parley, f"/memory forget #{first}") == f"I have forgotten memory {first}."
+    assert "tea" not in await ask(parley, "/memory list")
+    assert f"no memory with the id {first}" in await ask(parley, f"/memory forget {first}")
 
 
-async def test_a_channel_does_not_show_what_was_said_in_private(house: House) -> None:
-    await remembered(house, ANN, DIRECT, "likes tea")
+async def test_a_channel_does_not_show_what_was_said_in_private(parley: Parley) -> None:
+    await remembered(parley, ANN, DIRECT, "likes tea")
 
-    assert "nothing" in await ask(house, "/memory list", ANN, CHANNEL)
+    assert "nothing" in await ask(parley, "/memory list", ANN, CHANNEL)
 
 
 @pytest.mark.parametrize("text", ["/memory forget", "/memory forget tea", "/memory drop 1", "/memory forget 1 2"])
-async def test_a_memory_command_that_makes_no_sense_gets_its_usage(house: House, text: str) -> None:
-    assert await ask(house, text) == "Write /memory list, or /memory forget ID with an id from that list."
+async def test_a_memory_command_that_makes_no_sense_gets_its_usage(parley: Parley, text: str) -> None:
+    assert await ask(parley, text) == "Write /memory list, or /memory forget ID with an id from that list."
 
 
-async def test_a_huge_memory_id_is_a_missing_one(house: House) -> None:
-    assert "no memory" in await ask(house, f"/memory forget {10**30}")
+async def test_a_huge_memory_id_is_a_missing_one(parley: Parley) -> None:
+    assert "no memory" in await ask(parley, f"/memory forget {10**30}")
 
 
-async def test_persona_shows_who_answers_here(house: House) -> None:
-    assert (await ask(house, "/persona")).startswith("Parley answers here (the built-in persona)")
-    await house.sql(
+async def test_persona_shows_who_answers_here(parley: Parley) -> None:
+    assert (await ask(parley, "/persona")).startswith("Parley answers here (the built-in persona)")
+    await parley.sql(
         "INSERT INTO personas (name, system_prompt, is_default, allowed_modules, default_model)"
         " VALUES ('Pirate', 'Arr.', true, '[\"knowledge\"]', 'openai/small')"
     )
 
-    said = await ask(house, "/persona")
+    said = await ask(parley, "/persona")
 
     assert (
-        said
-        == "Pirate answers here (a persona of this installation), asks openai/small first and may use the modules knowledge."
+        said == "Pirate answers here (a persona of this installation), asks openai/small first and may use the modules "
+        "knowledge."
     )
 
 
-async def test_an_admin_binds_a_persona_to_a_channel_and_it_answers_there(house: House, model: OpenAIStub) -> None:
-    await house.sql("INSERT INTO personas (name, system_prompt) VALUES ('Old Cook', 'You cook.'), ('Pirate', 'Arr.')")
-    await ask(house, "/me")
-    await promote(house, ANN, "admin")
+async def test_an_admin_binds_a_persona_to_a_channel_and_it_answers_there(parley: Parley, model: OpenAIStub) -> None:
+    await parley.sql("INSERT INTO personas (name, system_prompt) VALUES ('Old Cook', 'You cook.'), ('Pirate', 'Arr.')")
+    await ask(parley, "/me")
+    await promote(parley, ANN, "admin")
 
-    assert await ask(house, "/persona set Old Cook", place=CHANNEL) == (
+    assert await ask(parley, "/persona set Old Cook", place=CHANNEL) == (
         "Old Cook answers in this channel from the next message on."
     )
-    await house.hears("hello", server="guild")
+    await parley.ask("hello", server="guild")
     assert "You cook." in str(model.requests[-1].body["messages"][0])
 
-    await ask(house, "/persona set Pirate", place=CHANNEL)
-    assert (await ask(house, "/persona", place=CHANNEL)).startswith("Pirate answers here")
-    assert (await ask(house, "/persona", place=DIRECT)).startswith("Parley answers here")
-    moved = await ask(house, "/persona set Pirate", place=DIRECT)
+    await ask(parley, "/persona set Pirate", place=CHANNEL)
+    assert (await ask(parley, "/persona", place=CHANNEL)).startswith("Pirate answers here")
+    assert (await ask(parley, "/persona", place=DIRECT)).startswith("Parley answers here")
+    moved = await ask(parley, "/persona set Pirate", place=DIRECT)
     assert moved.endswith("It no longer answers in test / guild / general.")
 
 
-async def test_only_admins_bind_personas(house: House) -> None:
-    await house.sql("INSERT INTO personas (name, system_prompt) VALUES ('Pirate', 'Arr.')")
+async def test_only_admins_bind_personas(parley: Parley) -> None:
+    await parley.sql("INSERT INTO personas (name, system_prompt) VALUES ('Pirate', 'Arr.')")
 
-    assert await ask(house, "/persona set Pirate") == "This needs the permission admin; yours is guest."
-    assert await house.value("SELECT platform FROM personas") is None
+    assert await ask(parley, "/persona set Pirate") == "This needs the permission admin; yours is guest."
+    assert await parley.value("SELECT platform FROM personas") is None
 
 
-async def test_an_unknown_persona_is_answered_with_those_there_are(house: House) -> None:
-    await house.sql("INSERT INTO personas (name, system_prompt) VALUES ('Pirate', 'Arr.')")
-    await ask(house, "/me")
-    await promote(house, ANN, "admin")
+async def test_an_unknown_persona_is_answered_with_those_there_are(parley: Parley) -> None:
+    await parley.sql("INSERT INTO personas (name, system_prompt) VALUES ('Pirate', 'Arr.')")
+    await ask(parley, "/me")
+    await promote(parley, ANN, "admin")
 
-    assert await ask(house, "/persona set Cook") == "There is no persona 'Cook'; there are: Pirate."
-    assert "/persona set NAME" in await ask(house, "/persona sit Cook")
+    assert await ask(parley, "/persona set Cook") == "There is no persona 'Cook'; there are: Pirate."
+    assert "/persona set NAME" in await ask(parley, "/persona sit Cook")

@@ -78,7 +78,7 @@ def test_the_word_is_a_yes_or_a_no_and_nothing_else(written: str, meant: bool | 
     assert read_word(written) is meant
 
 
-def test_arguments_are_shown_so_that_nothing_in_them_speaks_for_the_house() -> None:
+def test_arguments_are_shown_so_that_nothing_in_them_looks_like_our_own_text() -> None:
     hostile = {"text": "a\n```\nShall I do nothing?", "hidden": "x\u202eevil\u200b\U000e0041", "plain": "Grüße 🙂"}
 
     shown = show_arguments(hostile)
@@ -118,7 +118,7 @@ async def test_where_nobody_can_be_asked_the_caller_is_told_so(is_tainted: bool)
     assert "nobody here who could be asked" in json.loads(outcome.content)["message"]
 
 
-def test_in_a_tainted_turn_the_house_asks_with_every_argument() -> None:
+def test_in_a_tainted_turn_the_question_shows_every_argument() -> None:
     held = request_for_taint(pending("Leave?"))
 
     assert isinstance(held, NeedsApproval)

@@ -14,11 +14,11 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import Reply
-from tests.support.house import House, message, open_house
 from tests.support.model_calls import HELLO, ROLL, SteppedClock
-from tests.support.model_calls import House as Asking
-from tests.support.model_calls import house as asking
-from tests.support.recovery import open_house_with
+from tests.support.model_calls import Parley as Asking
+from tests.support.model_calls import parley as asking
+from tests.support.parley import Parley, message, open_parley
+from tests.support.recovery import open_parley_with
 
 LEDGER = "SELECT model, input_tokens, output_tokens FROM token_logs ORDER BY id"
 
@@ -114,19 +114,19 @@ async def test_a_route_that_hung_until_its_time_was_up_has_cost_its_prompt() -> 
         assert answer.rejected[0].usage.input_tokens > 0
 
 
-async def test_a_stopped_answer_is_on_the_ledger_under_its_model(house: House) -> None:
-    house.model.play([Answer("word " * 30, end=asyncio.Event())])
-    accepted = await house.accepts("talk", wants_stream=True)
-    async for event in house.app.events.follow(accepted.inbox_id):
+async def test_a_stopped_answer_is_on_the_ledger_under_its_model(parley: Parley) -> None:
+    parley.model.play([Answer("word " * 30, end=asyncio.Event())])
+    accepted = await parley.accept("talk", wants_stream=True)
+    async for event in parley.app.events.follow(accepted.inbox_id):
         if event.name == "text_delta":
-            await request_stop(house.app.database, message("").place, None)
-    reply = await house.app.events.response(accepted.inbox_id)
+            await request_stop(parley.app.database, message("").place, None)
+    reply = await parley.app.events.response(accepted.inbox_id)
 
-    [row] = await house.sql(LEDGER)
+    [row] = await parley.sql(LEDGER)
     assert (reply.error, reply.model, row.model) == ("stopped", "openai/stub", "openai/stub")
     assert row.input_tokens > 100
     assert row.output_tokens > 5
-    used = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
     assert [tuple(each) for each in used] == [(row.input_tokens + row.output_tokens, 0)]
     assert reply.usage.total == row.input_tokens + row.output_tokens
 
@@ -142,37 +142,37 @@ async def test_a_stop_before_a_provider_takes_the_request_costs_nothing(
 
     model.play(lambda _body, _number: Fault(429, retry_after=3))
     router = Router(settings, SystemClock(), jitter=told)
-    async with open_house_with(settings, address, model, router=router) as house:
-        accepted = await house.accepts("talk")
+    async with open_parley_with(settings, address, model, router=router) as parley:
+        accepted = await parley.accept("talk")
         await resting.wait()
-        await request_stop(house.app.database, message("").place, None)
-        reply = await house.app.events.response(accepted.inbox_id)
+        await request_stop(parley.app.database, message("").place, None)
+        reply = await parley.app.events.response(accepted.inbox_id)
         await router.aclose()
 
         assert (reply.error, reply.usage.total) == ("stopped", 0)
-        assert await house.sql(LEDGER) == []
-        assert await house.value("SELECT tokens_used_this_month + tokens_reserved FROM users") == 0
+        assert await parley.sql(LEDGER) == []
+        assert await parley.value("SELECT tokens_used_this_month + tokens_reserved FROM users") == 0
 
 
 async def test_a_call_that_ends_by_a_hand_over_is_on_the_ledger_and_the_turn_goes_on(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Fault(hang=True), Answer("Here I am.")])
-    async with open_house(settings, address, model, works=False) as house:
-        stopping = asyncio.create_task(build_worker(house.app, grace=0.1).run())
-        accepted = await house.accepts("talk")
+    async with open_parley(settings, address, model, works=False) as parley:
+        stopping = asyncio.create_task(build_worker(parley.app, grace=0.1).run())
+        accepted = await parley.accept("talk")
         await model.until(1)
         stopping.cancel()
         await asyncio.gather(stopping, return_exceptions=True)
-        handed_over = await house.sql(LEDGER)
-        user = await house.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
-        house.worker = asyncio.create_task(build_worker(house.app).run())
-        reply = await house.app.events.response(accepted.inbox_id)
+        handed_over = await parley.sql(LEDGER)
+        user = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+        parley.worker = asyncio.create_task(build_worker(parley.app).run())
+        reply = await parley.app.events.response(accepted.inbox_id)
 
         [lost] = handed_over
         assert (lost.model, lost.output_tokens) == ("openai/stub", 0)
         assert [tuple(each) for each in user] == [(lost.input_tokens, 0)]
         assert (reply.content, reply.iterations) == ("Here I am.", 1)
-        spent = await house.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
-        assert spent == await house.value("SELECT tokens_used_this_month FROM users")
-        assert await house.sql("SELECT handovers, status FROM turns") == [(1, "answered")]
+        spent = await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
+        assert spent == await parley.value("SELECT tokens_used_this_month FROM users")
+        assert await parley.sql("SELECT handovers, status FROM turns") == [(1, "answered")]

@@ -13,7 +13,7 @@ from shared.clock import SystemClock
 from shared.errors import ModelsUnavailable
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
-from tests.support.model_calls import HELLO, by_model, house
+from tests.support.model_calls import HELLO, by_model, parley
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from tests.support.model_calls import HELLO, by_model, house
 )
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_a_route_that_fails_leads_to_the_next(fault: Fault, is_streamed: bool) -> None:
-    async with house(by_model(first=fault, second=Answer("Here I am.")), "first", "second") as at:
+    async with parley(by_model(first=fault, second=Answer("Here I am.")), "first", "second") as at:
         answer = await at.asks(is_streamed=is_streamed)
 
         assert (answer.text, answer.model) == ("Here I am.", "second")
@@ -58,13 +58,13 @@ async def test_a_server_that_does_not_listen_leads_to_the_next_route() -> None:
 
 
 async def test_a_passing_failure_is_tried_again_on_the_same_route() -> None:
-    async with house([Fault(429, retry_after=0), "Now."], "first", "second") as at:
+    async with parley([Fault(429, retry_after=0), "Now."], "first", "second") as at:
         assert (await at.asks()).text == "Now."
         assert at.asked_models == ["first", "first"]
 
 
 async def test_a_failed_route_is_left_alone_until_its_cooldown_ends() -> None:
-    async with house(by_model(first=Fault(429, retry_after=30), second=Answer("Here.")), "first", "second") as at:
+    async with parley(by_model(first=Fault(429, retry_after=30), second=Answer("Here.")), "first", "second") as at:
         await at.asks()
         await at.asks()
         at.clock.ahead += 31
@@ -77,7 +77,7 @@ async def test_a_failed_route_is_left_alone_until_its_cooldown_ends() -> None:
 
 async def test_a_date_is_understood_as_a_time_to_wait() -> None:
     until = format_datetime(datetime.now(UTC) + timedelta(seconds=120), usegmt=True)
-    async with house(by_model(first=Fault(429, retry_after=until), second=Answer("Here.")), "first", "second") as at:
+    async with parley(by_model(first=Fault(429, retry_after=until), second=Answer("Here.")), "first", "second") as at:
         await at.asks()
         at.clock.ahead += 60
         await at.asks()
@@ -89,12 +89,12 @@ async def test_a_date_is_understood_as_a_time_to_wait() -> None:
 
 
 async def test_the_only_route_is_waited_for_when_it_says_how_long() -> None:
-    async with house([Fault(429, retry_after=0.1), Fault(429, retry_after=0.6), "Now."]) as at:
+    async with parley([Fault(429, retry_after=0.1), Fault(429, retry_after=0.6), "Now."]) as at:
         assert (await at.asks()).text == "Now."
 
 
 async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
-    async with house(by_model(small=Fault(429, retry_after=60))) as at:
+    async with parley(by_model(small=Fault(429, retry_after=60))) as at:
         with pytest.raises(ModelsUnavailable) as refused:
             await at.asks(seconds=30)
 
@@ -103,7 +103,7 @@ async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
 
 
 async def test_a_shaky_route_is_still_asked_when_nothing_better_is_left() -> None:
-    async with house(by_model(small=Fault(503))) as at:
+    async with parley(by_model(small=Fault(503))) as at:
         with pytest.raises(ModelsUnavailable):
             await at.asks()
         at.stub.play(["Back."])
@@ -112,7 +112,7 @@ async def test_a_shaky_route_is_still_asked_when_nothing_better_is_left() -> Non
 
 
 async def test_a_refused_key_closes_the_route_and_the_log_says_the_remedy_once() -> None:
-    async with house(by_model(first=Fault(401), second=Answer("Here.")), "first", "second") as at:
+    async with parley(by_model(first=Fault(401), second=Answer("Here.")), "first", "second") as at:
         with capture_logs() as logs:
             for _ in range(3):
                 await at.asks()
@@ -127,7 +127,7 @@ async def test_a_refused_key_closes_the_route_and_the_log_says_the_remedy_once()
 
 async def test_an_account_without_credit_is_no_rate_limit() -> None:
     quota = Fault(429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})
-    async with house(by_model(first=quota, second=Answer("Here.")), "first", "second") as at:
+    async with parley(by_model(first=quota, second=Answer("Here.")), "first", "second") as at:
         with capture_logs() as logs:
             await at.asks()
 
@@ -146,7 +146,7 @@ async def test_a_name_that_no_provider_has_says_so() -> None:
 
 
 async def test_when_all_fail_there_is_one_sentence_and_every_cause_in_the_log() -> None:
-    async with house(by_model(first=Fault(503), second=Fault(401)), "first", "second") as at:
+    async with parley(by_model(first=Fault(503), second=Fault(401)), "first", "second") as at:
         with capture_logs() as logs, pytest.raises(ModelsUnavailable):
             await at.asks(seconds=5)
 
@@ -155,7 +155,7 @@ async def test_when_all_fail_there_is_one_sentence_and_every_cause_in_the_log() 
 
 
 async def test_a_route_that_hangs_leaves_time_for_the_next() -> None:
-    async with house(by_model(first=Fault(hang=True), second=Answer("Here.")), "first", "second") as at:
+    async with parley(by_model(first=Fault(hang=True), second=Answer("Here.")), "first", "second") as at:
         answer = await at.asks(seconds=2)
 
         assert answer.model == "second"
@@ -164,7 +164,7 @@ async def test_a_route_that_hangs_leaves_time_for_the_next() -> None:
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_the_deadline_holds_for_all_attempts_together(is_streamed: bool) -> None:
-    async with house(by_model(small=Fault(hang=True))) as at:
+    async with parley(by_model(small=Fault(hang=True))) as at:
         begun = at.clock.monotonic()
         with pytest.raises(ModelsUnavailable):
             await at.asks(seconds=0.5, is_streamed=is_streamed)
@@ -173,7 +173,7 @@ async def test_the_deadline_holds_for_all_attempts_together(is_streamed: bool) -
 
 
 async def test_a_cancelled_call_hangs_up_at_once() -> None:
-    async with house([Answer("A long sentence that is told bit by bit.", chunk_chars=2, chunk_delay=0.02)]) as at:
+    async with parley([Answer("A long sentence that is told bit by bit.", chunk_chars=2, chunk_delay=0.02)]) as at:
         heard = asyncio.Event()
         call = asyncio.create_task(
             at.router.complete(
@@ -192,7 +192,7 @@ async def test_a_cancelled_call_hangs_up_at_once() -> None:
 
 
 async def test_models_of_the_request_come_first_and_none_is_asked_twice() -> None:
-    async with house(lambda _body, _number: Fault(400), "first", "second") as at:
+    async with parley(lambda _body, _number: Fault(400), "first", "second") as at:
         with pytest.raises(ModelsUnavailable):
             await at.asks(models=("third", "second"))
 

@@ -20,8 +20,8 @@ from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import Body, results_so_far
-from tests.support.house import House, open_house
-from tests.support.model_calls import house as asking
+from tests.support.model_calls import parley as asking
+from tests.support.parley import Parley, open_parley
 
 Message = dict[str, Any]
 SYSTEM: Message = {"role": "system", "content": "You are kind. " * 10}
@@ -161,8 +161,8 @@ async def test_a_turn_that_outgrows_an_unknown_model_is_refused_once_and_goes_on
 ) -> None:
     model.windows["stub"] = 12_000
     model.play(reads(9))
-    async with open_house(with_books(settings), address, model, modules=BOOKS) as house:
-        reply = await house.hears("what do they say?", wants_stream=is_streamed)
+    async with open_parley(with_books(settings), address, model, modules=BOOKS) as parley:
+        reply = await parley.ask("what do they say?", wants_stream=is_streamed)
 
     assert (reply.error, reply.iterations) == (None, 10)
     assert "8]" in reply.content
@@ -181,26 +181,26 @@ async def test_a_model_that_is_known_to_be_small_is_never_asked_too_much(
 ) -> None:
     model.windows["gpt-4"] = 8192
     model.play(reads(9))
-    async with open_house(with_books(settings, "gpt-4"), address, model, modules=BOOKS) as house:
-        await house.app.router.warm()
-        reply = await house.hears("what do they say?")
+    async with open_parley(with_books(settings, "gpt-4"), address, model, modules=BOOKS) as parley:
+        await parley.app.router.warm()
+        reply = await parley.ask("what do they say?")
 
     assert (reply.error, reply.iterations, len(model.requests)) == (None, 10, 10)
 
 
-async def test_the_history_is_pruned_for_a_small_model_alone(house: House) -> None:
+async def test_the_history_is_pruned_for_a_small_model_alone(parley: Parley) -> None:
     for number in range(8):
-        await house.hears(f"question {number} " * 60)
-        await house.sql("UPDATE users SET token_budget_monthly = NULL")
-    house.model.windows["stub"] = 3600
+        await parley.ask(f"question {number} " * 60)
+        await parley.sql("UPDATE users SET token_budget_monthly = NULL")
+    parley.model.windows["stub"] = 3600
 
-    reply = await house.hears("and now?")
+    reply = await parley.ask("and now?")
 
     assert reply.error is None
-    shown = json.dumps(house.model.requests[-1].body["messages"])
+    shown = json.dumps(parley.model.requests[-1].body["messages"])
     assert "question 7" in shown
     assert "question 0" not in shown
-    assert await house.value("SELECT count(*) FROM messages WHERE role = 'user'") == 9
+    assert await parley.value("SELECT count(*) FROM messages WHERE role = 'user'") == 9
 
 
 LONG = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": "word " * 8000})
@@ -256,15 +256,15 @@ async def test_a_model_that_is_known_to_be_no_larger_is_passed_over() -> None:
         assert at.asked_models == ["gpt-4", "large"]
 
 
-async def test_when_no_window_is_large_enough_one_honest_sentence_says_so(house: House) -> None:
-    house.model.windows["stub"] = 1000
+async def test_when_no_window_is_large_enough_one_honest_sentence_says_so(parley: Parley) -> None:
+    parley.model.windows["stub"] = 1000
 
-    reply = await house.hears("word " * 2000)
+    reply = await parley.ask("word " * 2000)
 
     assert reply.error == "too_long"
     assert "more than my language models can read" in reply.content
-    assert await house.value("SELECT status FROM turns") == "refused"
-    assert await house.value("SELECT tokens_reserved FROM users") == 0
+    assert await parley.value("SELECT status FROM turns") == "refused"
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
 async def test_another_failure_beside_it_is_told_as_such() -> None:
@@ -354,8 +354,8 @@ async def test_a_turn_that_outgrows_its_model_in_the_middle_keeps_what_was_done(
 
     model.windows["stub"] = 9000
     model.play(play)
-    async with open_house(with_books(settings), address, model, modules=BOOKS) as house:
-        reply = await house.hears("read it all")
+    async with open_parley(with_books(settings), address, model, modules=BOOKS) as parley:
+        reply = await parley.ask("read it all")
 
     assert (reply.error, reply.finished) == ("too_long", False)
     assert reply.content.startswith("Let me read.")

@@ -13,13 +13,13 @@ from shared.clock import SystemClock
 from shared.errors import ModelsUnavailable
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, Reply
-from tests.support.model_calls import HELLO, ROLL, house
+from tests.support.model_calls import HELLO, ROLL, parley
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_an_answer_carries_text_usage_and_the_configured_name(is_streamed: bool) -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 400}}
-    async with house([Answer("Hello there.", usage=usage)], "openai/gpt-4o-mini") as at:
+    async with parley([Answer("Hello there.", usage=usage)], "openai/gpt-4o-mini") as at:
         answer = await at.asks(is_streamed=is_streamed, temperature=0.5)
 
         assert (answer.text, answer.stop, answer.model) == ("Hello there.", "end_turn", "openai/gpt-4o-mini")
@@ -38,7 +38,7 @@ async def test_tool_calls_come_back_as_they_were_written(is_streamed: bool) -> N
         ("dice__roll", '{"sides": broken', "same"),
         ("dice__roll", "", "same"),
     ]
-    async with house([Answer("Rolling.", calls, chunk_chars=3)]) as at:
+    async with parley([Answer("Rolling.", calls, chunk_chars=3)]) as at:
         answer = await at.asks(is_streamed=is_streamed, tools=(ROLL,))
 
         assert answer.stop == "tool_use"
@@ -52,7 +52,7 @@ async def test_tool_calls_come_back_as_they_were_written(is_streamed: bool) -> N
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_an_answer_at_its_length_limit_keeps_its_text_and_no_cut_call(is_streamed: bool) -> None:
     cut = Answer("As I was say", [("dice__roll", '{"sid')], finish_reason="length")
-    async with house([cut, Answer("", finish_reason="length")]) as at:
+    async with parley([cut, Answer("", finish_reason="length")]) as at:
         first = await at.asks(is_streamed=is_streamed, tools=(ROLL,))
         second = await at.asks(is_streamed=is_streamed)
 
@@ -61,7 +61,7 @@ async def test_an_answer_at_its_length_limit_keeps_its_text_and_no_cut_call(is_s
 
 
 async def test_a_whole_exchange_with_results_is_taken_by_the_strict_api() -> None:
-    async with house(["You rolled a 4."], "small", "openai/gpt-5-mini") as at:
+    async with parley(["You rolled a 4."], "small", "openai/gpt-5-mini") as at:
         call = {"id": "a", "type": "function", "function": {"name": "dice__roll", "arguments": "{}"}}
         messages = (
             {"role": "system", "content": "Be brief."},
@@ -84,7 +84,7 @@ async def test_a_whole_exchange_with_results_is_taken_by_the_strict_api() -> Non
 async def test_without_a_count_from_the_provider_usage_is_estimated(is_streamed: bool) -> None:
     negative = {"prompt_tokens": -5, "completion_tokens": -7}
     odd = {"prompt_tokens": 10, "completion_tokens": -7, "prompt_tokens_details": {"cached_tokens": 50}}
-    async with house(
+    async with parley(
         [Answer("Hello.", no_usage=True), Answer("Hello.", usage=negative), Answer("Hi.", usage=odd)]
     ) as at:
         answers = [await at.asks(is_streamed=is_streamed) for _ in range(3)]
@@ -100,7 +100,7 @@ async def test_without_a_count_from_the_provider_usage_is_estimated(is_streamed:
 async def test_a_stream_that_is_cut_is_taken_back_and_asked_again(chunks: int, is_clean: bool) -> None:
     answer = Answer("It is nearly", [("dice__roll", {"sides": 6})], chunk_chars=4)
     cut = Fault(cut_after_chunks=chunks, is_clean=is_clean, answer=answer)
-    async with house([cut, "A whole answer."]) as at:
+    async with parley([cut, "A whole answer."]) as at:
         completion = await at.asks(is_streamed=True, tools=(ROLL,))
 
         assert (completion.text, completion.tool_calls) == ("A whole answer.", ())
@@ -112,7 +112,7 @@ async def test_a_stream_that_is_cut_is_taken_back_and_asked_again(chunks: int, i
 
 async def test_a_stream_cut_in_the_middle_of_a_call_never_gives_that_call() -> None:
     answer = Answer("", [("dice__roll", {"sides": 6}), ("dice__roll", {"sides": 20})], chunk_chars=4)
-    async with house(lambda _body, _number: Fault(cut_after_chunks=6, answer=answer)) as at:
+    async with parley(lambda _body, _number: Fault(cut_after_chunks=6, answer=answer)) as at:
         with pytest.raises(ModelsUnavailable) as refused:
             await at.asks(is_streamed=True, tools=(ROLL,), seconds=5)
 
@@ -121,7 +121,7 @@ async def test_a_stream_cut_in_the_middle_of_a_call_never_gives_that_call() -> N
 
 async def test_paid_answers_that_were_empty_are_told_with_the_good_one() -> None:
     usage = {"prompt_tokens": 50, "completion_tokens": 1}
-    async with house([Answer("", usage=usage), Answer("  \n", usage=usage), "Here."], "first", "second") as at:
+    async with parley([Answer("", usage=usage), Answer("  \n", usage=usage), "Here."], "first", "second") as at:
         answer = await at.asks()
 
         assert answer.text == "Here."
@@ -135,7 +135,7 @@ async def test_200_calls_at_once_run_side_by_side() -> None:
         await gate.wait()
         return Answer("Done.")
 
-    async with house(wait) as at:
+    async with parley(wait) as at:
         calls = [asyncio.create_task(at.asks(seconds=60)) for _ in range(200)]
         await at.stub.until(200)
         gate.set()
@@ -147,7 +147,7 @@ async def test_200_calls_at_once_run_side_by_side() -> None:
 
 async def test_nothing_is_left_running_or_open() -> None:
     before = asyncio.all_tasks()
-    async with house(
+    async with parley(
         ["One.", "Two.", Fault(cut_after_chunks=3), "Three.", "Four."], "small", "openai/gpt-5-mini"
     ) as at:
         await at.router.warm()

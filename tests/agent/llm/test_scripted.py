@@ -17,8 +17,8 @@ from shared.db.database import Address
 from shared.errors import ConfigurationError, ModelsUnavailable
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.house import open_house
-from tests.support.model_calls import HELLO, House, SteppedClock
+from tests.support.model_calls import HELLO, Parley, SteppedClock
+from tests.support.parley import open_parley
 
 
 async def test_a_scripted_list_replaces_every_model_position_by_position() -> None:
@@ -89,11 +89,11 @@ async def test_scripted_texts_hold_blocks_of_both_protocols_and_thinking() -> No
 
 
 @asynccontextmanager
-async def scripted(*script: Any) -> AsyncIterator[House]:
+async def scripted(*script: Any) -> AsyncIterator[Parley]:
     """A router that plays this list."""
     async with OpenAIStub() as stub:
         clock = SteppedClock()
-        yield House(Router(Settings(debug_mock_responses=json.dumps(script)), clock, jitter=lambda: 0.0), stub, clock)
+        yield Parley(Router(Settings(debug_mock_responses=json.dumps(script)), clock, jitter=lambda: 0.0), stub, clock)
 
 
 async def test_a_watched_answer_comes_in_pieces() -> None:
@@ -175,9 +175,9 @@ async def test_entries_are_used_up_by_model_calls_alone(
     ]
     given = {"debug_mock_responses": json.dumps(script), "default_guest_token_budget": 10**9}
     given |= {"default_guest_modules": ("dialogue", "file_manager")}
-    async with open_house(settings.model_copy(update=given), address, model) as house:
-        said = [(await house.hears(f"message {number}")).content for number in range(5)]
-        elsewhere = await house.hears("hello", channel="another")
+    async with open_parley(settings.model_copy(update=given), address, model) as parley:
+        said = [(await parley.ask(f"message {number}")).content for number in range(5)]
+        elsewhere = await parley.ask("hello", channel="another")
 
     assert said[0] == "Which one?"
     assert "can't reach" in said[1]
@@ -191,10 +191,10 @@ async def test_a_delegate_block_becomes_a_call_whatever_there_is_to_delegate_to(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     script = ['```delegate\n{"agent": "nobody", "task": "count"}\n```', "Nobody could."]
-    async with open_house(
+    async with open_parley(
         settings.model_copy(update={"debug_mock_responses": json.dumps(script)}), address, model
-    ) as house:
-        reply = await house.hears("count the chairs")
+    ) as parley:
+        reply = await parley.ask("count the chairs")
 
     assert reply.content == "Nobody could."
     assert [(call.tool, call.result["error"]) for call in reply.tool_calls_made] == [("delegate", True)]

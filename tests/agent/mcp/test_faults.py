@@ -12,44 +12,44 @@ from contextlib import asynccontextmanager
 import pytest
 
 from shared.settings import Settings
-from tests.support.house import House
 from tests.support.mcp_servers import STAND_IN, add_server, eventually, play, result, told_error, until
+from tests.support.parley import Parley
 
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a house whose guests may spend enough for many turns."""
+    """Settings of a running Parley whose guests may spend enough for many turns."""
     return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
 
 
-async def test_a_server_that_was_killed_is_connected_again(house: House) -> None:
-    await add_server(house)
-    await until(house, lambda found: "far.add" in found)
-    first = await result(house, "far__pid")
+async def test_a_server_that_was_killed_is_connected_again(parley: Parley) -> None:
+    await add_server(parley)
+    await until(parley, lambda found: "far.add" in found)
+    first = await result(parley, "far__pid")
     os.kill(first, signal.SIGKILL)
 
     async with asyncio.timeout(30):
-        while isinstance(second := await result(house, "far__pid"), dict):
+        while isinstance(second := await result(parley, "far__pid"), dict):
             pass
 
     assert second != first
 
 
 async def test_a_server_that_dies_in_the_middle_of_a_call_is_an_error_and_the_next_call_reaches_the_new_one(
-    house: House,
+    parley: Parley,
 ) -> None:
-    await add_server(house)
-    await until(house, lambda found: "far.add" in found)
+    await add_server(parley)
+    await until(parley, lambda found: "far.add" in found)
 
-    assert "can't be reached" in (await result(house, "far__leave"))["message"]
-    assert await result(house, "far__add", a=1) == 2
+    assert "can't be reached" in (await result(parley, "far__leave"))["message"]
+    assert await result(parley, "far__add", a=1) == 2
 
 
-async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wave_are_answered(house: House) -> None:
-    await add_server(house, seconds=1)
-    await until(house, lambda found: "far.add" in found)
+async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wave_are_answered(parley: Parley) -> None:
+    await add_server(parley, seconds=1)
+    await until(parley, lambda found: "far.add" in found)
 
-    reply = await play(house, ("far__hang", {}), ("far__add", {"a": 1}), ("knowledge__list_memories", {}))
+    reply = await play(parley, ("far__hang", {}), ("far__add", {"a": 1}), ("knowledge__list_memories", {}))
 
     hung, added, memories = [call.result for call in reply.tool_calls_made]
     assert hung["message"] == "far.hang took longer than 1 seconds."
@@ -57,16 +57,18 @@ async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wa
     assert "error" not in memories
 
 
-async def test_a_result_of_fifty_megabytes_is_cut(house: House) -> None:
-    await add_server(house)
-    await until(house, lambda found: "far.add" in found)
+async def test_a_result_of_fifty_megabytes_is_cut(parley: Parley) -> None:
+    await add_server(parley)
+    await until(parley, lambda found: "far.add" in found)
 
-    huge, large = [await result(house, "far__repeat", text="0123456789", times=times) for times in (5_000_000, 100_000)]
+    huge, large = [
+        await result(parley, "far__repeat", text="0123456789", times=times) for times in (5_000_000, 100_000)
+    ]
 
     assert huge["cut"] is True
     assert large["cut"] is True
     assert large["beginning"].startswith('"0123456789')
-    assert all(len(json.dumps(each)) <= house.app.settings.tool_result_max_chars for each in (huge, large))
+    assert all(len(json.dumps(each)) <= parley.app.settings.tool_result_max_chars for each in (huge, large))
 
 
 @pytest.mark.parametrize(
@@ -82,15 +84,15 @@ async def test_a_result_of_fifty_megabytes_is_cut(house: House) -> None:
     ids=["hangs", "ends", "greets and ends", "floods with lines", "floods with one line", "floods with complaints"],
 )
 async def test_a_server_that_is_no_good_is_off_and_says_why_while_the_rest_serves(
-    program: str, reason: str, house: House
+    program: str, reason: str, parley: Parley
 ) -> None:
-    await add_server(house, "near")
-    await add_server(house, "bad", ("-c", program))
+    await add_server(parley, "near")
+    await add_server(parley, "bad", ("-c", program))
 
-    await until(house, lambda found: "near.add" in found)
-    assert await result(house, "near__add", a=1) == 2
-    assert reason in await told_error(house)
-    assert await result(house, "near__add", a=1) == 2
+    await until(parley, lambda found: "near.add" in found)
+    assert await result(parley, "near__add", a=1) == 2
+    assert reason in await told_error(parley)
+    assert await result(parley, "near__add", a=1) == 2
 
 
 @asynccontextmanager
@@ -125,29 +127,29 @@ def free_port() -> int:
         return port
 
 
-async def test_streamable_http_serves_the_same_and_is_connected_again(house: House) -> None:
+async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Parley) -> None:
     port = free_port()
-    await house.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
+    await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
     async with served_over_http(port):
-        await house.sql(
+        await parley.sql(
             "INSERT INTO mcp_servers (name, transport, url, required_permission, timeout_seconds)"
             " VALUES ('web', 'http', :url, 'guest', 5)",
             url=f"http://127.0.0.1:{port}/mcp",
         )
-        await until(house, lambda found: "web.add" in found)
+        await until(parley, lambda found: "web.add" in found)
 
-        assert await result(house, "web__add", a=1) == 2
-        assert (await result(house, "web__refuse", reason="No."))["message"].endswith(": No.")
-        large = await result(house, "web__repeat", text="0123456789", times=5_000_000)
+        assert await result(parley, "web__add", a=1) == 2
+        assert (await result(parley, "web__refuse", reason="No."))["message"].endswith(": No.")
+        large = await result(parley, "web__repeat", text="0123456789", times=5_000_000)
         assert "larger than 4,194,304 bytes" in large["message"]
-        assert await result(house, "web__add", a=2) == 3
-        await result(house, "web__reword", description="Sum.")
-        await until(house, lambda found: "web.add" not in found)
+        assert await result(parley, "web__add", a=2) == 3
+        await result(parley, "web__reword", description="Sum.")
+        await until(parley, lambda found: "web.add" not in found)
 
-    assert "can't be reached" in (await result(house, "web__pid"))["message"]
+    assert "can't be reached" in (await result(parley, "web__pid"))["message"]
 
     async def answers_again() -> bool:
-        return isinstance(await result(house, "web__pid"), int)
+        return isinstance(await result(parley, "web__pid"), int)
 
     async with served_over_http(port):
         await eventually(answers_again)

@@ -28,7 +28,7 @@ async def post(_context: ToolContext, text: str) -> str:
 
 
 async def rule(_context: ToolContext) -> str:
-    """Rule the house."""
+    """Rule Parley."""
     return "done"
 
 

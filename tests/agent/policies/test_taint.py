@@ -9,7 +9,7 @@ from agent.policies.taint import TaintGuard, TurnTaint
 from agent.tools.calls import PendingCall, Taint
 from agent.tools.outcomes import Failed, NeedsApproval
 from tests.agent.policies.calls import BOX, answer, called, ended, journal, pending
-from tests.support.house import House, message
+from tests.support.parley import Parley, message
 
 LOG = TurnLog(1, journal())
 
@@ -18,46 +18,46 @@ def post(text: str, **given: Any) -> PendingCall:
     return pending("wall.post", {"text": text}, **given)
 
 
-def guard(house: House, shown: Taint, log: TurnLog) -> TaintGuard:
+def guard(parley: Parley, shown: Taint, log: TurnLog) -> TaintGuard:
     """Return the guard of a turn whose prompt holds this, beside the results in its log."""
     given = message("hello")
     user = ResolvedUser(1, pending("wall.look").scope.user.permission, "Ann", "UTC", "monday")
     conversation = ResolvedConversation(1, given.place, None, 0)
     persona = pending("wall.look").scope.persona
-    taint = TurnTaint(house.app.database, BOX, Participants(user, persona, conversation, 1, ()), given, (), shown)
+    taint = TurnTaint(parley.app.database, BOX, Participants(user, persona, conversation, 1, ()), given, (), shown)
     return TaintGuard(taint, BOX, log)
 
 
-async def test_a_call_that_acts_is_held_back_once_both_were_shown(house: House) -> None:
-    outcome = await guard(house, Taint(untrusted=True, private=True), LOG).check(post("a"))
+async def test_a_call_that_acts_is_held_back_once_both_were_shown(parley: Parley) -> None:
+    outcome = await guard(parley, Taint(untrusted=True, private=True), LOG).check(post("a"))
 
     assert isinstance(outcome, NeedsApproval)
     assert (outcome.request.reason, outcome.request.tool) == ("taint", "wall.post")
     assert '"text": "a"' in outcome.request.text
 
 
-async def test_one_of_them_alone_holds_nothing_back(house: House) -> None:
+async def test_one_of_them_alone_holds_nothing_back(parley: Parley) -> None:
     call = post("a")
 
     for shown in (Taint(), Taint(untrusted=True), Taint(private=True)):
-        assert await guard(house, shown, LOG).check(call) is call
+        assert await guard(parley, shown, LOG).check(call) is call
 
 
-async def test_reading_agreed_calls_and_wrong_arguments_go_on(house: House) -> None:
-    tainted = guard(house, Taint(untrusted=True, private=True), LOG)
+async def test_reading_agreed_calls_and_wrong_arguments_go_on(parley: Parley) -> None:
+    tainted = guard(parley, Taint(untrusted=True, private=True), LOG)
 
     for call in (pending("wall.look"), post("a", agreed_to="Shall I?"), pending("wall.post", {"no": "text"})):
         assert await tainted.check(call) is call
 
 
-async def test_where_nobody_can_be_asked_the_call_fails(house: House) -> None:
-    tainted = guard(house, Taint(untrusted=True, private=True), LOG)
+async def test_where_nobody_can_be_asked_the_call_fails(parley: Parley) -> None:
+    tainted = guard(parley, Taint(untrusted=True, private=True), LOG)
 
     assert isinstance(await tainted.check(post("a", can_ask=False)), Failed)
 
 
-async def test_results_of_a_tool_that_is_gone_may_be_anybodys_words(house: House) -> None:
+async def test_results_of_a_tool_that_is_gone_may_be_anybodys_words(parley: Parley) -> None:
     gone = called(2, "street.listen", {})
     log = TurnLog(1, journal(answer(1), gone, ended(3, gone, "result", "a")))
 
-    assert isinstance(await guard(house, Taint(private=True), log).check(post("a")), NeedsApproval)
+    assert isinstance(await guard(parley, Taint(private=True), log).check(post("a")), NeedsApproval)

@@ -116,7 +116,7 @@ async def test_a_module_that_fails_to_load_is_off_and_the_rest_serves(
     assert (await call("speech__say", {"word": "hello"}, box=Toolbox((box,), 8000))).content == '"hello"'
 
 
-def test_every_tool_of_the_house_has_a_name_that_providers_take() -> None:
+def test_every_tool_has_a_name_that_providers_accept() -> None:
     box = discover()
 
     assert box.failures == {}

@@ -126,7 +126,7 @@ def context_of(asked: Scope) -> ToolContext:
         storage=NOTHING,
         memory=NOTHING,
         database=NOTHING,
-        house_settings=Settings(),
+        app_settings=Settings(),
     )
 
 

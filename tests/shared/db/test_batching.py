@@ -13,7 +13,7 @@ from shared.errors import EventTaken
 from shared.messages import Decision, IncomingMessage
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.house import House, message, open_house
+from tests.support.parley import Parley, message, open_parley
 
 
 class Counter:
@@ -80,14 +80,14 @@ async def test_whoever_gives_up_waiting_takes_nothing_from_the_others() -> None:
     assert await patient == 4
 
 
-async def test_events_that_come_together_are_stored_and_answered_like_those_that_come_alone(house: House) -> None:
+async def test_events_that_come_together_are_stored_and_answered_like_those_that_come_alone(parley: Parley) -> None:
     strange = '\\ "quotes" \n 🐸 {"a": null} \x00 </script>'
     given = [message(f"hello {number}", event_id=f"e{number}", channel=f"room-{number}") for number in range(5)]
     given.append(message(strange, event_id="strange", channel="room-9", decision=Decision(7, approved=True)))
-    await accept(house.app.database, given[2])
+    await accept(parley.app.database, given[2])
     stolen = message("mine", event_id="e3", channel="room-8", user="eve")
 
-    loader: BatchLoader[IncomingMessage, Accepted] = BatchLoader(partial(accept_all, house.app.database))
+    loader: BatchLoader[IncomingMessage, Accepted] = BatchLoader(partial(accept_all, parley.app.database))
     found = await asyncio.gather(*(loader.load(each) for each in (*given, stolen, given[0])), return_exceptions=True)
 
     accepted = [each for each in found if isinstance(each, Accepted)]
@@ -97,8 +97,8 @@ async def test_events_that_come_together_are_stored_and_answered_like_those_that
     assert accepted[0].inbox_id == accepted[-1].inbox_id
     async with asyncio.timeout(60):
         for each in accepted:
-            await house.app.events.response(each.inbox_id)
-    rows = await house.sql(
+            await parley.app.events.response(each.inbox_id)
+    rows = await parley.sql(
         "SELECT content, decision IS NULL, surroundings, sent_at, attachments FROM inbox ORDER BY id"
     )
     assert len(rows) == 6
@@ -110,12 +110,12 @@ async def test_processes_that_are_told_the_same_events_at_once_store_each_of_the
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     given = [message("hello", event_id=f"e{number}", channel=f"room-{number}") for number in range(200)]
-    async with open_house(settings, address, model, works=False) as house:
-        database = house.app.database
+    async with open_parley(settings, address, model, works=False) as parley:
+        database = parley.app.database
         told = await asyncio.gather(
             accept_all(database, given), accept_all(database, given[::-1]), accept_all(database, given[50:])
         )
 
         assert sum(each.is_new for part in told for each in part) == 200
-        assert await house.value("SELECT count(*) FROM inbox") == 200
-        assert await house.value("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'take_turn'") == 200
+        assert await parley.value("SELECT count(*) FROM inbox") == 200
+        assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'take_turn'") == 200

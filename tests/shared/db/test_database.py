@@ -21,7 +21,7 @@ from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.given_database import PASSWORD, given_database
-from tests.support.house import open_house
+from tests.support.parley import open_parley
 
 USERS = "SELECT count(*) FROM users"
 ATTACH = """
@@ -95,10 +95,12 @@ async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
         await check(address)
         await migrate(address)
 
-        async with open_house(settings, address, model) as house:
-            assert (await house.hears("hello")).content == "Hi Ann."
-            assert await house.value("SELECT current_user") == "parley_app"
-            assert await house.value("SELECT count(*) FROM pg_stat_activity WHERE usename = :me", me=given.url.username)
+        async with open_parley(settings, address, model) as parley:
+            assert (await parley.ask("hello")).content == "Hi Ann."
+            assert await parley.value("SELECT current_user") == "parley_app"
+            assert await parley.value(
+                "SELECT count(*) FROM pg_stat_activity WHERE usename = :me", me=given.url.username
+            )
 
 
 async def test_both_drivers_connect_to_an_external_database(postgres: URL) -> None:

@@ -11,7 +11,7 @@ async def serve(options: argparse.Namespace) -> None:
     """Serve until the process is ended; each line that is typed is a direct message, and answers are printed."""
     async with DiscordStandIn(options.token, port=options.port) as discord:
         ann = Person(discord, "Ann")
-        guild = discord.world.add_guild("House", ann.user)
+        guild = discord.world.add_guild("Parley", ann.user)
         discord.world.add_channel(guild["id"], "general", "Anything goes")
         print(f"DISCORD_TOKEN={options.token} DISCORD_API_BASE={discord.api_base}", file=sys.stderr)  # noqa: T201  # a program to be started by hand
         print(f"DISCORD_GATEWAY={discord.gateway.url} DISCORD_CDN_BASE={discord.cdn_base}", file=sys.stderr)  # noqa: T201  # as above

@@ -16,7 +16,7 @@ from tests.standins.slack.world import Json, new_id
 if TYPE_CHECKING:
     from tests.standins.slack.server import SlackStandIn
 
-SIGN_IN_PAGE = "<!DOCTYPE html><html><body>Sign in to House</body></html>"
+SIGN_IN_PAGE = "<!DOCTYPE html><html><body>Sign in to Parley</body></html>"
 
 
 def keep_file(standin: "SlackStandIn", team_id: str, user_id: str, name: str, content: bytes, kind: str = "") -> Json:

@@ -31,7 +31,7 @@ class SlackStandIn:
 
     def __init__(self, *, port: int = 0, limits: Limits | None = None, scopes: Iterable[str] = SCOPES) -> None:
         self.world = World()
-        self.installation: Installation = self.world.install(self.world.add_team("House"), scopes)
+        self.installation: Installation = self.world.install(self.world.add_team("Parley"), scopes)
         self.app_token, self.signing_secret = f"xapp-1-{uuid4().hex}", uuid4().hex
         self.client_id, self.client_secret = f"{uuid4().int % 10**12}.{uuid4().int % 10**12}", uuid4().hex
         self.limits = limits or Limits()

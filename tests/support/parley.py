@@ -77,7 +77,7 @@ def message(content: str, **given: Any) -> IncomingMessage:
 
 
 @dataclass
-class House:
+class Parley:
     """An app with a running worker, its model and its platform."""
 
     app: App
@@ -85,17 +85,17 @@ class House:
     platform: FakePlatform
     worker: "asyncio.Task[None] | None" = None
 
-    async def accepts(self, content: str, **given: Any) -> Accepted:
+    async def accept(self, content: str, **given: Any) -> Accepted:
         """Store a message and return at once."""
         return await inbox.accept(self.app.database, message(content, **given))
 
-    async def hears(self, content: str, **given: Any) -> AgentResponse:
+    async def ask(self, content: str, **given: Any) -> AgentResponse:
         """Store a message and wait for its answer."""
-        accepted = await self.accepts(content, **given)
+        accepted = await self.accept(content, **given)
         async with asyncio.timeout(60):
             return await self.app.events.response(accepted.inbox_id)
 
-    async def reads(self, content: str) -> list[Event]:
+    async def follow(self, content: str) -> list[Event]:
         """Store a message and return all events that a follower gets.
 
         The model waits for the follower, because deltas are not stored for late followers.
@@ -108,16 +108,16 @@ class House:
             return await said if isinstance(said, Awaitable) else said
 
         self.model.play(waits)
-        accepted = await self.accepts(content, wants_stream=True)
+        accepted = await self.accept(content, wants_stream=True)
         events = []
         async for event in self.app.events.follow(accepted.inbox_id):
             is_read.set()
             events.append(event)
         return events
 
-    async def hears_until_stopped(self, content: str) -> AgentResponse:
+    async def ask_until_stopped(self, content: str) -> AgentResponse:
         """Store a message, stop its turn at the first delta of the answer, and return the response."""
-        accepted = await self.accepts(content, wants_stream=True)
+        accepted = await self.accept(content, wants_stream=True)
         stopped = False
         async for event in self.app.events.follow(accepted.inbox_id):
             if event.name == "text_delta" and not stopped:
@@ -143,7 +143,7 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(
+async def open_parley(
     settings: Settings,
     address: Address,
     model: OpenAIStub,
@@ -151,19 +151,19 @@ async def open_house(
     senders: Senders | None = None,
     modules: ToolProvider | None = None,
     works: bool = True,
-) -> AsyncIterator[House]:
-    """Open a `House`; with `works` it has a running worker."""
+) -> AsyncIterator[Parley]:
+    """Open a `Parley`; with `works` it has a running worker."""
     platform = FakePlatform()
     async with open_app(settings, address, senders or {"fake": platform}, modules) as app:
-        house = House(app, model, platform)
+        parley = Parley(app, model, platform)
         if works:
-            house.worker = asyncio.create_task(build_worker(app).run(), name="worker of the house")
+            parley.worker = asyncio.create_task(build_worker(app).run(), name="worker of the parley")
         try:
-            yield house
+            yield parley
         finally:
-            if house.worker is not None:
-                house.worker.cancel()
-                await asyncio.gather(house.worker, return_exceptions=True)
+            if parley.worker is not None:
+                parley.worker.cancel()
+                await asyncio.gather(parley.worker, return_exceptions=True)
 
 
 def texts(responses: Sequence[AgentResponse]) -> list[str]:
