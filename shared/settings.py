@@ -35,7 +35,7 @@ PROVIDER_NAME = re.compile(
 # How near a name must be to one of ours or of these to be taken for a slip: XAI_API_KEY is none of OPENAI_API_KEY.
 SLIP = 0.9
 USUAL_PROVIDER_NAMES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY")
-# Secrets of MCP servers and of agents elsewhere: rows of `mcp_servers` and `agents` name them, so that none of the
+# Secrets of MCP servers and of agents elsewhere: rows of `mcp_servers` and `agents` name them, so that none of
 # Parley's own can be named there.
 MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
 # Where modules come from, besides `MODULES_PATH`: the program's own folder and the entry points of installed packages.
