@@ -9,8 +9,9 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 SECRET_FIELD = re.compile(r"(token|secret|password|api_?key|authorization)$", re.IGNORECASE)
+# The lengths are bounded because every other address of a long text is a start.
 SECRET_TEXT = re.compile(
-    r"(sk-[A-Za-z0-9_-]{8,}|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}|://[^/\s:@]+:[^@\s]+@|Bearer\s+\S+)"
+    r"(sk-[A-Za-z0-9_-]{8,}|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}|://[^/\s:@]{1,256}:[^@\s]{1,256}@|Bearer\s+\S+)"
 )
 
 

@@ -1,13 +1,15 @@
-"""Awaiting work that cancellation must not interrupt, and work with a time limit."""
+"""Awaiting work that cancellation must not interrupt, work with a time limit, and work on long texts."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from shared.db.retries import Result
 
 # How long a cancelled tool may take to end; then it is no longer waited for.
 LEAVE_SECONDS = 0.5
+# Rendering or parsing a text of this length takes at most some 20 ms.
+LONG_TEXT_CHARS = 10_000
 
 
 async def shield_until_done(work: Coroutine[Any, Any, Result]) -> Result:
@@ -36,6 +38,14 @@ async def run_with_timeout(seconds: float, work: Awaitable[Result]) -> Result:
             task.add_done_callback(_ignore_result)
             await asyncio.wait({task}, timeout=LEAVE_SECONDS)
     raise TimeoutError
+
+
+async def run_on_text(work: Callable[[str], Result], text: str) -> Result:
+    """Return `work(text)`; for a long text it runs in a thread, so that the event loop goes on meanwhile.
+
+    A thread can't be ended, so `work` must be a function whose time grows only with the length of the text.
+    """
+    return work(text) if len(text) <= LONG_TEXT_CHARS else await asyncio.to_thread(work, text)
 
 
 def _ignore_result(task: "asyncio.Future[Any]") -> None:

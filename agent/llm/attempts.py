@@ -23,6 +23,7 @@ from shared.clock import Clock
 from shared.errors import ModelsUnavailable, PromptTooLong
 from shared.log import get_logger
 from shared.messages import Usage
+from shared.tasks import run_on_text
 
 log = get_logger()
 TRIES = 2
@@ -135,7 +136,7 @@ class Attempts:
             raise
         if scanner is not None:
             scanner.close()
-        return protocol.decode(completion)
+        return await run_on_text(lambda _: protocol.decode(completion), completion.text)
 
     def _wait_to_prune(self, name: str, failure: RouteFailed, request: ModelRequest) -> float | None:
         # One retry with a shorter prompt; after that only a model with a larger window can help.

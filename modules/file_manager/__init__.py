@@ -1,6 +1,5 @@
 """Tools for the user's files: create, read, list, link, delete."""
 
-import asyncio
 from typing import Any, Literal
 
 from modules.file_manager.reading import read_text
@@ -26,7 +25,7 @@ async def create_document(
     format: Literal["txt", "md", "html", "csv", "json"] = "md",  # noqa: A002  # the name in the schema for models
 ) -> dict[str, Any]:
     """Make a file for the user."""
-    filename, text = await asyncio.to_thread(render, title, content, format)
+    filename, text = await render(title, content, format)
     file = await context.storage.create(filename, text.encode(), MIME_TYPES[format])
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 

@@ -1,15 +1,22 @@
 """Makes a file of the text that a model wrote."""
 
+import asyncio
 import csv
 import io
 import json
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from shared.errors import ToolError
+from shared.files.subprocess_sandbox import run_isolated
 from shared.text import clean
 
+CONVERTER = Path(__file__).with_name("markdown_page.py")
+CONVERT_SECONDS = 15.0
+
 MAX_CHARS = 500_000
+TOO_SLOW = "content is Markdown that takes too long to convert; make it shorter, or write an md document."
 # The page can load nothing and run no script, whatever it contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 STYLE = (
@@ -20,7 +27,7 @@ STYLE = (
 )
 
 
-def render(title: str, content: str, kind: str) -> tuple[str, str]:
+async def render(title: str, content: str, kind: str) -> tuple[str, str]:
     """Return the file name and content; raises `ToolError` when `content` is not valid for the kind."""
     title = " ".join(clean(title).split())
     content = clean(content)
@@ -32,11 +39,11 @@ def render(title: str, content: str, kind: str) -> tuple[str, str]:
     title = filename.removesuffix(f".{kind}")
     match kind:
         case "json":
-            return filename, _json(content)
+            return filename, await asyncio.to_thread(_json, content)
         case "csv":
-            return filename, _csv(content)
+            return filename, await asyncio.to_thread(_csv, content)
         case "html":
-            return filename, _html(title, content)
+            return filename, await _html(title, content)
         case "md" if not content.lstrip().startswith("#"):
             return filename, f"# {title}\n\n{content.rstrip()}\n"
         case _:
@@ -73,13 +80,16 @@ def _csv(content: str) -> str:
     return out.getvalue()
 
 
-def _html(title: str, content: str) -> str:
+async def _html(title: str, content: str) -> str:
     if content.lstrip()[:15].lower().startswith(("<!doctype html", "<html")):
         return content
-    # Imported late: most turns do not need it.
-    from markdown_it import MarkdownIt
-
-    body = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).render(content)
+    try:
+        converter = await run_isolated(CONVERTER, content=content.encode(), seconds=CONVERT_SECONDS)
+    except TimeoutError as error:
+        raise ToolError(TOO_SLOW) from error
+    if converter.status != 0:
+        raise ToolError(TOO_SLOW)
+    body = converter.output.decode()
     return (
         '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'

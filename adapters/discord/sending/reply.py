@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.chat.uploads import Upload, collect
@@ -11,6 +12,7 @@ from adapters.discord.sending.upload_limits import UploadLimits
 from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
 from agent.queue.delivery_info import DeliveryInfo
 from shared.messages import Place, ReplyFile
+from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -76,7 +78,8 @@ def _to_allowed_mentions(delivery: DeliveryInfo) -> Json:
 async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json], allowed: int) -> _Draft:
     """Return the reply with files of at most so many bytes; 0 means no files."""
     uploads, others = await collect(app, reply.files, allowed)
-    rendered = render("\n".join([reply.content, *map(_link, others)]), may_attach=allowed > 0)
+    text = "\n".join([reply.content, *map(_link, others)])
+    rendered = await run_on_text(partial(render, may_attach=allowed > 0), text)
     whole = [rendered.file] if rendered.file else []
     return _Draft(reply, delivery, rows, rendered=rendered, uploads=[*whole, *uploads])
 

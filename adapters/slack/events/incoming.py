@@ -68,7 +68,7 @@ def to_moment(ts: str) -> datetime:
 
 def to_text(event: Json, bot_user_id: str, names: Mapping[str, str]) -> str:
     """Return the plain text: names instead of ids, without the mention of the agent."""
-    content = re.sub(rf"<@{re.escape(bot_user_id)}(\|[^>]*)?>[ ,:]*", "", str(event.get("text") or ""))
+    content = re.sub(rf"<@{re.escape(bot_user_id)}(\|[^<>]*)?>[ ,:]*", "", str(event.get("text") or ""))
     return to_plain(content.strip(), names)
 
 

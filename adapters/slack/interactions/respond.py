@@ -1,6 +1,7 @@
 """The response URL of a click or a command: for 30 minutes, messages posted there appear where the person acted."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -11,6 +12,7 @@ from adapters.slack.transport.api import Json, Refused
 from adapters.slack.transport.clients import quiet
 from shared.errors import Unavailable
 from shared.log import get_logger
+from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from adapters.slack.transport.clients import Clients
@@ -77,7 +79,8 @@ class Responses:
         if url is None or error.slack_code not in NOT_A_MEMBER:
             raise error
         links = links_to(reply.files)
-        rendered = render("\n".join([reply.content, *links]), allows_mentions=delivery.allows_mentions)
+        text = "\n".join([reply.content, *links])
+        rendered = await run_on_text(partial(render, allows_mentions=delivery.allows_mentions), text)
         where: Json = {"thread_ts": reply.place.thread} if reply.place.thread else {}
         for index, part in enumerate(rendered.parts):
             below = rows if index == len(rendered.parts) - 1 else ()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.chat.live import SECONDS_PER_EDIT
@@ -12,6 +13,7 @@ from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, rende
 from adapters.slack.sending.sent import AlreadySent, find_sent
 from adapters.slack.transport.api import Json, Refused, Web
 from shared.log import get_logger
+from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -39,10 +41,12 @@ class Draft:
     links: Sequence[str]
     cards: Sequence[Json] = ()
 
-    def render(self, *, is_short: bool = False) -> Rendered:
+    async def render(self, *, is_short: bool = False) -> Rendered:
         """Return the parts; `is_short`: a file behind its beginning."""
         text = "\n".join([self.reply.content, *self.links])
-        return render(text, allows_mentions=self.delivery.allows_mentions, is_short=is_short)
+        return await run_on_text(
+            partial(render, allows_mentions=self.delivery.allows_mentions, is_short=is_short), text
+        )
 
     def body(self, rendered: Rendered, index: int) -> Json:
         """Return one part as a message: cards first, buttons last."""
@@ -65,11 +69,11 @@ async def send(
     draft = Draft(reply, delivery, rows, uploads=uploads, links=links_to(others), cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
     try:
-        return await writer.write(draft.render())
+        return await writer.write(await draft.render())
     except Refused as error:
         if error.slack_code not in TOO_LONG:
             raise
-        return await writer.write(draft.render(is_short=True))
+        return await writer.write(await draft.render(is_short=True))
 
 
 def _to_cards(shown: Shown | None) -> list[Json]:

@@ -16,7 +16,7 @@ from shared.arithmetic import NoSum, find_sum, work_out
 from shared.clock import Clock
 from shared.messages import Usage
 
-CONTEXT_BLOCK = re.compile(r"\n*<context>\n.*</context>\s*\Z", re.DOTALL)
+CONTEXT_START, CONTEXT_END = "<context>\n", "</context>"
 NOW_LINE = re.compile(r"^Now: (.+)$", re.MULTILINE)
 SUM_WORDS = re.compile(
     r"^(?:what is|what's|how much is|calculate|compute|was ist|wie viel ist|rechne)\s+", re.IGNORECASE
@@ -104,7 +104,13 @@ def _to_exchange(messages: Sequence[Mapping[str, Any]]) -> _Exchange:
     text = _text_of(messages[index]) if index >= 0 else ""
     now = NOW_LINE.search(text)
     results = _results(messages[index + 1 :])
-    return _Exchange(CONTEXT_BLOCK.sub("", text).strip(), now[1] if now else None, results)
+    return _Exchange(_without_context(text).strip(), now[1] if now else None, results)
+
+
+def _without_context(text: str) -> str:
+    shown = text.rstrip()
+    start = shown.find(CONTEXT_START)
+    return text if start < 0 or not shown.endswith(CONTEXT_END) else shown[:start]
 
 
 def _index_of_question(messages: Sequence[Mapping[str, Any]]) -> int:

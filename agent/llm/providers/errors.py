@@ -43,7 +43,8 @@ TOO_LARGE = re.compile(r"request too large|input or output tokens must be reduce
 N = r"\D{0,4}(\d[\d,]*)"
 WINDOW = re.compile(
     rf"(?:context length is(?: only)?|context length of(?: only)?|(?:prompt|input) length is|context limit:.{{0,40}}>"
-    rf"|context size \(|tokens allowed|tokens >|must be <=|limit is|\bLimit){N}|(\d[\d,]*) maximum context length",
+    rf"|context size \(|tokens allowed|tokens >|must be <=|limit is|\bLimit){N}"
+    r"|(?<![\d,])(\d[\d,]*) maximum context length",
     re.IGNORECASE,
 )
 COUNTED = re.compile(

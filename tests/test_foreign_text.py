@@ -1,0 +1,261 @@
+"""Text of people, models and servers is read in time that grows with its length only, whatever it is made of."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from adapters.chat.splitting import split_text
+from adapters.discord.sending import render as discord
+from adapters.slack.events.incoming import to_text
+from adapters.slack.sending import render as slack
+from adapters.terminal.output import harmless
+from adapters.web.api.bodies import FILE_CONTENT, STRING
+from adapters.web.api.uploads import CONTENT_ADDRESS
+from agent.commands import COMMAND_LINE
+from agent.confirmations.decisions import WORD
+from agent.context.messages import CONTEXT_TAGS, LINE_ENDS
+from agent.llm.offline.intents import understand, without_speaker
+from agent.llm.offline.model import _without_context
+from agent.llm.protocols.plain_text import without_results
+from agent.llm.protocols.protocol import _to_call
+from agent.llm.protocols.scanner import Block, Scanner
+from agent.llm.providers.errors import COUNTED, IMAGES_REFUSED, TOO_LONG, WINDOW
+from agent.mcp.remote_tools import to_description
+from agent.mcp.transports import REQUEST_ID
+from agent.planner.plan import REFERENCE
+from agent.policies.circuit_breaker import NUMBER, QUOTED
+from agent.tools.approvals import UNSEEN
+from modules.calendar.dates import resolve
+from modules.calendar.holidays import find_holiday
+from shared.arithmetic import NoSum, find_sum, work_out
+from shared.errors import ToolError
+from shared.files.filenames import clean_filename
+from shared.log import SECRET_TEXT
+from shared.memory.tokenizer import split_words
+from shared.text import clean, cut
+
+CHARS = 100_000
+# Processor time: what grows with the length takes a tenth of it, what grows with the square takes longer.
+MOST_SECONDS = 3.0
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+KINDS = frozenset({"tool", "tool_call", "delegate"})
+
+
+def scan(text: str, chunk: int) -> None:
+    """Read a model's answer in chunks, and the blocks that were found."""
+    scanner = Scanner(KINDS)
+    for start in range(0, len(text), chunk):
+        scanner.feed(text[start : start + chunk])
+    scanner.close()
+    for block in scanner.blocks[:100]:
+        _to_call(block)
+
+
+def as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "parts of 2000": lambda text: split_text(text, 2000),
+    "parts of 20": lambda text: split_text(text, 20),
+    "Discord's answer": lambda text: discord.render(clean(text)),
+    "Discord's live text": discord.live,
+    "Slack's answer": slack.render,
+    "Slack's notice": slack.to_notice,
+    "Slack's message": lambda text: to_text({"text": text}, "U1", {}),
+    "the terminal": harmless,
+    "an answer": lambda text: scan(text, len(text)),
+    "a streamed answer": lambda text: scan(text, 29),
+    "an invalid block": lambda text: _to_call(Block("tool", text)),
+    "a message without results": without_results,
+    "a request to the offline model": lambda text: (understand(text), without_speaker(text), _without_context(text)),
+    "a sum": lambda text: (find_sum(text), work_out(text)),
+    "a reference in a plan": lambda text: list(REFERENCE.finditer(text)),
+    "an error of a tool": lambda text: NUMBER.sub("", QUOTED.sub("", text)),
+    "an error of a provider": lambda text: [each.search(text) for each in (TOO_LONG, IMAGES_REFUSED, WINDOW, COUNTED)],
+    "a call to approve": lambda text: UNSEEN.sub("", text),
+    "a command": COMMAND_LINE.fullmatch,
+    "a yes or no": WORD.fullmatch,
+    "a person's message": lambda text: LINE_ENDS.sub("\n", CONTEXT_TAGS.sub("", text)),
+    "a line of the log": lambda text: SECRET_TEXT.sub("***", text),
+    "a file's name": clean_filename,
+    "words to remember": split_words,
+    "a date": lambda text: resolve(text[:120], NOW),
+    "a holiday": lambda text: find_holiday(text, None, NOW.date()),
+    "a body of HTTP": lambda text: (STRING.sub(b"", as_bytes(text)), list(FILE_CONTENT.finditer(as_bytes(text)))),
+    "an address with content": lambda text: CONTENT_ADDRESS.match(f"data:a/b{text[:1000]}"),
+    "a message of an MCP server": lambda text: REQUEST_ID.findall(as_bytes(text)),
+    "a description of an MCP server": to_description,
+    "clean text": lambda text: cut(clean(text), 8000),
+}
+# fmt: off
+UNITS = [
+    "a",
+    " ",
+    "\n",
+    "\t",
+    "\r",
+    "`",
+    "``` ",
+    "```\n",
+    "~",
+    "<",
+    "<@U1|",
+    "<!",
+    "<@",
+    "&",
+    "&amp;",
+    "|",
+    "|-",
+    "|\n|-|\n",
+    "|a|b|\n",
+    "\\",
+    '"',
+    "'",
+    '\\"',
+    "[",
+    "](",
+    "![",
+    "(",
+    "*",
+    "_",
+    "a*",
+    "> ",
+    "- ",
+    "#",
+    "{",
+    '{"a":',
+    "}",
+    "$",
+    "$a.",
+    "${a",
+    "<tool>",
+    "</tool>",
+    '</tool>"',
+    "<think>",
+    "</think>",
+    "```tool_call\n",
+    "<context>\n",
+    "</context>",
+    "<tool_result",
+    "please ",
+    "a: ",
+    "1",
+    "1,",
+    "1 ",
+    "1.",
+    "+",
+    "0",
+    "=",
+    "=?",
+    "://",
+    "https://a",
+    "://a:",
+    "token=",
+    "Bearer ",
+    "in 2 days ",
+    "4. - ",
+    "4.-",
+    "mon - ",
+    "first ",
+    "<a ",
+    "<!--",
+    "\N{COMBINING ACUTE ACCENT}",
+    "é",
+    "😀",
+    "\ud800",
+    "漢",
+    "\x00",
+    "\u202e",
+    ";a",
+    "a=;",
+    "/",
+    ":",
+    '"id":',
+    "limit is ",
+    "context limit:",
+]
+# fmt: on
+WRAPS = ["{}", "x{}", "{}x", "```\n{}", "|{}|\n|-|\n|{}|", '"{}', '<tool>{"a": "{}', "remember {}!", "{}</context>"]
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fail when the block takes more processor time."""
+
+    def fail(_signal: int, _frame: FrameType | None) -> None:
+        pytest.fail(f"it takes longer than {seconds} s")
+
+    before = signal.signal(signal.SIGVTALRM, fail)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def read(reader: str, text: str) -> Any:
+    """Read the text; a refusal of it is an answer, too."""
+    with at_most(MOST_SECONDS):
+        try:
+            return READERS[reader](text)
+        except (ToolError, NoSum) as error:
+            return error
+
+
+@pytest.mark.parametrize("reader", READERS)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@example("<@U1|", "{}")
+@example("\n", "x{}")
+@example("1,", "{}")
+@example("://a:", "{}")
+@example("\r", "{}x")
+@example(" \t", "{}")
+@given(st.sampled_from(UNITS), st.sampled_from(WRAPS))
+def test_a_long_text_that_repeats_itself_is_read_quickly(reader: str, unit: str, wrap: str) -> None:
+    read(reader, wrap.replace("{}", unit * (CHARS // len(unit))))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from(UNITS), min_size=1, max_size=6), st.text(max_size=20))
+def test_a_long_text_of_any_marks_is_read_quickly(reader: str, marks: list[str], end: str) -> None:
+    unit = "".join(marks)
+    read(reader, unit * (CHARS // len(unit)) + end)
+
+
+def test_a_table_of_many_columns_and_rows_is_shown_as_it_was_written() -> None:
+    rows = ["|" * 30_000, "|-|", *["|x"] * 10_000]
+
+    with at_most(MOST_SECONDS):
+        shown = discord.tables_to_blocks("\n".join(rows))
+
+    assert len(shown) < 2 * sum(map(len, rows))
+    assert shown.startswith("```\n||")
+    assert shown.endswith("|x\n```")
+
+
+def test_a_table_is_aligned_and_one_without_a_rule_is_not() -> None:
+    table = "| a | b |\n|:--|--:|\n| 1 | long |"
+
+    assert discord.tables_to_blocks(table) == "```\na  b\n-  ----\n1  long\n```"
+    assert discord.tables_to_blocks("a | b\nc | d") == "a | b\nc | d"
+    assert discord.tables_to_blocks("a | b\n---") == "a | b\n---"
+
+
+def test_live_text_of_a_long_answer_is_its_end_in_its_code_block() -> None:
+    text = "So:\n```python\n" + "\n".join(f"line {number}" for number in range(5000))
+
+    shown = discord.live(text)
+
+    assert shown.startswith("…\n```python\n")
+    assert shown.endswith("line 4999\n```")
+    assert len(shown) <= discord.MESSAGE_LIMIT
