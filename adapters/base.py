@@ -85,7 +85,7 @@ class ChatPlatform(ABC):
 
     async def listen(self, app: "App") -> None:
         """Accept events until cancelled; a lost connection is made again."""
-        # Where the platform also sends, whoever opened it closes it: sending goes on after listening ends.
+        # A platform that also sends was opened by the process, which closes it: sending goes on after listening ends.
         is_ours = self._app is None
         if is_ours:
             await self.open(app)

@@ -112,7 +112,7 @@ class _Sum:
     def _next(self) -> str:
         return self.tokens[self.position] if self.position < len(self.tokens) else ""
 
-    def _take(self, expected: str = "") -> str:
+    def _advance(self, expected: str = "") -> str:
         token = self._next
         if not token or (expected and token != expected):
             raise NoSum(
@@ -128,7 +128,7 @@ class _Sum:
             raise NoSum("it is nested too deep")
         value, is_percentage = self._operand()
         while (left := BINDING.get(self._next, 0)) > binding:
-            sign = self._take()
+            sign = self._advance()
             # Powers are right-associative.
             right, right_is_percentage = self._expression(left - (left == BINDING["^"]))
             if right_is_percentage and not is_percentage and sign in {"+", "-"}:
@@ -139,13 +139,13 @@ class _Sum:
         return value, is_percentage
 
     def _operand(self) -> tuple[Number, bool]:
-        token = self._take()
+        token = self._advance()
         if token in SIGNS:
             value, is_percentage = self._expression(NEGATION)
             return (self._multiply(value, SIGNS[token]), is_percentage)
         if token in OPENING:
             value, _ = self._expression(0)
-            self._take(")")
+            self._advance(")")
         elif token[0].isdigit() or token[0] == ".":
             value = _number(token)
         else:
@@ -155,7 +155,7 @@ class _Sum:
     def _with_suffixes(self, value: Number) -> tuple[Number, bool]:
         is_percentage = False
         while self._next in SUFFIXES and not (self._next == "%" and self._is_remainder()):
-            is_percentage = self._take() == "%"
+            is_percentage = self._advance() == "%"
             value = self._divide(value, 100) if is_percentage else _factorial(value)
         return value, is_percentage
 
@@ -168,12 +168,12 @@ class _Sum:
             return CONSTANTS[name]
         if name not in FUNCTIONS:
             raise NoSum(f"{name!r} is not known; known are {', '.join([*FUNCTIONS, *CONSTANTS])}")
-        self._take("(")
+        self._advance("(")
         arguments = [self._expression(0)[0]]
         while self._next == ",":
-            self._take()
+            self._advance()
             arguments.append(self._expression(0)[0])
-        self._take(")")
+        self._advance(")")
         try:
             return _bounded(FUNCTIONS[name](self.context, *arguments))
         except TypeError:

@@ -66,7 +66,7 @@ class PromptTooLong(Refusal):
     code = "too_long"
 
 
-class EventTaken(Refusal):
+class EventIdInUse(Refusal):
     """An event with this id came before, from somebody else or from another place."""
 
     code = "event_taken"

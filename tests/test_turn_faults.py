@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shared.errors import EventTaken
+from shared.errors import EventIdInUse
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext, tool
 from tests.standins.openai_api import Answer
@@ -87,7 +87,7 @@ async def test_the_event_id_of_another_person_does_not_return_their_answer(parle
     parley.model.play([Answer("for Ann")])
     await parley.ask("hello", user="ann", event_id="1")
 
-    with pytest.raises(EventTaken):
+    with pytest.raises(EventIdInUse):
         await parley.accept("hello", user="eve", event_id="1")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import text
 
 from shared.db.database import Database, DatabaseLost
-from shared.errors import EventTaken, Unavailable
+from shared.errors import EventIdInUse, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ async def accept_missed(
         count += 1
         try:
             await accept(each)
-        except EventTaken:
-            log.info("missed_message_taken_elsewhere", platform=platform)
+        except EventIdInUse:
+            log.info("missed_message_accepted_elsewhere", platform=platform)
     if count:
         log.info("caught_up", platform=platform, messages=count)
     return count

@@ -1,4 +1,4 @@
-"""The owner of an installation with the embedded database: whoever starts it, in the terminal and on the page."""
+"""The owner of an installation with the embedded database: who starts it, in the terminal and on the page."""
 
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert

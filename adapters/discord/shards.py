@@ -90,7 +90,7 @@ class Shards:
             log.warning("discord_shards_lost", shards=sorted(lost))
             await self._stop([ids for ids in self._running if lost & set(ids)])
         if free := sorted(held - self._held()):
-            log.info("discord_shards_taken", shards=free, of=count)
+            log.info("discord_shards_leased", shards=free, of=count)
             name = f"discord {free[0]}"
             start = stay_up(PLATFORM, lambda: self._connect(free, count, self._checkpoint), self._app.clock.monotonic)
             self._running[tuple(free)] = asyncio.create_task(start, name=name)

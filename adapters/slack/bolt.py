@@ -78,7 +78,7 @@ async def _on_error(error: Exception, body: dict[str, Any]) -> BoltResponse:
     # Without an acknowledgement Slack sends the event again, to this process or another.
     kind = str((body.get("event") or {}).get("type") or body.get("type") or body.get("command"))
     if isinstance(error, Unavailable):
-        log.warning("slack_event_not_taken", kind=kind, cause=str(error.__cause__ or error))
+        log.warning("slack_event_not_accepted", kind=kind, cause=str(error.__cause__ or error))
     else:
         log.error("slack_event_failed", kind=kind, exc_info=error)
     return BoltResponse(status=500)

@@ -26,7 +26,7 @@ WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
 
 
 async def to_answer_of_asked(database: Database, settings: Settings, given: IncomingMessage) -> IncomingMessage:
-    """Return a message that carries a decision as a message of the user who was asked, whoever has sent it.
+    """Return a message that carries a decision as a message of the user who was asked, even if another user sent it.
 
     A message without a decision is returned unchanged. Raises `ApprovalNeeded` when the sender lacks the required
     permission, and `ConfirmationClosed` when the question was not asked in this place or only the asked user may

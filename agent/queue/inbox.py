@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select, text
 from agent.events.notifications import TURNS
 from shared.db.database import Database
 from shared.db.driver import Session
-from shared.errors import EventTaken
+from shared.errors import EventIdInUse
 from shared.messages import Attachment, Decision, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.models import InboxMessage
 from shared.text import clean, clean_json
@@ -155,7 +155,7 @@ class Waiting:
 async def accept(database: Database, message: IncomingMessage) -> Accepted:
     """Store an event once and queue its turn; acknowledge the event to the platform only after this returns.
 
-    Raises `DatabaseLost` if it could not be stored, `EventTaken` if its id belongs to another person's message.
+    Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
     """
     given = _to_row(message)
     async with database.statement() as session:
@@ -165,7 +165,7 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
         first = (await session.execute(KNOWN, {"platform": given["platform"], "event_id": given["event_id"]})).one()
     # A caller who reuses the event id of another person must not get that person's answer.
     if (first.place_key, first.platform_user_id) != (given["place_key"], given["user_id"]):
-        raise EventTaken
+        raise EventIdInUse
     return Accepted(first.id, is_new=False)
 
 

@@ -28,7 +28,7 @@ class ApprovalRequest:
     """A request for approval of one call with these arguments (JSON text); `text` is the question to the user.
 
     `agent` is the agent that made the call, None for the persona that answers. `approver` is the permission that
-    whoever approves needs; None when the asked user may approve.
+    the approving user needs; None when the asked user may approve.
     """
 
     call_id: str

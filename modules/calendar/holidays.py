@@ -62,14 +62,14 @@ def _days(holiday: Holiday, year: int | None, today: date) -> DateRange:
     if year is not None and not FIRST_YEAR <= year <= LAST_YEAR:
         raise ToolError(f"I know holidays from {FIRST_YEAR} to {LAST_YEAR}.")
     years = range(today.year - 1, today.year + 3) if year is None else (year,)
-    spans = [_span(holiday, first) for each in years for first in holiday.first(each)]
-    spans = [date_range for date_range in spans if year is not None or date_range.end >= today]
-    if not spans:
+    ranges = [_span(holiday, first) for each in years for first in holiday.first(each)]
+    ranges = [date_range for date_range in ranges if year is not None or date_range.end >= today]
+    if not ranges:
         raise ToolError(f"I have no date of {holiday.name} in {year or today.year}.")
-    if year is not None and len(spans) > 1:
-        again = f"There is another one that year, from {short_date(spans[1].start)}."
-        return replace(spans[0], note=f"{spans[0].note} {again}".strip())
-    return spans[0]
+    if year is not None and len(ranges) > 1:
+        again = f"There is another one that year, from {short_date(ranges[1].start)}."
+        return replace(ranges[0], note=f"{ranges[0].note} {again}".strip())
+    return ranges[0]
 
 
 def _span(holiday: Holiday, first: date) -> DateRange:

@@ -40,7 +40,7 @@ from adapters.slack.transport.clients import Clients
 from agent.queue.inbox import accept_all
 from shared.db.batching import BatchLoader
 from shared.db.retries import retry_on_lost_db
-from shared.errors import EventTaken
+from shared.errors import EventIdInUse
 from shared.messages import Place, PlatformContext, QuotedMessage
 from shared.text import clean, cut
 
@@ -148,7 +148,7 @@ class Events:
         key = to_event_id(event["channel"], event["ts"])
         if key in self._accepted:
             return
-        with suppress(EventTaken):
+        with suppress(EventIdInUse):
             if not await retry_on_lost_db(lambda: self._store(event, web, sent_at), STORE_SECONDS):
                 return
         self._accepted[key] = None

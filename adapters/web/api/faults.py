@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from shared.errors import EventTaken, NotFound, ParleyError, Refusal, ToolError, Unavailable
+from shared.errors import EventIdInUse, NotFound, ParleyError, Refusal, ToolError, Unavailable
 from shared.log import get_logger
 from shared.text import clean, cut
 
@@ -91,7 +91,7 @@ async def on_our_error(request: Request, error: Exception) -> Response:
         wait = {"Retry-After": str(max(1, round(error.retry_after or 1)))}
         return answer(request, Fault(503, error.code, str(error), headers=wait))
     if isinstance(error, (Refusal, ToolError)):
-        status = 404 if isinstance(error, NotFound) else 409 if isinstance(error, EventTaken) else 400
+        status = 404 if isinstance(error, NotFound) else 409 if isinstance(error, EventIdInUse) else 400
         return answer(request, Fault(status, error.code, str(error)))
     raise error
 

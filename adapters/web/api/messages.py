@@ -20,7 +20,7 @@ from agent.journal.responses import find_response
 from agent.journal.steps import Event
 from agent.queue import inbox
 from agent.queue.inbox import Accepted
-from shared.errors import EventTaken
+from shared.errors import EventIdInUse
 from shared.messages import AgentResponse, IncomingMessage
 from shared.models import Conversation, Turn, TurnEvent
 
@@ -56,7 +56,7 @@ async def accept_once(app: App, message: IncomingMessage) -> Accepted:
     """Accept the message; discard the files of a duplicate, or of a message whose id another person used."""
     try:
         accepted = await inbox.accept(app.database, message)
-    except EventTaken:
+    except EventIdInUse:
         await discard(app, message.attachments)
         raise
     if not accepted.is_new:

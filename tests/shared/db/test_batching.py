@@ -9,7 +9,7 @@ import pytest
 from agent.queue.inbox import Accepted, accept, accept_all
 from shared.db.batching import MAX_BATCH, BatchLoader
 from shared.db.database import Address, DatabaseLost
-from shared.errors import EventTaken
+from shared.errors import EventIdInUse
 from shared.messages import Decision, IncomingMessage
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -91,7 +91,7 @@ async def test_events_that_come_together_are_stored_and_answered_like_those_that
     found = await asyncio.gather(*(loader.load(each) for each in (*given, stolen, given[0])), return_exceptions=True)
 
     accepted = [each for each in found if isinstance(each, Accepted)]
-    assert isinstance(found[6], EventTaken)
+    assert isinstance(found[6], EventIdInUse)
     assert len(accepted) == 7
     assert not accepted[2].is_new
     assert accepted[0].inbox_id == accepted[-1].inbox_id
