@@ -89,7 +89,7 @@ def to_conversation(row: Any, place: Place) -> ResolvedConversation:
 IDENTITY = FIND.cte("identity")
 PERSONA = CLOSEST.cte("persona")
 CONVERSATION = upsert(IDENTITY, PERSONA).cte("conversation")
-# The turn does not wait until the conversation's new timestamp is flushed to disk.
+# Does not wait for the disk: the begin of the turn, which follows, flushes the conversation and the drawn turn id too.
 NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off', true)").label("not_synced")
 FIND_PARTICIPANTS = select(
     *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],

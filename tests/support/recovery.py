@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psutil  # type: ignore[import-untyped]  # the package has no types
 from sqlalchemy import URL
 
 from adapters.cli.compose import open_app
@@ -63,6 +64,22 @@ async def control(home: Path, action: str, mode: str) -> None:
     given = ("-w", "-m", mode, "-l", str(server.log), "-D", str(server.pgdata), action)
     call = partial(pgexec, "pg_ctl", given, bin_path=server.bin_path, user=server.system_user, start_new_session=True)
     await asyncio.to_thread(call)
+
+
+async def kill_postgres(home: Path) -> None:
+    """Kill the embedded Postgres of this home with all its processes, as a lost machine does, and start it again."""
+    await asyncio.to_thread(_kill_postmaster, home)
+    await control(home, "restart", "immediate")
+
+
+def _kill_postmaster(home: Path) -> None:
+    postmaster = psutil.Process(int((home / "postgres" / "postmaster.pid").read_text().split()[0]))
+    processes = [postmaster, *postmaster.children(recursive=True)]
+    # Frozen first, so that it neither starts new processes nor stops the others in an orderly way.
+    postmaster.suspend()
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes, timeout=20)
 
 
 async def cut_connections(server: URL, address: Address) -> int:

@@ -1,0 +1,82 @@
+"""Postgres is killed while turns begin: no id of a turn is given out twice, and nobody gets another person's answer."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from shared.db.database import Address, migrate
+from shared.db.embedded import start_postgres
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.house import open_house
+from tests.support.recovery import control, kill_postgres
+
+CALLERS = 12
+
+
+@pytest.fixture(scope="module")
+def crashing_home() -> Iterator[Path]:
+    """The folder of a Postgres that only these tests use; what is not flushed by a commit stays in its memory."""
+    with tempfile.TemporaryDirectory(prefix="parley-crash-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        asyncio.run(keep_unflushed(Address(start_postgres(home), is_embedded=True)))
+        yield home
+        asyncio.run(control(home, "stop", "immediate"))
+
+
+async def keep_unflushed(address: Address) -> None:
+    """Let the server write asynchronous commits as late as it can, so that a crash loses them for certain."""
+    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    for setting in ("wal_writer_delay = '10s'", "wal_writer_flush_after = '100MB'", "autovacuum = off"):
+        await owner.execute(f"ALTER SYSTEM SET {setting}")
+    await owner.execute("SELECT pg_reload_conf()")
+    await owner.close()
+    await migrate(address)
+
+
+async def list_turns(address: Address) -> set[int]:
+    """Return the ids of all turns, over a connection of its own."""
+    connection = await asyncpg.connect(**address.asyncpg_arguments())
+    found = await connection.fetch("SELECT id FROM turns")
+    await connection.close()
+    return {row["id"] for row in found}
+
+
+async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgres_was_killed(
+    crashing_home: Path, settings: Settings, model: OpenAIStub
+) -> None:
+    is_back = asyncio.Event()
+
+    async def answer(body: Body, _number: int) -> Answer:
+        asked = last_user_text(body).partition("\n")[0]
+        if asked.startswith("before"):
+            await is_back.wait()
+        return Answer(f"re: {asked}")
+
+    model.play(answer)
+    address = Address(start_postgres(crashing_home), is_embedded=True)
+    async with open_house(settings, address, model) as house:
+
+        async def asks(kind: str, number: int) -> tuple[str, str]:
+            async with asyncio.timeout(60):
+                return f"re: {kind} {number}", (await house.hears(f"{kind} {number}", user=f"{kind}-{number}")).content
+
+        # The first turn of a process loads the model library; meanwhile other commits would flush those of the turns.
+        await asks("warm", 0)
+        early = [asyncio.create_task(asks("before", number)) for number in range(CALLERS)]
+        await model.until(1 + CALLERS)
+        begun = await list_turns(address)
+        await kill_postgres(crashing_home)
+        assert begun <= await list_turns(address)
+        late = [asyncio.create_task(asks("after", number)) for number in range(CALLERS)]
+        await model.until(1 + 2 * CALLERS)
+        is_back.set()
+
+        for expected, got in await asyncio.gather(*early, *late):
+            assert got == expected
+        assert len(await list_turns(address)) == 1 + 2 * CALLERS
