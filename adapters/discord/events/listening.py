@@ -28,6 +28,9 @@ SELECT (SELECT mode FROM rule), coalesce((SELECT thread_per_question FROM rule),
     SELECT FROM conversations
     WHERE platform = 'discord' AND platform_server_id IS NOT DISTINCT FROM CAST(:known_server AS text)
       AND platform_channel_id = :channel AND platform_thread_id IS NOT DISTINCT FROM CAST(:known_thread AS text)
+) OR EXISTS (
+    -- The conversation begins with the first turn; until then its messages wait here.
+    SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed')
 )
 """)
 
@@ -68,6 +71,7 @@ class Listening:
             "thread": place.thread or "",
             "known_server": place.server,
             "known_thread": place.thread,
+            "place_key": place.key,
         }
         async with self._database.statement() as session:
             row = (await session.execute(RULE, given)).one()

@@ -1,8 +1,9 @@
 """What the bot answers to, and what it knows of the place it was called in."""
 
-from tests.adapters.discord.conftest import Scene
+from shared.db.database import Address
+from tests.adapters.discord.conftest import Scene, opened
 from tests.standins.discord import Person
-from tests.standins.openai_api import Answer
+from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.pictures import GREEN, picture, shown
 
 
@@ -190,3 +191,20 @@ async def test_an_image_is_seen_by_the_model(pond: Scene) -> None:
 
     (image,) = shown(pond.parley)
     assert image.getpixel((5, 5)) == GREEN
+
+
+async def test_a_question_that_still_waits_is_not_quoted_beside_the_next_one(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    async with opened(scene, address, model, works=False):
+        await scene.bob.says("frogs are green", scene.general)
+        await scene.bob.asks("are toads, too?", scene.general)
+        await scene.ann.says("I think so", scene.general)
+        await scene.ann.asks("and newts?", scene.general)
+        await scene.until_value(2, "SELECT count(*) FROM inbox")
+
+        quoted = await scene.sql(
+            "SELECT jsonb_path_query_array(surroundings, '$.earlier[*].text') FROM inbox ORDER BY id"
+        )
+
+    assert quoted == [(["frogs are green"],), (["I think so"],)]
