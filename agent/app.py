@@ -16,9 +16,6 @@ from agent.turn.modes import Mode
 from agent.turn.services import Files, TurnServices
 from shared.clock import Clock
 from shared.db.database import Database
-from shared.files.images import Images
-from shared.files.storage import Storage
-from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.settings import Secrets, Settings
 
@@ -36,11 +33,30 @@ class NeedsApp(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models, and the modes in which a turn asks them; "native" is always one of the modes."""
+
+    router: Router
+    modes: Mapping[LoopMode, Mode]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSources:
+    """Where tools come from: modules, MCP servers and other agents.
+
+    `agents` builds its tool provider from a function that returns the collaborators of the agents' turns.
+    """
+
+    modules: ToolProvider
+    mcp: RemoteTools
+    agents: Callable[[Callable[[], TurnServices]], ToolProvider]
+
+
 @dataclass(frozen=True)
 class App:
     """All collaborators of the application; the composition root builds one per process.
 
-    `agents` builds the tool provider for other agents from a function that returns the collaborators of their turns.
     To exchange a part use `dataclasses.replace`: `toolbox` and `turns` are then built again from the new parts.
     """
 
@@ -48,22 +64,17 @@ class App:
     secrets: Secrets
     clock: Clock
     database: Database
-    http: GuardedClient
-    storage: Storage
-    images: Images
+    files: Files
     memory: Memories
-    router: Router
-    modules: ToolProvider
-    mcp: RemoteTools
-    agents: Callable[[Callable[[], TurnServices]], ToolProvider]
-    modes: Mapping[LoopMode, Mode]
+    models: Models
+    tools: ToolSources
     events: Listener
     senders: Senders = field(default_factory=dict)
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """Build the toolbox from all providers: modules, MCP servers and other agents."""
-        providers = (self.modules, self.mcp, self.agents(lambda: self.turns))
+        """Build the toolbox from all sources of tools."""
+        providers = (self.tools.modules, self.tools.mcp, self.tools.agents(lambda: self.turns))
         return Toolbox(providers, self.settings.tool_result_max_chars)
 
     @cached_property
@@ -73,11 +84,11 @@ class App:
             settings=self.settings,
             clock=self.clock,
             database=self.database,
-            router=self.router,
+            router=self.models.router,
             toolbox=self.toolbox,
-            modes=self.modes,
+            modes=self.models.modes,
             memory=self.memory,
-            files=Files(self.storage, self.images, self.http),
+            files=self.files,
             events=self.events,
             senders=self.senders,
         )

@@ -63,7 +63,7 @@ SAME_SERVER = {"server": "guild", "channel": "general"}
 
 async def send(parley: Parley, name: str, text: str, **given: Any) -> None:
     key = f"inbox/{name}"
-    await parley.app.storage.put(key, text.encode(), "text/plain")
+    await parley.app.files.storage.put(key, text.encode(), "text/plain")
     await parley.ask("keep this", attachments=[parley.attach(name, key, size=len(text))], **given)
 
 
@@ -122,7 +122,7 @@ async def test_nobody_can_forge_the_markup_that_only_parley_writes(parley: Parle
 
 async def test_an_unreadable_image_is_decoded_only_once(parley: Parley) -> None:
     damaged = b"\x89PNG\r\n\x1a\n" + b"nothing" * 100
-    await parley.app.storage.put("inbox/bad.png", damaged, "image/png")
+    await parley.app.files.storage.put("inbox/bad.png", damaged, "image/png")
     bad = Attachment("bad.png", "image/png", len(damaged), storage_key="inbox/bad.png")
 
     with capture_logs() as logs:
@@ -135,7 +135,7 @@ async def test_an_unreadable_image_is_decoded_only_once(parley: Parley) -> None:
 async def test_files_of_a_refused_message_are_removed_from_the_storage(parley: Parley) -> None:
     await parley.ask("hello")
     await parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
-    await parley.app.storage.put("inbox/big.txt", b"a" * 1000, "text/plain")
+    await parley.app.files.storage.put("inbox/big.txt", b"a" * 1000, "text/plain")
 
     reply = await parley.ask("keep this", attachments=[parley.attach("big.txt", "inbox/big.txt", size=1000)])
 
@@ -144,18 +144,18 @@ async def test_files_of_a_refused_message_are_removed_from_the_storage(parley: P
     assert reply.error == "budget_exhausted"
     assert await parley.value("SELECT status FROM file_records") == "failed"
     with pytest.raises(NotFound):
-        await parley.app.storage.size("inbox/big.txt")
+        await parley.app.files.storage.size("inbox/big.txt")
 
 
 async def test_files_beyond_the_quota_are_removed_from_the_storage(parley: Parley) -> None:
-    parley.app.storage.quota_bytes = 500
-    await parley.app.storage.put("inbox/big.txt", b"a" * 1000, "text/plain")
+    parley.app.files.storage.quota_bytes = 500
+    await parley.app.files.storage.put("inbox/big.txt", b"a" * 1000, "text/plain")
 
     await parley.ask("keep this", attachments=[parley.attach("big.txt", "inbox/big.txt", size=1000)])
 
     assert await parley.value("SELECT status FROM file_records") == "failed"
     with pytest.raises(NotFound):
-        await parley.app.storage.size("inbox/big.txt")
+        await parley.app.files.storage.size("inbox/big.txt")
 
 
 async def test_an_admin_by_role_cannot_take_a_persona_from_another_server(parley: Parley) -> None:

@@ -36,7 +36,7 @@ async def test_an_event_id_of_garbage_is_accepted_once(parley: Parley) -> None:
 
 
 async def test_an_attachment_with_a_name_of_garbage_does_not_break_its_message(parley: Parley) -> None:
-    await parley.app.storage.put("stage/note", b"a note", "text/plain")
+    await parley.app.files.storage.put("stage/note", b"a note", "text/plain")
 
     reply = await parley.ask("look", attachments=[parley.attach(f"{GARBAGE}.txt", "stage/note")])
 

@@ -20,7 +20,7 @@ WHITE = (255, 255, 255)
 
 async def attach(parley: Parley, content: bytes, name: str = "frog.png", mime_type: str = "image/png") -> Attachment:
     key = f"inbox/{name}"
-    await parley.app.storage.put(key, content, mime_type)
+    await parley.app.files.storage.put(key, content, mime_type)
     return Attachment(name, mime_type, len(content), storage_key=key)
 
 

@@ -33,7 +33,6 @@ UNLIMITED_CLASSES = (
     "agent/prompts.py:TurnTexts",
 )
 LARGE_CLASSES = {
-    "agent/app.py:App",
     "agent/events/live.py:LiveTurn",
     "agent/journal/steps.py:Step",
     "agent/llm/protocols/scanner.py:Scanner",

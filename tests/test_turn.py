@@ -237,7 +237,7 @@ async def test_broken_arguments_are_an_error_the_model_can_read(parley: Parley, 
 
 async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run(parley: Parley) -> None:
     key = "inbox/abc/notes.txt"
-    await parley.app.storage.put(key, b"the code word is heron", "text/plain")
+    await parley.app.files.storage.put(key, b"the code word is heron", "text/plain")
 
     def reads(body: dict[str, Any], _number: int) -> Answer:
         last = body["messages"][-1]

@@ -27,7 +27,7 @@ def give(parley: Parley, *tools: Tool) -> None:
     """Add tools to the toolbox, in the module `knowledge`, which guests have."""
     for each in tools:
         object.__setattr__(each, "module", "knowledge")
-    parley.app.mcp.offer(tools)
+    parley.app.tools.mcp.offer(tools)
 
 
 async def test_impossible_files_in_a_result_are_left_out(parley: Parley) -> None:

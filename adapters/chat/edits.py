@@ -30,7 +30,7 @@ class Edits:
     async def delete(self, message_ids: Iterable[str]) -> None:
         """Cancel messages that are not answered yet, and redact those that are."""
         ids = set(message_ids)
-        database, storage = self._app.database, self._app.storage
+        database, storage = self._app.database, self._app.files.storage
         await retry_on_lost_db(
             lambda: redact(database, storage, platform=self._platform, message_ids=ids), STORE_SECONDS
         )

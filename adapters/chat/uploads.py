@@ -40,7 +40,7 @@ async def collect(
 
 async def _read(app: "App", file: ReplyFile) -> Upload | None:
     try:
-        _, chunks = await app.storage.open(app.database, file.file_id)
+        _, chunks = await app.files.storage.open(app.database, file.file_id)
         async with aclosing(chunks) as pieces:
             return Upload(file.filename, b"".join([piece async for piece in pieces]))
     except (NotFound, Unavailable):

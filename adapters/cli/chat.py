@@ -48,7 +48,7 @@ async def _talk(settings: "Settings", address: "Address") -> None:
         user = await resolve_terminal_user(running_app)
         reader, output = _choose_input_and_output(running_app, user)
         worker = LocalWorker(running_app)
-        warming = asyncio.create_task(running_app.router.warm(), name="warm")
+        warming = asyncio.create_task(running_app.models.router.warm(), name="warm")
         try:
             await Chat(running_app, reader, output, before_sending=worker.ensure_worker).run()
         finally:

@@ -6,7 +6,7 @@ from functools import partial
 
 from adapters.base import ChatPlatform
 from agent.a2a.client import RemoteAgents
-from agent.app import App, NeedsApp
+from agent.app import App, Models, NeedsApp, ToolSources
 from agent.delegation.agents import MODULE as AGENTS
 from agent.delegation.provider import AgentTools
 from agent.events.listener import Listener
@@ -18,6 +18,7 @@ from agent.queue.outbox import Senders
 from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
 from agent.turn.modes import Mode, NativeMode
+from agent.turn.services import Files
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, check, locate, migrate
 from shared.files.images import Images
@@ -74,15 +75,12 @@ async def open_app(
             secrets=secrets,
             clock=clock,
             database=database,
-            http=http,
-            storage=storage,
-            images=Images(storage),
+            files=Files(storage, Images(storage), http),
             memory=memory,
-            router=router,
-            modules=modules,
-            mcp=RemoteTools(database, modules.modules | {AGENTS}),
-            agents=partial(AgentTools, peers=peers),
-            modes=MODES,
+            models=Models(router, MODES),
+            tools=ToolSources(
+                modules, RemoteTools(database, modules.modules | {AGENTS}), partial(AgentTools, peers=peers)
+            ),
             events=events,
             senders=senders or {},
         )

@@ -63,7 +63,7 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
 
 async def _warm(app: App, *, answers: bool) -> None:
     if answers:
-        await app.router.warm()
+        await app.models.router.warm()
         await app.memory.warm()
     # Half a million objects of libraries are never freed: the collector need not visit them.
     gc.freeze()

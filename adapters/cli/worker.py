@@ -24,7 +24,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
             Chore("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS),
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
-            Chore("MCP servers", app.mcp.run),
+            Chore("MCP servers", app.tools.mcp.run),
         ),
         retry_seconds=app.settings.turn_deadline_seconds,
         grace=grace,

@@ -170,7 +170,7 @@ class SlackPlatform(ChatPlatform):
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the workspace's token for a file on Slack's hosts, and no headers for any other URL."""
         web = await self.clients.find(credential.partition(":")[2])
-        if web is None or not (OWN_HOST.match(url) or self.app.http.is_platform(url)):
+        if web is None or not (OWN_HOST.match(url) or self.app.files.http.is_platform(url)):
             return {}
         return {"authorization": f"Bearer {web.token.secret.get_secret_value()}"}
 

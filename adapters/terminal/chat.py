@@ -104,7 +104,7 @@ class Chat:
             event_id=uuid4().hex,
             content=text,
             sent_at=self._app.clock.now(),
-            attachments=tuple([await store(self._app.storage, path) for path in self._files]),
+            attachments=tuple([await store(self._app.files.storage, path) for path in self._files]),
             wants_stream=self._output.wants_stream,
         )
         accepted = await accept(self._app.database, message)

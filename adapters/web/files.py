@@ -27,10 +27,10 @@ async def get_file(request: Request) -> Response:
     app = app_of(request)
     text = request.path_params["id"]
     file_id = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-    if not app.storage.check(file_id, request.query_params):
+    if not app.files.storage.check(file_id, request.query_params):
         raise Fault(404, "not_found", NO_FILE)
     try:
-        file, content = await app.storage.open(app.database, file_id)
+        file, content = await app.files.storage.open(app.database, file_id)
         # The first chunk is read before the response starts, so that a missing file is a 404.
         first = await anext(content, b"")
     except NotFound:

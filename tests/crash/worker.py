@@ -266,8 +266,8 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
             yield replace(
                 app,
                 database=database,
-                router=MarkedRouter(settings, app.clock, orders.name, points, counts),
-                modules=build_tools(points, counts, orders.last_tool),
+                models=replace(app.models, router=MarkedRouter(settings, app.clock, orders.name, points, counts)),
+                tools=replace(app.tools, modules=build_tools(points, counts, orders.last_tool)),
             )
         finally:
             await database.close()

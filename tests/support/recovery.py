@@ -14,6 +14,7 @@ from sqlalchemy import URL
 
 from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
+from agent.app import App
 from agent.queue.outbox import Senders
 from shared.db.database import Address, Database
 from shared.settings import Settings
@@ -21,6 +22,15 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import FakePlatform, Parley
 
 OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
+
+
+def replaced(app: App, **parts: Any) -> App:
+    """Return the app with these parts, each a field of `App`, of `Models` or of `ToolSources`."""
+    groups: dict[str, Any] = {}
+    for group in ("models", "tools"):
+        own = {name: parts.pop(name) for name in list(parts) if name in getattr(app, group).__dataclass_fields__}
+        groups[group] = replace(getattr(app, group), **own)
+    return replace(app, **groups, **parts)
 
 
 @asynccontextmanager
@@ -32,10 +42,10 @@ async def open_parley_with(
     senders: Senders | None = None,
     **parts: Any,
 ) -> AsyncIterator[Parley]:
-    """Open a `Parley` with a worker, with these fields of `App` replaced."""
+    """Open a `Parley` with a worker, with these fields of `App`, its models or its tools replaced."""
     platform = FakePlatform()
     async with open_app(settings, address, senders or {"fake": platform}) as app:
-        parley = Parley(replace(app, **parts), model, platform)
+        parley = Parley(replaced(app, **parts), model, platform)
         parley.worker = asyncio.create_task(build_worker(parley.app).run(), name="worker of the parley")
         try:
             yield parley

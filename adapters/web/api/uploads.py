@@ -74,7 +74,7 @@ async def discard(app: App, attachments: Sequence[Attachment]) -> None:
     """Delete the files of a message that turned out to be a duplicate."""
     for attachment in attachments:
         if attachment.storage_key is not None:
-            await app.storage.delete(attachment.storage_key)
+            await app.files.storage.delete(attachment.storage_key)
 
 
 async def _from_address(app: App, address: str, filename: str) -> Attachment:
@@ -106,7 +106,7 @@ def _decoded(text: str, field: str) -> bytes:
 async def store_content(app: App, filename: str, mime_type: str, content: bytes) -> Attachment:
     """Store one file with this content."""
     key = new_key(INCOMING, filename)
-    await app.storage.put(key, content, mime_type)
+    await app.files.storage.put(key, content, mime_type)
     return Attachment(clean_filename(filename), mime_type, len(content), storage_key=key)
 
 
@@ -114,7 +114,7 @@ async def _put_upload(app: App, upload: UploadFile) -> Attachment:
     filename = clean_filename(upload.filename or "file")
     key = new_key(INCOMING, filename)
     mime_type = cut(clean(upload.content_type or "application/octet-stream"), 200)
-    size = await app.storage.put(key, _chunks(upload), mime_type)
+    size = await app.files.storage.put(key, _chunks(upload), mime_type)
     return Attachment(filename, mime_type, size, storage_key=key)
 
 

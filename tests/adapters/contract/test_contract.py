@@ -22,7 +22,7 @@ AGAIN, ANSWER_EDITED = "🔄", "Answer the edited message"
 
 async def ask_for_approval(driver: PlatformDriver, office: Office) -> tuple[Post, Place]:
     """Let Ann ask in the channel for a tool that needs her approval; return the question and its conversation."""
-    driver.scene.parley.app.mcp.offer(office.tools())
+    driver.scene.parley.app.tools.mcp.offer(office.tools())
     await driver.scene.sql(
         "INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', :name)", name=driver.name
     )

@@ -90,7 +90,7 @@ async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(p
         file = await context.storage.create(f"{megabytes}.bin", bytes(megabytes * MEGABYTE))
         return {"file_id": file.file_id, "url": file.url}
 
-    pond.parley.app.mcp.offer([Tool(make, Permission.GUEST, module="office")])
+    pond.parley.app.tools.mcp.offer([Tool(make, Permission.GUEST, module="office")])
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
     sizes = (12, 30, 12, 11)
     made = [(Answer(tool_calls=[("office__make", {"megabytes": size})]), Answer(f"{size}.")) for size in sizes]

@@ -47,7 +47,7 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pon
     await pond.discord.until(lambda: pond.discord.commands)
     office, carl = Office(approver=Permission.ADMIN), Person(pond.discord, "Carl")
     carl.joins(pond.guild)
-    pond.parley.app.mcp.offer(office.tools())
+    pond.parley.app.tools.mcp.offer(office.tools())
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
     pond.model.play([calls(MAIL), Answer("Sent.")])
     await pond.ann.asks("mail Bob", pond.general)

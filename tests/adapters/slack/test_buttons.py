@@ -92,7 +92,7 @@ async def test_choices_are_buttons_and_a_choice_is_the_next_message(office: Scen
 
 async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_said_since(office: Scene) -> None:
     tools = Office()
-    office.parley.app.mcp.offer(tools.tools())
+    office.parley.app.tools.mcp.offer(tools.tools())
     await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
     office.model.play([calls(MAIL), Answer("A friend."), Answer("Sent.")])
     asked = await office.ann.mentions(office.general, "mail Bob")
@@ -113,7 +113,7 @@ async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_s
 
 async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(office: Scene) -> None:
     tools, carl = Office(approver=Permission.ADMIN), Person(office.slack, "Carl")
-    office.parley.app.mcp.offer(tools.tools())
+    office.parley.app.tools.mcp.offer(tools.tools())
     await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
     admins = office.slack.world.add_user_group("Admins", [office.bob.user])
     grant = "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('slack', :team, :role, 'admin')"

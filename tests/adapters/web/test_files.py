@@ -66,6 +66,6 @@ async def test_a_link_that_was_changed_finds_nothing(site: Site, change: object)
 
 async def test_a_file_whose_bytes_are_gone_is_not_found(site: Site) -> None:
     path = await make_file(site)
-    await site.parley.app.storage.delete(await site.parley.value("SELECT minio_key FROM file_records"))
+    await site.parley.app.files.storage.delete(await site.parley.value("SELECT minio_key FROM file_records"))
 
     assert (await site.client.get(path)).status_code == 404

@@ -32,7 +32,7 @@ def far() -> Far:
 @pytest.fixture
 async def peers(parley: Parley) -> AsyncIterator[Watched]:
     """What reaches agents at a url."""
-    peers = Watched(parley.app.database, parley.app.http, parley.app.secrets)
+    peers = Watched(parley.app.database, parley.app.files.http, parley.app.secrets)
     yield peers
     await peers.aclose()
 

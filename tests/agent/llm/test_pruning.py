@@ -182,7 +182,7 @@ async def test_a_model_that_is_known_to_be_small_is_never_asked_too_much(
     model.windows["gpt-4"] = 8192
     model.play(reads(9))
     async with open_parley(with_books(settings, "gpt-4"), address, model, modules=BOOKS) as parley:
-        await parley.app.router.warm()
+        await parley.app.models.router.warm()
         reply = await parley.ask("what do they say?")
 
     assert (reply.error, reply.iterations, len(model.requests)) == (None, 10, 10)

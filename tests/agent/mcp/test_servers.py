@@ -151,7 +151,7 @@ async def test_a_tool_that_vanishes_is_off(parley: Parley) -> None:
 async def test_a_tool_that_is_switched_off_is_not_run_even_where_it_is_still_offered(parley: Parley) -> None:
     await add_server(parley)
     await until(parley, lambda found: "far.add" in found)
-    mcp = parley.app.mcp
+    mcp = parley.app.tools.mcp
     tools = [each for each in mcp.tools if each.module == "far"]
 
     await parley.sql("UPDATE mcp_tools SET approved = false WHERE name = 'add'")
