@@ -331,9 +331,9 @@ async def test_a_question_on_a_platform_carries_what_buttons_need(
         await platform.wait_for(1)
         question = platform.posts[0]
         assert question.choices == ("yes", "no")
-        assert question.confirmation_id is not None
+        asked = await parley.value("SELECT id FROM confirmations WHERE turn_id = :turn", turn=question.turn_id)
 
-        await parley.accept("", adapter="fake", decision=Decision(question.confirmation_id, approved=True))
+        await parley.accept("", adapter="fake", decision=Decision(asked, approved=True))
 
         assert await platform.wait_for(2) == [ASKED, "Sent."]
         assert await parley.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "yes"

@@ -36,7 +36,6 @@ LARGE_CLASSES = {
     "agent/events/live.py:LiveTurn",
     "agent/journal/steps.py:Step",
     "agent/llm/protocols/scanner.py:Scanner",
-    "agent/queue/outbox.py:Reply",
 }
 
 # Calls of our own functions with more positional arguments than three; the numbers only get smaller.

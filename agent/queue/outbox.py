@@ -37,8 +37,7 @@ WHERE id IN (
     ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
 )
 RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
-          reply_to, live_message_id, content, files, choices, status,
-          (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = outbox.turn_id) AS confirmation_id
+          reply_to, live_message_id, content, files, choices, status
 """)
 
 RENEW = text("""
@@ -61,7 +60,6 @@ WHERE id = :id AND status = 'claimed'
 class Reply:
     """A reply and its destination; `turn_id` is 0 if no turn could begin. All delivery attempts use the same `nonce`.
 
-    With a `confirmation_id` the reply asks for a confirmation: a click on one of its `choices` is a `Decision` on it.
     `was_tried`: an earlier delivery may have succeeded without being recorded.
     """
 
@@ -74,7 +72,6 @@ class Reply:
     content: str
     files: tuple[ReplyFile, ...]
     choices: tuple[str, ...] = ()
-    confirmation_id: int | None = None
     was_tried: bool = False
 
     @property
@@ -197,6 +194,5 @@ def to_reply(row: Any) -> Reply:
         content=row.content,
         files=files,
         choices=tuple(row.choices),
-        confirmation_id=row.confirmation_id,
         was_tried=True,
     )

@@ -45,7 +45,15 @@ class TurnResult:
     question: ApprovalRequest | None = None
 
 
-async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> Reply:
+@dataclass(frozen=True, slots=True)
+class ClosedTurn:
+    """The stored reply of a turn, and the confirmation that it asks for, if any."""
+
+    reply: Reply
+    confirmation_id: int | None
+
+
+async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> ClosedTurn:
     """End the turn with this answer, write journal, ledger, outbox and inbox, and return the stored reply.
 
     Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
@@ -76,7 +84,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
             reply=reply,
             question=question,
         )
-    return Reply(
+    stored = Reply(
         id=ended.reply_id,
         turn_id=turn.key.id,
         adapter=reply.adapter,
@@ -86,8 +94,8 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         content=reply.content,
         files=reply.files,
         choices=reply.choices,
-        confirmation_id=confirmation_id,
     )
+    return ClosedTurn(stored, confirmation_id)
 
 
 def to_ending(turn: RunningTurn, answer: TurnResult) -> Ending:
@@ -118,19 +126,19 @@ def count_iterations(turn: RunningTurn) -> int:
     return turn.log.model_calls + (1 if turn.spend.unpaid else 0)
 
 
-def to_response(turn: RunningTurn, answer: TurnResult, reply: Reply) -> AgentResponse:
+def to_response(turn: RunningTurn, answer: TurnResult, closed: ClosedTurn) -> AgentResponse:
     """Convert the result to the response for the caller of the turn, without querying the database."""
     return AgentResponse(
         turn_id=turn.key.id,
-        content=reply.content,
-        files=reply.files,
+        content=closed.reply.content,
+        files=closed.reply.files,
         tool_calls_made=to_calls_made(turn.log.in_order) if turn.log.answers else (),
         finished=answer.finished,
         iterations=count_iterations(turn),
         model=turn.spend.model,
         usage=turn.spend.usage,
         error=answer.error,
-        confirmation=None if reply.confirmation_id is None else AskedConfirmation(reply.confirmation_id),
+        confirmation=None if closed.confirmation_id is None else AskedConfirmation(closed.confirmation_id),
     )
 
 

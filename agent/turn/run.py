@@ -72,15 +72,15 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
             view = LiveTurn(database, turn.key, turn.message)
             async with shown_live(services.senders.get(turn.message.adapter), view, turn.announcer):
                 answer = await answer_turn(services, turn, cancellations=cancellations, last_error=job.last_error)
-            reply = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
+            closed = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
             # What attempts before this one did is known to the tables alone.
-            services.events.finish(inbox_ids, to_response(turn, answer, reply) if turn.key.attempt == 1 else None)
+            services.events.finish(inbox_ids, to_response(turn, answer, closed) if turn.key.attempt == 1 else None)
     except asyncio.CancelledError:
         # Without the database, another worker takes over the turn once this worker's lease has expired.
         with suppress(DatabaseLost):
             await asyncio.shield(hand_over(database, turn.key, turn.spend.unpaid))
         raise
-    await deliver(database, services.senders, reply)
+    await deliver(database, services.senders, closed.reply)
     if turn.request.files:
         with suppress(DatabaseLost):
             await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
