@@ -11,6 +11,7 @@ import typer
 from adapters.cli.console import find_version, progress
 from adapters.cli.models import REMEDY, describe_models, is_offline
 from adapters.cli.opening import find_database, prepare, read_settings
+from adapters.cli.watchdog import watched
 
 if TYPE_CHECKING:
     from adapters.terminal import Output, Reader
@@ -50,7 +51,8 @@ async def _talk(settings: "Settings", address: "Address") -> None:
         worker = LocalWorker(running_app)
         warming = asyncio.create_task(running_app.models.router.warm(), name="warm")
         try:
-            await Chat(running_app, reader, output, before_sending=worker.ensure_worker).run()
+            with watched():
+                await Chat(running_app, reader, output, before_sending=worker.ensure_worker).run()
         finally:
             warming.cancel()
             await worker.close()

@@ -7,6 +7,7 @@ import typer
 
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, prepare, read_settings
+from adapters.cli.watchdog import watched
 
 app = typer.Typer()
 
@@ -32,15 +33,18 @@ def serve_mcp(
         working = asyncio.current_task()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: working and working.cancel())
         async with open_app(settings, await prepare(find_database(settings))) as running_app:
-            if http:
-                await serve_http(
-                    running_app,
-                    ModuleServer(running_app, modules or ()),
-                    port,
-                    started=lambda url: complain(f"serving {url}"),
-                )
-            else:
-                await serve_stdio(ModuleServer(running_app, modules or (), await resolve_terminal_user(running_app)))
+            with watched():
+                if http:
+                    await serve_http(
+                        running_app,
+                        ModuleServer(running_app, modules or ()),
+                        port,
+                        started=lambda url: complain(f"serving {url}"),
+                    )
+                else:
+                    await serve_stdio(
+                        ModuleServer(running_app, modules or (), await resolve_terminal_user(running_app))
+                    )
 
     try:
         asyncio.run(work())

@@ -14,6 +14,7 @@ import uvloop
 from adapters.cli.compose import open_app
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, prepare
+from adapters.cli.watchdog import watched
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.worker import GRACE_SECONDS
@@ -57,8 +58,9 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
         # After the start, because importing the models' library takes seconds.
         warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
         waiting = asyncio.create_task(stopping.wait(), name="signal")
-        await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
+        with watched():
+            await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
 
 
 async def _warm(app: App, *, answers: bool) -> None:
