@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from agent.queue.inbox import Accepted, accept
 from shared.db.retries import retry_on_lost_db
-from shared.errors import Unavailable, Undeliverable
+from shared.errors import EventIdInUse, Unavailable, Undeliverable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -150,3 +150,14 @@ async def stay_up(name: str, start: Callable[[], Awaitable[None]], now: Callable
         wait = FIRST_WAIT if now() - began > STEADY_SECONDS else wait
         await asyncio.sleep(wait)
         wait = min(LONGEST_WAIT, wait * 2)
+
+
+async def isolated(work: Awaitable[object], event: str, **ids: object) -> None:
+    """Do one piece of work of many; its failure is logged as `event`, and the others are done all the same."""
+    try:
+        await work
+    except EventIdInUse:
+        log.info("event_accepted_elsewhere", **ids)
+    except Exception:
+        # One message, row or channel can hold anything; it must not keep the others from being served.
+        log.exception(event, **ids)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import text
 
+from adapters.base import isolated
 from shared.db.database import Database, DatabaseLost
-from shared.errors import EventIdInUse, Unavailable
+from shared.errors import Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -117,10 +118,7 @@ async def accept_missed(
     count = 0
     async for each in missed:
         count += 1
-        try:
-            await accept(each)
-        except EventIdInUse:
-            log.info("missed_message_accepted_elsewhere", platform=platform)
+        await isolated(accept(each), "missed_message_not_accepted", platform=platform)
     if count:
         log.info("caught_up", platform=platform, messages=count)
     return count

@@ -3,18 +3,19 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import discord
 
-from adapters.base import STORE_SECONDS
+from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS
 from adapters.chat.buttons import AnswerButtons
-from adapters.chat.checkpoint import accept_missed
 from adapters.chat.edits import Edits
 from adapters.chat.running import Running
-from adapters.discord.events.catch_up import list_missed
+from adapters.discord.events.catch_up import CatchUp
 from adapters.discord.events.checkpoint import Checkpoint
+from adapters.discord.events.direct_channels import DirectChannels
 from adapters.discord.events.incoming import (
     PLATFORM,
     is_written_by_a_person,
@@ -26,13 +27,14 @@ from adapters.discord.events.incoming import (
     to_text,
 )
 from adapters.discord.events.listening import Listening
+from adapters.discord.events.members import Members
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
 from adapters.discord.sending.buttons import to_rows
 from adapters.discord.sending.render import render
 from adapters.discord.transport.library import client_options
-from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused
+from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from agent import commands
 from agent.queue.inbox import accept
 from shared.db.retries import retry_on_lost_db
@@ -60,6 +62,8 @@ class Gateway(discord.AutoShardedClient):
         self._app, self._rest, self._checkpoint = app, rest, checkpoint
         self._listening = Listening(app.database)
         self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
+        self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
+        self._members = Members()
         self._gap = 0
         # The library keeps no reference to the tasks of its listeners and doesn't wait for them when it closes.
         self._running = Running()
@@ -72,18 +76,27 @@ class Gateway(discord.AutoShardedClient):
         return self.user.id if self.user is not None else 0
 
     async def setup_hook(self) -> None:
-        """Register the commands before the first event."""
-        try:
-            await slash.sync(self._app, self._rest)
-        except ParleyError as error:
-            log.error("discord_commands_not_synced", cause=str(error))
+        """Register the commands; messages don't wait for that."""
+        self._running.start(self._sync_commands(), "commands")
+
+    async def _sync_commands(self) -> None:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await slash.sync(self._app, self._rest)
+                return
+            except Unavailable as error:
+                log.warning("discord_commands_not_synced", cause=str(error), again_in=wait)
+            except ParleyError as error:
+                log.error("discord_commands_not_synced", cause=str(error))
+                return
+            await asyncio.sleep(wait)
+            wait = min(LONGEST_WAIT, wait * 2)
 
     async def start_up(self, token: str) -> None:
         """Connect and stay connected; raises `Undeliverable` when Discord refuses the token or the intents."""
         try:
-            await self.start(token)
-        except discord.LoginFailure as error:
-            raise TokenRefused from error
+            await as_our_errors(self.start(token))
         except discord.PrivilegedIntentsRequired as error:
             raise IntentMissing from error
         except discord.ConnectionClosed as error:
@@ -108,8 +121,12 @@ class Gateway(discord.AutoShardedClient):
         if not since:
             self._checkpoint.begin_now(discord.utils.time_snowflake(self._app.clock.now()))
             return
-        with self._running.kept():
-            await accept_missed(PLATFORM, list_missed(self._app, self, since), self.on_message)
+        # A shutdown does not wait for it: what is not accepted yet is found by the next catch-up.
+        self._running.start(self._accept_missed(since), "catch-up")
+
+    async def _accept_missed(self, since: int) -> None:
+        await CatchUp(self._app, self, self._directs, accept=self.on_message).run(since)
+        self._members.forget()
         self._checkpoint.release(since)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
@@ -190,7 +207,12 @@ class Gateway(discord.AutoShardedClient):
 
     async def _accept(self, message: discord.Message, sent_at: datetime | None = None) -> None:
         mention = await self._listening.find_mention(message, self.me)
-        if mention is None or await self._is_command(message):
+        if message.guild is None:
+            await self._directs.note(message.channel.id)
+        if mention is None:
+            return
+        await self._members.complete(message)
+        if await self._is_command(message):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         thread_id = await self._open_thread(message) if mention.wants_thread else None
@@ -213,10 +235,11 @@ class Gateway(discord.AutoShardedClient):
         try:
             channel = message.channel
             if reply.is_private and message.guild is not None:
-                channel = await message.author.create_dm()
+                channel = await insist(message.author.create_dm)
             for index, part in enumerate(render(reply.text).parts):
-                await channel.send(part, nonce=f"c-{message.id}-{index}", suppress_embeds=True)
-        except discord.HTTPException as error:
+                sending = partial(channel.send, part, nonce=f"c-{message.id}-{index}", suppress_embeds=True)
+                await insist(sending)
+        except (Refused, Unavailable) as error:
             log.warning("command_not_answered", cause=str(error))
         return True
 
@@ -224,8 +247,10 @@ class Gateway(discord.AutoShardedClient):
         """Open a thread for a question and return its id; None without the permission to open one."""
         name = to_text(message, self.me).replace("\n", " ").strip()[:THREAD_NAME_CHARS] or "Question"
         try:
-            thread = await message.create_thread(name=name, auto_archive_duration=1440)
-        except discord.HTTPException as error:
+            thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
+        except Refused as error:
             # A message has at most one thread, which has the message's id: an earlier attempt has opened it.
-            return str(message.id) if error.code == THREAD_EXISTS else None
+            return str(message.id) if error.number == THREAD_EXISTS else None
+        except Unavailable:
+            return None
         return str(thread.id)

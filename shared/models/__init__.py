@@ -2,7 +2,7 @@
 
 from shared.models.agent import Agent
 from shared.models.base import Base
-from shared.models.bot import Bot, Shard
+from shared.models.bot import Bot, DirectChannel, Shard
 from shared.models.budget import BudgetReservation, TokenLog
 from shared.models.channel import ChannelMode
 from shared.models.confirmation import Confirmation
@@ -27,6 +27,7 @@ __all__ = [
     "ChannelMode",
     "Confirmation",
     "Conversation",
+    "DirectChannel",
     "Feedback",
     "FileRecord",
     "InboxMessage",

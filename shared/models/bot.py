@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, DateTime, ForeignKey, Integer, Text, UniqueConstraint, func
+from sqlalchemy import CheckConstraint, DateTime, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -43,4 +43,22 @@ class Shard(Row, Base):
     )
     seen_id: Mapped[str | None] = mapped_column(
         Text, comment="The newest message that was seen; later ones are fetched after a stop."
+    )
+
+
+class DirectChannel(Row, Base):
+    """The channel of a direct conversation with one account, on a platform that does not list them."""
+
+    __tablename__ = "direct_channels"
+    __table_args__ = (
+        UniqueConstraint("bot_id", "platform_channel_id"),
+        CheckConstraint("platform_channel_id ~ '^[0-9]{1,20}$'", name="channel_is_a_number"),
+        Index("ix_direct_channels_recent", "bot_id", text("last_active_at DESC")),
+        {"comment": "Channels of direct messages, which are read after a stop."},
+    )
+
+    bot_id: Mapped[int] = mapped_column(ForeignKey("bots.id", ondelete="CASCADE"), comment="The account.")
+    platform_channel_id: Mapped[str] = mapped_column(Text, comment="The platform's id of the channel.")
+    last_active_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), server_default=func.now(), comment="When a message last came, to the hour."
     )

@@ -8,13 +8,18 @@ import discord
 from sqlalchemy import text
 
 from adapters.discord.events.incoming import mentions_agent, to_place, to_quoted_message
-from adapters.discord.transport.rest import Refused
+from adapters.discord.transport.rest import Refused, insist
 from shared.db.database import Database
 from shared.errors import Unavailable
+from shared.log import get_logger
 from shared.messages import Place, QuotedMessage
 
 MOST_EARLIER, MOST_CHAIN = 10, 4
 REMEMBERED_CHANNELS = 1000
+# An answer without its context is better than one that waits for long.
+CONTEXT_SECONDS = 3.0
+
+log = get_logger()
 
 # The most specific rule applies: thread, channel, server.
 RULE = text("""
@@ -122,10 +127,13 @@ class Listening:
 
 
 async def _list_history(message: discord.Message, me: int) -> list[QuotedMessage]:
+    async def read() -> list[discord.Message]:
+        return [each async for each in message.channel.history(limit=MOST_EARLIER, before=message)]
+
     try:
-        before = [each async for each in message.channel.history(limit=MOST_EARLIER, before=message)]
-    except (discord.HTTPException, Refused, Unavailable):
-        # Without the permission to read the history there is no context.
+        before = await insist(read, CONTEXT_SECONDS)
+    except (Refused, Unavailable) as error:
+        log.info("discord_context_not_read", channel=message.channel.id, cause=str(error))
         return []
     return [to_quoted_message(each, me) for each in reversed(before) if each.content or each.attachments]
 
@@ -149,9 +157,10 @@ async def _list_chain(message: discord.Message, me: int, depth: int) -> list[Quo
 
 async def _fetch(message: discord.Message) -> discord.Message | None:
     reference = message.reference
-    if reference is None or reference.message_id is None or reference.channel_id != message.channel.id:
+    message_id = reference.message_id if reference is not None else None
+    if reference is None or message_id is None or reference.channel_id != message.channel.id:
         return None
     try:
-        return await message.channel.fetch_message(reference.message_id)
-    except discord.HTTPException:
+        return await insist(lambda: message.channel.fetch_message(message_id), CONTEXT_SECONDS)
+    except (Refused, Unavailable):
         return None

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import discord
 from sqlalchemy import text
 
+from adapters.discord.transport.rest import Refused, insist
+from shared.errors import Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -40,10 +42,11 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
             return
     channel = _find_channel(guild)
     if channel is not None:
-        await _send(channel, HELLO.format(name=guild.me.display_name))
+        await _send(channel, HELLO.format(name=guild.me.display_name), nonce=f"hello-{guild.id}")
     inviter = await _find_inviter(guild)
     if inviter is not None:
-        await _send(inviter, HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id))
+        hint = HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id)
+        await _send(inviter, hint, nonce=f"hint-{guild.id}")
 
 
 def _find_channel(guild: discord.Guild) -> discord.TextChannel | None:
@@ -53,20 +56,27 @@ def _find_channel(guild: discord.Guild) -> discord.TextChannel | None:
 
 async def _find_inviter(guild: discord.Guild) -> discord.abc.Messageable | None:
     """Return who has added the agent according to the audit log; the server's owner if it can't be read."""
-    try:
+
+    async def read() -> discord.User | None:
         async for entry in guild.audit_logs(action=discord.AuditLogAction.bot_add, limit=5):
             if entry.target is not None and entry.target.id == guild.me.id and isinstance(entry.user, discord.User):
                 return entry.user
-    except discord.HTTPException:
-        log.info("inviter_unknown", server=guild.id)
+        return None
+
     try:
-        return await guild.fetch_member(guild.owner_id) if guild.owner_id is not None else None
-    except discord.HTTPException:
+        if (inviter := await insist(read)) is not None:
+            return inviter
+    except (Refused, Unavailable) as error:
+        log.info("inviter_unknown", server=guild.id, cause=str(error))
+    owner_id = guild.owner_id
+    try:
+        return await insist(lambda: guild.fetch_member(owner_id)) if owner_id is not None else None
+    except (Refused, Unavailable):
         return None
 
 
-async def _send(where: discord.abc.Messageable, text: str) -> None:
+async def _send(where: discord.abc.Messageable, text: str, nonce: str) -> None:
     try:
-        await where.send(text, suppress_embeds=True)
-    except discord.HTTPException as error:
+        await insist(lambda: where.send(text, nonce=nonce, suppress_embeds=True))
+    except (Refused, Unavailable) as error:
         log.info("welcome_not_said", cause=str(error))

@@ -1,4 +1,4 @@
-"""Commands, menus, forms and clicks: acknowledged within three seconds; the answer may on_interaction longer."""
+"""Commands, menus, forms and clicks: acknowledged within three seconds; the answer may take longer."""
 
 import asyncio
 from functools import partial
@@ -22,7 +22,7 @@ from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, store, text_of
 from adapters.discord.sending.message_writer import INTERACTION, WHISPER, ResponseWriter
 from adapters.discord.sending.render import render
-from adapters.discord.transport.rest import Json
+from adapters.discord.transport.rest import Json, Refused, insist
 from agent import commands
 from agent.commands import CommandReply
 from shared.errors import ParleyError, Refusal
@@ -167,9 +167,13 @@ class Interactions:
         channel = interaction.channel
         if not isinstance(channel, discord.abc.Messageable):
             return ()
+
+        async def read() -> list[discord.Message]:
+            return [each async for each in channel.history(limit=most, after=discord.Object(int(after)))]
+
         try:
-            found = [each async for each in channel.history(limit=most, after=discord.Object(int(after)))]
-        except discord.HTTPException:
+            found = await insist(read)
+        except Refused:
             return ()
         return tuple(to_quoted_message(each, me) for each in found if each.content or each.attachments)
 

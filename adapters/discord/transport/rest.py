@@ -3,12 +3,13 @@
 import asyncio
 import io
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import aiohttp
 import discord
 from discord.http import HTTPClient, Route
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from adapters.chat.uploads import Upload
 from adapters.discord.transport.library import open_http
@@ -17,6 +18,10 @@ from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 
 Json = dict[str, Any]
+Result = TypeVar("Result")
+
+# Seconds for which a call is repeated after a broken connection, and seconds after which one try counts as broken.
+CALL_SECONDS, TRY_SECONDS = 20.0, 15.0
 
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, MISSING_ACCESS, MISSING_PERMISSIONS = (
     10003,
@@ -93,7 +98,7 @@ class Rest:
             given |= {"form": _to_form(body, uploads), "files": uploads}
         elif body is not None:
             given["json"] = body
-        return await _as_our_errors(http.request(route, **given))
+        return await as_our_errors(http.request(route, **given))
 
     async def open_direct(self, user_id: str) -> str:
         """Return the id of the direct message channel with a person."""
@@ -123,7 +128,7 @@ class Rest:
     async def _log_in(self) -> HTTPClient:
         http, is_in = open_http(self.rate_limiter.trace()), False
         try:
-            self._me = dict(await _as_our_errors(http.static_login(self._token)))
+            self._me = dict(await as_our_errors(http.static_login(self._token)))
             is_in = True
         finally:
             if not is_in:
@@ -131,7 +136,29 @@ class Rest:
         return http
 
 
-async def _as_our_errors(request: Any) -> Any:
+async def insist(call: Callable[[], Awaitable[Result]], seconds: float = CALL_SECONDS) -> Result:
+    """Make a call through an object of the library; after a broken connection it is repeated for this many seconds.
+
+    The library repeats a call only after errors of Discord. Raises `Refused` or `Unavailable`.
+    """
+
+    async def bounded() -> Result:
+        async with asyncio.timeout(min(TRY_SECONDS, seconds)):
+            return await call()
+
+    async def attempt() -> Result:
+        return await as_our_errors(bounded())
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(Unavailable),
+        wait=wait_exponential(multiplier=0.25, max=4),
+        stop=stop_after_delay(seconds),
+        reraise=True,
+    )
+    return await retrying(attempt)
+
+
+async def as_our_errors(request: Awaitable[Result]) -> Result:
     """Await a call of the library and replace its errors by ours."""
     try:
         return await request

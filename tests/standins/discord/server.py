@@ -21,6 +21,7 @@ from tests.standins.discord.world import EPHEMERAL, Json, World, snowflake
 
 API, CDN = "/api/v10", "/cdn"
 NONCE_SECONDS = 300
+CUT = 0
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class Sent:
 
 @dataclass
 class Fault:
-    """A fault of the next `times` matching requests; with `after` the request takes effect all the same."""
+    """A fault of the next `times` matching requests; with `after` the request takes effect all the same.
+
+    With the status `CUT` the connection is cut instead of an answer.
+    """
 
     method: str
     path: str
@@ -139,11 +143,13 @@ class DiscordStandIn:
         names = tuple(name for _, name, _ in files)
         self.journal.append(Sent(at, request.method, path, body, names, status, code))
         await self.tell()
-        if answer is None and status < 300:
+        if status == CUT and request.transport is not None:
+            request.transport.abort()
+        if answer is None and 200 <= status < 300:
             return web.Response(status=204, headers=headers)
         # The library parses only responses of exactly this type as JSON.
         text = json.dumps(answer).encode()
-        return web.Response(body=text, status=status, headers=headers | {"Content-Type": "application/json"})
+        return web.Response(body=text, status=status or 500, headers=headers | {"Content-Type": "application/json"})
 
     async def _decide(
         self, request: web.BaseRequest, path: str, body: Any, files: list[tuple[str, str, bytes]]
