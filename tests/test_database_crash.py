@@ -13,7 +13,7 @@ from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.house import open_house
+from tests.support.parley import open_parley
 from tests.support.recovery import control, kill_postgres
 
 CALLERS = 12
@@ -60,11 +60,11 @@ async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgr
 
     model.play(answer)
     address = Address(start_postgres(crashing_home), is_embedded=True)
-    async with open_house(settings, address, model) as house:
+    async with open_parley(settings, address, model) as parley:
 
         async def asks(kind: str, number: int) -> tuple[str, str]:
             async with asyncio.timeout(60):
-                return f"re: {kind} {number}", (await house.hears(f"{kind} {number}", user=f"{kind}-{number}")).content
+                return f"re: {kind} {number}", (await parley.ask(f"{kind} {number}", user=f"{kind}-{number}")).content
 
         # The first turn of a process loads the model library; meanwhile other commits would flush those of the turns.
         await asks("warm", 0)
