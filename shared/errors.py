@@ -138,6 +138,12 @@ class Superseded(ParleyError):
     code = "superseded"
 
 
+class ClaimLost(ParleyError):
+    """Another process sends this reply."""
+
+    code = "claim_lost"
+
+
 class ConfigurationError(ParleyError):
     """A setting is wrong: one line that names the variable and the remedy; it stops the start."""
 

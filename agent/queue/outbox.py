@@ -5,9 +5,10 @@ delivery.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sqlalchemy import text
@@ -15,7 +16,7 @@ from sqlalchemy import text
 from agent.queue.inbox import READ_BY_CALLER
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
-from shared.errors import Unavailable, Undeliverable
+from shared.errors import ClaimLost, Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
 
@@ -24,6 +25,9 @@ LEASE_SECONDS = 12
 RENEW_SECONDS = 4
 MAX_ATTEMPTS = 5
 RETRY_SECONDS = 5
+# How long a claim is certain to be valid: half its lease, because the database counts it with another clock.
+CERTAIN_SECONDS = LEASE_SECONDS / 2
+BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 log = get_logger()
 
@@ -37,11 +41,14 @@ WHERE id IN (
     ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
 )
 RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
-          reply_to, live_message_id, content, files, choices, status
+          reply_to, live_message_id, content, files, choices, status, attempts
 """)
 
+# `attempts` counts the claims of a reply: with an older number, another process has claimed it since.
 RENEW = text("""
-UPDATE outbox SET claimed_until = now() + :lease * interval '1 second' WHERE id = :id AND status = 'claimed'
+UPDATE outbox SET claimed_until = now() + :lease * interval '1 second'
+WHERE id = :id AND status = 'claimed' AND attempts = :attempts
+RETURNING id
 """)
 
 DELIVERED = text("""
@@ -52,15 +59,50 @@ WHERE id = :id AND status <> 'delivered'
 FAILED = text("""
 UPDATE outbox SET status = CASE WHEN attempts >= :most THEN 'failed' ELSE 'pending' END, error = :error,
     claimed_until = CASE WHEN attempts >= :most THEN NULL ELSE now() + :wait * interval '1 second' END
-WHERE id = :id AND status = 'claimed'
+WHERE id = :id AND status = 'claimed' AND attempts = :attempts
 """)
+
+
+def boot_seconds() -> float:
+    """Return the seconds of a clock that never goes backwards, and that also runs while the machine is suspended."""
+    return time.clock_gettime(BOOT_CLOCK)
+
+
+@dataclass(slots=True)
+class Claim:
+    """This process's claim on a reply, the `number`-th one of that reply, made at `made_at` of `boot_seconds`.
+
+    A process that was frozen may hold a claim that has expired, so senders call `check` just before they post.
+    """
+
+    database: Database
+    reply_id: int
+    number: int
+    made_at: float
+
+    async def check(self) -> None:
+        """Make sure that no other process sends the reply; raises `ClaimLost` when one has claimed it.
+
+        Asks the database only when the claim is not certain to be valid, so that this costs nothing as a rule.
+        """
+        if boot_seconds() - self.made_at > CERTAIN_SECONDS:
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Extend the claim; raises `ClaimLost` when another process has claimed the reply, or has delivered it."""
+        now = boot_seconds()
+        async with self.database.statement() as session:
+            given = {"id": self.reply_id, "attempts": self.number, "lease": LEASE_SECONDS}
+            if (await session.execute(RENEW, given)).one_or_none() is None:
+                raise ClaimLost
+        self.made_at = now
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A reply and its destination; `turn_id` is 0 if no turn could begin. All delivery attempts use the same `nonce`.
 
-    `was_tried`: an earlier delivery may have succeeded without being recorded.
+    Senders check the `claim` before each post.
     """
 
     id: int
@@ -72,12 +114,22 @@ class Reply:
     content: str
     files: tuple[ReplyFile, ...]
     choices: tuple[str, ...] = ()
-    was_tried: bool = False
+    claim: Claim | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def was_tried(self) -> bool:
+        """Return whether an earlier delivery may have succeeded without being recorded."""
+        return self.claim is not None and self.claim.number > 0
 
     @property
     def nonce(self) -> str:
         """Return the idempotency key, by which a platform recognises a reply that it has already received."""
         return f"parley-{self.id}"
+
+    async def check_claim(self) -> None:
+        """Call this just before the reply is posted; raises `ClaimLost` when another process sends it."""
+        if self.claim is not None:
+            await self.claim.check()
 
 
 class ReplySender(Protocol):
@@ -86,7 +138,8 @@ class ReplySender(Protocol):
     async def send(self, reply: Reply) -> str | None:
         """Post the reply and return the platform's message id.
 
-        Raises `Unavailable` if the delivery should be retried, `Undeliverable` if it should not.
+        Calls `reply.check_claim` just before each post. Raises `Unavailable` if the delivery should be retried,
+        `Undeliverable` if it should not.
         """
         ...
 
@@ -105,38 +158,44 @@ async def deliver(database: Database, senders: Senders, reply: Reply) -> None:
     if reply.adapter in READ_BY_CALLER:
         return
     if sender is None:
-        await mark_failed(database, reply.id, "no sender in this process")
+        await mark_failed(database, reply, "no sender in this process")
         return
     try:
-        async with _kept_claim(database, reply.id):
+        async with _kept_claim(reply):
+            await reply.check_claim()
             message_id = await sender.send(reply)
+    except ClaimLost:
+        log.info("reply_sent_by_another_process", reply=reply.id)
+        return
     except Unavailable as error:
         log.warning("delivery_failed", reply=reply.id, adapter=reply.adapter, cause=str(error.__cause__ or error))
-        await mark_failed(database, reply.id, str(error))
+        await mark_failed(database, reply, str(error))
         return
     except Undeliverable as error:
         log.error("reply_undeliverable", reply=reply.id, adapter=reply.adapter, cause=str(error))
-        await mark_failed(database, reply.id, str(error), is_final=True)
+        await mark_failed(database, reply, str(error), is_final=True)
         return
     await mark_delivered(database, reply.id, message_id)
 
 
 @asynccontextmanager
-async def _kept_claim(database: Database, reply_id: int) -> AsyncIterator[None]:
-    renewing = asyncio.create_task(_renew(database, reply_id), name="claim")
+async def _kept_claim(reply: Reply) -> AsyncIterator[None]:
+    renewing = asyncio.create_task(_renew(reply.claim), name="claim") if reply.claim is not None else None
     try:
         yield
     finally:
-        renewing.cancel()
-        await asyncio.gather(renewing, return_exceptions=True)
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
 
 
-async def _renew(database: Database, reply_id: int) -> None:
-    while True:
-        await asyncio.sleep(RENEW_SECONDS)
-        with suppress(DatabaseLost):
-            async with database.transaction() as session:
-                await session.execute(RENEW, {"id": reply_id, "lease": LEASE_SECONDS})
+async def _renew(claim: Claim) -> None:
+    # Ends when the claim is lost; then `Claim.check` finds that out as well.
+    with suppress(ClaimLost):
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            with suppress(DatabaseLost):
+                await claim.renew()
 
 
 async def mark_delivered(database: Database, reply_id: int, message_id: str | None) -> None:
@@ -145,29 +204,40 @@ async def mark_delivered(database: Database, reply_id: int, message_id: str | No
         await session.execute(DELIVERED, {"id": reply_id, "message_id": message_id})
 
 
-async def mark_failed(database: Database, reply_id: int, error: str, *, is_final: bool = False) -> None:
-    """Record why a delivery failed; after the last attempt, or with `is_final`, the reply is not retried."""
-    given = {"id": reply_id, "error": error, "most": 0 if is_final else MAX_ATTEMPTS, "wait": RETRY_SECONDS}
+async def mark_failed(database: Database, reply: Reply, error: str, *, is_final: bool = False) -> None:
+    """Record why a delivery failed; after the last attempt, or with `is_final`, the reply is not retried.
+
+    No effect when another process has claimed the reply.
+    """
+    given = {
+        "id": reply.id,
+        "attempts": reply.claim.number if reply.claim is not None else 0,
+        "error": error,
+        "most": 0 if is_final else MAX_ATTEMPTS,
+        "wait": RETRY_SECONDS,
+    }
     async with database.transaction() as session:
         await session.execute(FAILED, given)
 
 
-async def claim(session: Session, adapters: Sequence[str]) -> list[Reply]:
-    """Claim up to 20 replies whose sender died or failed, for these adapters.
+async def claim(session: Session, adapters: Sequence[str]) -> list[tuple[Reply, int]]:
+    """Claim up to 20 replies whose sender died or failed, for these adapters; return them with the claim's number.
 
     A reply without attempts left is marked as failed instead.
     """
     given = {"doors": list(adapters), "lease": LEASE_SECONDS, "most": MAX_ATTEMPTS}
     rows = (await session.execute(CLAIM, given)).all()
-    return [to_reply(row) for row in rows if row.status == "claimed"]
+    return [(to_reply(row), row.attempts) for row in rows if row.status == "claimed"]
 
 
 async def sweep(database: Database, senders: Senders) -> None:
     """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""
     if not senders:
         return
+    claimed_at = boot_seconds()
     async with database.transaction() as session:
-        replies = await claim(session, list(senders))
+        claimed = await claim(session, list(senders))
+    replies = [replace(each, claim=Claim(database, each.id, number, claimed_at)) for each, number in claimed]
     delivering = (deliver(database, senders, reply) for reply in replies)
     for outcome in await asyncio.gather(*delivering, return_exceptions=True):
         if isinstance(outcome, BaseException):
@@ -194,5 +264,4 @@ def to_reply(row: Any) -> Reply:
         content=row.content,
         files=files,
         choices=tuple(row.choices),
-        was_tried=True,
     )

@@ -12,7 +12,7 @@ from agent.journal.responses import to_calls_made
 from agent.journal.steps import Event, Step
 from agent.journal.turns import Ending, NewQuestion, NewReply, Status, end_turn
 from agent.llm.tokens import count_tokens
-from agent.queue.outbox import Reply, claimed_seconds
+from agent.queue.outbox import Claim, Reply, boot_seconds, claimed_seconds
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.running import RunningTurn
 from shared.db.database import Database
@@ -59,6 +59,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
     Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
     """
     await turn.announcer.flush()
+    claimed_at = boot_seconds()
     message = turn.message
     question: NewQuestion | None = None
     async with database.transaction() if answer.question else database.statement() as session:
@@ -94,6 +95,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         content=reply.content,
         files=reply.files,
         choices=reply.choices,
+        claim=Claim(database, ended.reply_id, number=0, made_at=claimed_at),
     )
     return ClosedTurn(stored, confirmation_id)
 

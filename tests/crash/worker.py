@@ -209,6 +209,7 @@ class TablePlatform:
     async def send(self, reply: Reply) -> str | None:
         """Post the reply unless its nonce is known."""
         await self._points.reach("send before")
+        await reply.check_claim()
         await self._counts.add("INSERT INTO stage_sends VALUES ($1)", reply.nonce)
         await self._counts.add(
             "INSERT INTO stage_posts VALUES ($1, $2) ON CONFLICT DO NOTHING", reply.nonce, reply.content

@@ -90,6 +90,7 @@ async def _write(writer: MessageWriter, draft: _Draft, ids: list[str]) -> None:
         if index < len(ids):
             continue
         live = draft.reply.live_message_id if index == 0 else None
+        await draft.reply.check_claim()
         ids.append(await _write_one(writer, body, files, live=live, nonce=f"{_nonce(draft.reply)}-{index}"))
 
 

@@ -106,6 +106,7 @@ class _MessageWriter:
         return ts
 
     async def _write_part(self, rendered: Rendered, index: int) -> str:
+        await self._draft.reply.check_claim()
         body = self._draft.body(rendered, index)
         live = self._draft.reply.live_message_id if index == 0 else None
         before = self._before.parts.get(index)
@@ -174,6 +175,7 @@ class _MessageWriter:
     async def _upload(self, uploads: Sequence[Upload], rendered: Rendered, ts: str) -> None:
         items = [{"content": each.content, "filename": each.filename, "title": each.filename} for each in uploads]
         where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
+        await self._draft.reply.check_claim()
         try:
             await self._web.call("files.upload.v2", file_uploads=items, **where)
         except Refused as error:
