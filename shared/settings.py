@@ -98,6 +98,9 @@ class Settings(BaseModel):
 
     max_agent_iterations: int = Field(default=10, ge=1, le=100)
     wave_width: int = Field(default=8, ge=1, le=64)
+    max_turns: int = Field(default=200, ge=1, le=2000)
+    max_turns_per_person: int = Field(default=10, ge=1)
+    max_turns_per_server: int = Field(default=100, ge=1)
     turn_deadline_seconds: float = Field(default=180, gt=0, le=3600)
     tool_result_max_chars: int = Field(default=8000, ge=200, le=1_000_000)
     default_guest_token_budget: int = Field(default=5000, ge=0)

@@ -5,7 +5,8 @@ from functools import partial
 from agent.app import App
 from agent.delegation.child_turn import end_orphans
 from agent.queue import outbox
-from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Worker
+from agent.queue.slots import Bounds
+from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Limits, Worker
 from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
 
@@ -26,8 +27,15 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             Chore("MCP servers", app.tools.mcp.run),
         ),
-        retry_seconds=app.settings.turn_deadline_seconds,
-        grace=grace,
+        limits=Limits(
+            bounds=Bounds(
+                running=app.settings.max_turns,
+                per_person=app.settings.max_turns_per_person,
+                per_server=app.settings.max_turns_per_server,
+            ),
+            retry_seconds=app.settings.turn_deadline_seconds,
+            grace_seconds=grace,
+        ),
     )
 
 

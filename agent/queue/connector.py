@@ -1,22 +1,35 @@
-"""The procrastinate app for our Postgres, with a connector that retries while the database restarts."""
+"""The procrastinate app for our Postgres: jobs are taken fairly, and a restart of the database is waited for."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job
+from procrastinate.manager import JobManager, NotificationCallback
 from psycopg import AsyncConnection, OperationalError
 from psycopg.errors import RaiseException
 from psycopg_pool import AsyncConnectionPool
 
+from agent.queue.inbox import QUEUE
+from agent.queue.slots import Slots
 from shared.db.database import Database
 from shared.log import get_logger
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
+# How many jobs one statement takes at most.
+MAX_TAKEN = 16
 
+TAKE = """
+SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs_v1(
+    p_queue => %(queue)s, p_worker_id => %(worker_id)s, p_limit => %(limit)s,
+    p_persons => %(persons)s::text[], p_servers => %(servers)s::text[]
+) AS taken
+"""
 
 log = get_logger()
 Result = TypeVar("Result")
@@ -61,6 +74,60 @@ class RetryingConnector(procrastinate.PsycopgConnector):
                 await self.pool.check()
 
 
+class FairJobs(JobManager):
+    """procrastinate's access to its jobs; takes only jobs for which there are free slots."""
+
+    def __init__(self, connector: RetryingConnector, slots: Slots) -> None:
+        super().__init__(connector)
+        self._slots = slots
+        self._taken: deque[Job] = deque()
+        self._notify: NotificationCallback | None = None
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        """Return the next job that has a slot, if there is one."""
+        if not self._taken:
+            await self._take(worker_id)
+        return self._taken.popleft() if self._taken else None
+
+    async def listen_for_jobs(
+        self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
+    ) -> None:
+        """Listen for notifications of new jobs until cancelled."""
+        self._notify = on_notification
+        await super().listen_for_jobs(on_notification=on_notification, queues=queues)
+
+    async def wake(self) -> None:
+        """Make the worker look for jobs now, because a slot has become free."""
+        if self._notify is not None:
+            await self._notify(channel="", notification={"type": "job_inserted", "job_id": 0})
+
+    def forget(self) -> None:
+        """Forget the jobs that were not started before the worker stopped; a sweep queues them again."""
+        for job in self._taken:
+            self._slots.end(job.id or 0)
+        self._taken.clear()
+
+    async def _take(self, worker_id: int) -> None:
+        room = await self._slots.reserve(MAX_TAKEN)
+        if not room:
+            return
+        try:
+            for row in await self.connector.execute_query_all_async(
+                TAKE,
+                queue=QUEUE,
+                worker_id=worker_id,
+                limit=room,
+                persons=self._slots.full_persons,
+                servers=self._slots.full_servers,
+            ):
+                self._taken.append(Job.from_row(row))
+                if row["person"] is not None:
+                    self._slots.assign(row["id"], row["person"], row["server"])
+                    room -= 1
+        finally:
+            self._slots.release(room)
+
+
 def _open_pool(**given: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
     return AsyncConnectionPool(**given | {"check": None})
@@ -85,16 +152,17 @@ async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
         await queue.close_async()
 
 
-def build_queue(database: Database) -> procrastinate.App:
-    """Return the job queue on the same Postgres, with a small pool of its own."""
-    return procrastinate.App(
-        connector=RetryingConnector(
-            pool_factory=_open_pool,
-            conninfo=database.address.libpq(),
-            configure=_configure,
-            min_size=1,
-            max_size=4,
-            timeout=10,
-            name="queue",
-        )
+def build_queue(database: Database, slots: Slots) -> tuple[procrastinate.App, FairJobs]:
+    """Return the job queue on the same Postgres, with a small pool of its own, and its access to the jobs."""
+    connector = RetryingConnector(
+        pool_factory=_open_pool,
+        conninfo=database.address.libpq(),
+        configure=_configure,
+        min_size=1,
+        max_size=4,
+        timeout=10,
+        name="queue",
     )
+    queue, jobs = procrastinate.App(connector=connector), FairJobs(connector, slots)
+    queue.job_manager = jobs
+    return queue, jobs

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from sqlalchemy import bindparam, select, text
 
 from agent.events.notifications import TURNS
+from agent.queue.slots import Slot
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import EventIdInUse
@@ -20,10 +21,21 @@ TAKE_TURN = "take_turn"
 # Adapters without a sender: their callers read the answer themselves, so committing it counts as the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 CONTEXT_FIELDS, QUOTE_FIELDS = (
-    tuple(field.name for field in fields(each)) for each in (PlatformContext, QuotedMessage)
+    tuple(each_field.name for each_field in fields(each)) for each in (PlatformContext, QuotedMessage)
 )
 # How many waiting messages of a person one turn answers at most.
 MAX_COALESCED = 50
+
+# The priority of a message's job: the more open messages its sender has, the later the job is taken. So everybody's
+# first message comes before anybody's second one.
+PRIORITY = """-(
+    SELECT count(*) FROM (
+        SELECT FROM inbox AS open_message
+        WHERE open_message.platform = stored.platform AND open_message.platform_user_id = stored.platform_user_id
+          AND open_message.status IN ('waiting', 'claimed')
+        LIMIT 1000
+    ) AS earlier
+)"""
 
 ACCEPT = text(f"""
 WITH stored AS (
@@ -34,10 +46,10 @@ WITH stored AS (
             :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, CAST(:surroundings AS jsonb), :sent_at,
             CAST(:decision AS jsonb))
     ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id, place_key
+    RETURNING id, place_key, platform, platform_user_id
 )
 SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+    '{QUEUE}', '{TAKE_TURN}', {PRIORITY}, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
@@ -56,11 +68,13 @@ WITH stored AS (
     )
     ORDER BY event_id
     ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id, place_key, platform_event_id
+    RETURNING id, place_key, platform, platform_user_id, platform_event_id
+), numbered AS (
+    SELECT *, CAST(row_number() OVER (PARTITION BY platform_user_id ORDER BY id) AS int) - 1 AS earlier FROM stored
 )
 SELECT id, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
-)::procrastinate_job_to_defer_v1]) FROM stored
+    '{QUEUE}', '{TAKE_TURN}', {PRIORITY} - earlier, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+)::procrastinate_job_to_defer_v1]) FROM numbered AS stored
 """)
 
 # Only the arrival of the event is stored, not its text.
@@ -134,13 +148,15 @@ class Job:
     """A queued job: run the next turn of the place of the message `inbox_id`.
 
     `was_lost`: the previous attempt in this process lost the database connection, which does not count as a failure.
-    `last_error`: the error of the previous attempt if it failed for another reason.
+    `last_error`: the error of the previous attempt if it failed for another reason. `slot`: the worker's slot that the
+    job holds.
     """
 
     id: int
     inbox_id: int
     was_lost: bool = False
     last_error: str | None = None
+    slot: Slot = field(default_factory=Slot, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

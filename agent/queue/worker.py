@@ -7,7 +7,7 @@ job.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
@@ -18,6 +18,7 @@ from agent.prompts import prompts
 from agent.queue import inbox
 from agent.queue.connector import DATABASE_WAITS, build_queue, opened
 from agent.queue.inbox import QUEUE, TAKE_TURN, Job
+from agent.queue.slots import Bounds, Slots
 from shared.clock import Clock
 from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
 from shared.errors import Superseded
@@ -29,10 +30,9 @@ SWEEP_SECONDS = 2.0
 GRACE_SECONDS = 20.0
 # A notification that arrives during an empty fetch is lost; then polling finds the job after this time.
 POLL_SECONDS = 0.05
-CONCURRENCY = 200
+# How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
+JOBS_PER_SLOT = 5
 MAX_ERRORS = 4
-# How long a job is retried while the database is down.
-RETRY_SECONDS = 180.0
 RESTART_SECONDS = 1.0
 
 # A job whose worker is dead, or which its worker no longer runs, is marked as failed and queued again as a new row. If
@@ -78,6 +78,19 @@ RunTurn = Callable[[Job], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a worker.
+
+    A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
+    `grace_seconds` to finish.
+    """
+
+    bounds: Bounds = field(default_factory=Bounds)
+    retry_seconds: float = 180.0
+    grace_seconds: float = GRACE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class Chore:
     """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled."""
 
@@ -87,7 +100,7 @@ class Chore:
 
 
 class Worker:
-    """Runs jobs. Call `run` once; cancel its task to stop: running jobs then get `grace` seconds to finish."""
+    """Runs jobs. Call `run` once; cancel its task to stop."""
 
     def __init__(
         self,
@@ -96,24 +109,19 @@ class Worker:
         run_turn: RunTurn,
         *,
         chores: Sequence[Chore] = (),
-        retry_seconds: float = RETRY_SECONDS,
-        grace: float = GRACE_SECONDS,
+        limits: Limits | None = None,
     ) -> None:
-        """Run jobs with `run_turn`, and the `chores` in the background.
-
-        A job is retried for up to `retry_seconds` while the database is down.
-        """
+        """Run jobs with `run_turn`, and the `chores` in the background."""
         self._database = database
         self._clock = clock
         self._run_turn = run_turn
         # Each chore has its own task: a slow platform or embedder must not delay the heartbeat.
         self._chores = (Chore("sweeper", self._sweep, SWEEP_SECONDS), *chores)
-        self._retry_seconds = retry_seconds
-        self._grace = grace
-        self._jobs: set[int] = set()
+        self._limits = limits or Limits()
         self._unknown: set[int] = set()
         self._ids: set[int] = set()
-        self._queue = build_queue(database)
+        self._slots = Slots(self._limits.bounds)
+        self._queue, self._queued = build_queue(database, self._slots)
         self._queue.task(name=TAKE_TURN, queue=QUEUE, pass_context=True)(self._take)
         purge = self._queue.task(name="purge_jobs", queue=QUEUE, queueing_lock="purge_jobs")(self._purge)
         self._queue.periodic(cron="* * * * *")(purge)
@@ -131,12 +139,13 @@ class Worker:
 
     async def _run_on(self) -> None:
         while True:
+            self._queued.forget()
             try:
                 await self._queue.run_worker_async(
                     queues=[QUEUE],
-                    concurrency=CONCURRENCY,
+                    concurrency=JOBS_PER_SLOT * self._limits.bounds.running,
                     fetch_job_polling_interval=POLL_SECONDS,
-                    shutdown_graceful_timeout=self._grace,
+                    shutdown_graceful_timeout=self._limits.grace_seconds,
                     install_signal_handlers=False,
                     update_heartbeat_interval=HEARTBEAT_SECONDS,
                     stalled_worker_timeout=STALE_SECONDS,
@@ -151,22 +160,23 @@ class Worker:
 
     async def _take(self, context: procrastinate.JobContext, inbox_id: int) -> None:
         job_id, worker_id = context.job.id or 0, context.job.worker_id
-        self._jobs.add(job_id)
         self._ids |= {worker_id} if worker_id is not None else set()
         try:
-            await self._run_with_retries(Job(job_id, inbox_id))
+            await self._run_with_retries(Job(job_id, inbox_id, slot=self._slots.of(job_id)))
         except asyncio.CancelledError:
             # Stopping: another worker continues the turn from its journal.
             with suppress(DatabaseLost):
                 await asyncio.shield(self._requeue(inbox_id))
             raise
         finally:
-            self._jobs.discard(job_id)
+            self._slots.end(job_id)
+            await self._queued.wake()
 
     async def _run_with_retries(self, job: Job) -> None:
         errors = losses = 0
-        give_up_at = self._clock.monotonic() + self._retry_seconds
+        give_up_at = self._clock.monotonic() + self._limits.retry_seconds
         while errors < MAX_ERRORS:
+            await job.slot.enter()
             try:
                 return await self._run_turn(job)
             except Superseded:
@@ -201,7 +211,7 @@ class Worker:
             await session.execute(BEAT, {"workers": list(self._ids)})
             held = {row.id for row in (await session.execute(MINE, {"workers": list(self._ids)})).all()}
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
-            unknown = held - self._jobs
+            unknown = held - self._slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
             await session.execute(REQUEUE_STALE, {"stale": STALE_SECONDS, "lost": list(lost)})
             await inbox.requeue_lost(session)

@@ -41,7 +41,8 @@ from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Refusal,
 from shared.tasks import shield_until_done
 from shared.tools import ToolContext
 
-BUDGET_WAIT_SECONDS = 0.1
+# Seconds between two requests for budget; they grow, because each request takes locks.
+MIN_BUDGET_WAIT_SECONDS, MAX_BUDGET_WAIT_SECONDS = 0.1, 1.0
 
 
 async def respond(services: TurnServices, turn: RunningTurn, context: Context) -> TurnResult:
@@ -69,24 +70,36 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context) -
 
 
 async def _admit(services: TurnServices, turn: RunningTurn) -> None:
-    # BUSY: other turns of the same user hold the rest of the budget. Wait for them until the deadline.
-    spend = turn.spend
-    while not spend.admission.is_admitted:
-        if spend.admission.status is AdmissionStatus.EXHAUSTED:
-            raise spend.admission.refusal()
+    if turn.spend.admission.status is AdmissionStatus.NOT_REQUESTED:
+        await _reserve(services, turn)
+    if turn.spend.admission.status is AdmissionStatus.BUSY:
+        async with turn.start.slot.released():
+            await _wait_for_budget(services, turn)
+    if not turn.spend.admission.is_admitted:
+        raise turn.spend.admission.refusal()
+
+
+async def _wait_for_budget(services: TurnServices, turn: RunningTurn) -> None:
+    # Other turns of the same user hold the rest of the budget. Wait for them until the deadline.
+    seconds = MIN_BUDGET_WAIT_SECONDS
+    while turn.spend.admission.status is AdmissionStatus.BUSY:
         if services.clock.monotonic() > turn.deadline - 1:
             raise BudgetBusy
-        if spend.admission.status is AdmissionStatus.BUSY:
-            await asyncio.sleep(BUDGET_WAIT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
-        async with services.database.statement() as session:
-            wanted = Reservation(
-                turn.user.id,
-                turn.key.id,
-                turn.key.attempt,
-                tokens=spend.estimate,
-                seconds=_reservation_seconds(services, turn),
-            )
-            spend.admit(await reserve(session, wanted))
+        await asyncio.sleep(seconds * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
+        seconds = min(seconds * 1.5, MAX_BUDGET_WAIT_SECONDS)
+        await _reserve(services, turn)
+
+
+async def _reserve(services: TurnServices, turn: RunningTurn) -> None:
+    wanted = Reservation(
+        turn.user.id,
+        turn.key.id,
+        turn.key.attempt,
+        tokens=turn.spend.estimate,
+        seconds=_reservation_seconds(services, turn),
+    )
+    async with services.database.statement() as session:
+        turn.spend.admit(await reserve(session, wanted))
 
 
 def _reservation_seconds(services: TurnServices, turn: RunningTurn) -> float:

@@ -211,7 +211,7 @@ async def _begin(
         participants=participants,
         scope=opening.scope,
         offer=opening.offer,
-        start=Start(began, began + services.settings.turn_deadline_seconds, decision=decision),
+        start=Start(began, began + services.settings.turn_deadline_seconds, decision=decision, slot=opening.job.slot),
         loop_mode=loop_mode,
         announcer=announcer,
         log=TurnLog(key.id, steps),
@@ -262,6 +262,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         failures=row.attempt - 1 - row.handovers,
         is_stopped=row.stop_requested,
         decision=decision,
+        slot=opening.job.slot,
     )
     return RunningTurn(
         key=key,

@@ -143,7 +143,8 @@ async def _work(services: TurnServices, turn: RunningTurn) -> TurnResult:
     if turn.request.files:
         files = services.files
         attachments = AttachmentStore(services.database, files.storage, http=files.http, senders=services.senders)
-        await attachments.store(turn.user.id, turn.request.files)
+        async with turn.start.slot.released():
+            await attachments.store(turn.user.id, turn.request.files)
     context = await _build_context(services, turn)
     if services.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:

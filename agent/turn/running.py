@@ -11,6 +11,7 @@ from agent.journal.steps import TurnKey
 from agent.people.participants import Participants, ResolvedConversation
 from agent.people.personas import LoopMode, ResolvedPersona
 from agent.people.users import ResolvedUser
+from agent.queue.slots import Slot
 from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope
 from agent.turn.spend import Spend
@@ -39,7 +40,7 @@ class Start:
     """How an attempt at a turn began; `began` and `deadline` are seconds on the monotonic clock.
 
     `failures` is the number of earlier failed attempts. `is_stopped` is True when the user has requested a stop.
-    `decision` is the result of the message when it answers a question.
+    `decision` is the result of the message when it answers a question. `slot` is the worker's slot that the turn holds.
     """
 
     began: float
@@ -47,6 +48,7 @@ class Start:
     failures: int = 0
     is_stopped: bool = False
     decision: DecisionResult | None = None
+    slot: Slot = field(default_factory=Slot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,12 @@ class InboxMessage(Row, Base):
             name="status_is_waiting_claimed_answered_failed_or_cancelled",
         ),
         Index("ix_inbox_open", "place_key", "sent_at", "id", postgresql_where=text("status IN ('waiting', 'claimed')")),
+        Index(
+            "ix_inbox_open_by_person",
+            "platform",
+            "platform_user_id",
+            postgresql_where=text("status IN ('waiting', 'claimed')"),
+        ),
         Index("ix_inbox_turn_id", "turn_id"),
         Index(
             "ix_inbox_quoted",

@@ -150,6 +150,25 @@ class Parley:
         await owner.close()
         return time.perf_counter() - begun
 
+    async def beside_flood(self, messages: int, turns: int, said: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the milliseconds of one client's turns, without and beside another client's messages.
+
+        The other client sends all messages at once, each in a place of its own, and leaves at the end.
+        """
+
+        async def turn(_client: int, count: int) -> None:
+            await self.say(1, f"quiet-{count // TURNS_A_PLACE}", mark())
+
+        await asyncio.gather(self.say(0, "flood", mark()), turn(1, 0))
+        await self.lift_budgets()
+        usual = await drive(Load(clients=1, turns_each=turns), turn)
+        flood = [asyncio.create_task(self.say(0, f"flood-{number}", said)) for number in range(messages)]
+        beside = await drive(Load(clients=1, turns_each=turns), turn)
+        for each in flood:
+            each.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
+        return usual.latencies, beside.latencies
+
     async def play(self, load: Load) -> Run:
         """Run the clients' turns, after one uncounted turn each."""
         said = mark(load.tools, load.delay)

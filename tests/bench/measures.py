@@ -24,6 +24,8 @@ from tests.bench.statements import count, counted, new_database, owner_dsn
 COUNTED_TURNS = 20
 # Loads are repeated only within this time, so that a slow machine gets fewer rounds and not a longer benchmark.
 REPEAT_SECONDS = 12
+# Messages that one person sends at once.
+FLOOD = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,11 @@ class Size:
     slow_turns: int
     waves: int
     streams: int
+    quiet_turns: int
 
 
-WHOLE = Size(rounds=3, turns=50, busy_turns=8, slow_turns=4, waves=15, streams=12)
-QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1, waves=2, streams=2)
+WHOLE = Size(rounds=3, turns=50, busy_turns=8, slow_turns=4, waves=15, streams=12, quiet_turns=20)
+QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1, waves=2, streams=2, quiet_turns=3)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,13 @@ async def slow(bench: Bench) -> AsyncIterator[Figure]:
         yield Figure(f"500-ms model, {clients} clients: turns/s", ours.per_second, "", floor.per_second, **goal)
 
 
+async def flood(bench: Bench) -> AsyncIterator[Figure]:
+    """One person sends 500 messages at once, in as many places; another one's turns, from the first message on."""
+    usual, waits = await bench.parley.beside_flood(FLOOD, bench.size.quiet_turns, mark(delay=2000))
+    added = (max(waits) - percentile(usual, 50)) / 1000
+    yield Figure(f"beside {FLOOD} messages of one person, another one waits longer by", added, "s", at_most=1)
+
+
 async def loops(bench: Bench) -> AsyncIterator[Figure]:
     """The loop: concurrent tools, a streamed answer, a closed request."""
     waves = await loop.waves(bench.home, bench.base_url, bench.size.waves)
@@ -171,6 +181,7 @@ MEASURES: dict[str, Callable[[Bench], AsyncIterator[Figure]]] = {
     "statements": statements,
     "busy": busy,
     "slow": slow,
+    "flood": flood,
     "loop": loops,
     "litellm": litellm,
     "prefix": prefixes,

@@ -1,0 +1,124 @@
+"""The slots of a worker: how many turns run at once, in all and for each person and server."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many turns one worker has in work at once.
+
+    `running` counts those that hold a slot. `per_person` and `per_server` also count those that have released their
+    slot while they wait for something else than a model, such as a budget or a download.
+    """
+
+    running: int = 200
+    per_person: int = 10
+    per_server: int = 100
+
+
+class Slot:
+    """The slot of one job. Without `running` it is unlimited, as for the turns of delegated tasks."""
+
+    def __init__(self, running: asyncio.Semaphore | None = None) -> None:
+        self._running = running
+        self._is_held = running is not None
+
+    async def enter(self) -> None:
+        """Wait for a free slot, unless this job holds one."""
+        if self._running is not None and not self._is_held:
+            await self._running.acquire()
+            self._is_held = True
+
+    def leave(self) -> None:
+        """Give the slot to another turn, if this job holds one."""
+        if self._running is not None and self._is_held:
+            self._is_held = False
+            self._running.release()
+
+    @asynccontextmanager
+    async def released(self) -> AsyncIterator[None]:
+        """Leave the slot for the block, and wait for one after it; not after an exception, which ends the turn."""
+        self.leave()
+        yield
+        await self.enter()
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    slot: Slot
+    person: str
+    server: str | None
+
+
+class Slots:
+    """The slots of all jobs of one worker."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._running = asyncio.Semaphore(bounds.running)
+        self._holders: dict[int, _Holder] = {}
+        self._persons: Counter[str] = Counter()
+        self._servers: Counter[str] = Counter()
+
+    @property
+    def jobs(self) -> frozenset[int]:
+        """Return the ids of the jobs in work."""
+        return frozenset(self._holders)
+
+    @property
+    def full_persons(self) -> list[str]:
+        """Return the persons who may not have one more turn now."""
+        return [person for person, count in self._persons.items() if count >= self._bounds.per_person]
+
+    @property
+    def full_servers(self) -> list[str]:
+        """Return the servers that may not have one more turn now."""
+        return [server for server, count in self._servers.items() if count >= self._bounds.per_server]
+
+    async def reserve(self, most: int) -> int:
+        """Reserve slots for new jobs, without waiting; return how many.
+
+        There are at most `most`, and so few that they fit into each server that is not full.
+        """
+        rooms = [room for count in self._servers.values() if (room := self._bounds.per_server - count) > 0]
+        count = 0
+        while count < min(most, *rooms, self._bounds.per_server) and not self._running.locked():
+            await self._running.acquire()
+            count += 1
+        return count
+
+    def release(self, count: int) -> None:
+        """Release reserved slots."""
+        for _ in range(count):
+            self._running.release()
+
+    def assign(self, job_id: int, person: str, server: str | None) -> None:
+        """Give one reserved slot to a job."""
+        self._holders[job_id] = _Holder(Slot(self._running), person, server)
+        self._persons[person] += 1
+        if server is not None:
+            self._servers[server] += 1
+
+    def of(self, job_id: int) -> Slot:
+        """Return the slot of a job."""
+        return self._holders[job_id].slot
+
+    def end(self, job_id: int) -> None:
+        """Free the slot of a job that has ended, if it has one."""
+        holder = self._holders.pop(job_id, None)
+        if holder is None:
+            return
+        holder.slot.leave()
+        _decrease(self._persons, holder.person)
+        if holder.server is not None:
+            _decrease(self._servers, holder.server)
+
+
+def _decrease(counts: Counter[str], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

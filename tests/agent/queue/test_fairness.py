@@ -1,0 +1,137 @@
+"""One person's flood of messages does not keep others waiting: slots are bounded, and everybody has a turn."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.house import House, open_house
+
+SLOTS, PER_PERSON, PER_SERVER = 6, 4, 5
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings with few slots, and without a limit for guests."""
+    return settings.model_copy(
+        update={
+            "default_guest_token_budget": 100_000_000,
+            "max_turns": SLOTS,
+            "max_turns_per_person": PER_PERSON,
+            "max_turns_per_server": PER_SERVER,
+        }
+    )
+
+
+@dataclass
+class HoldingModel:
+    """A model that answers at once, but holds its answers to messages that begin with "hold" until `go` is set."""
+
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    held: Counter[str] = field(default_factory=Counter)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    order: list[str] = field(default_factory=list)
+
+    async def __call__(self, body: Body, _number: int) -> Answer:
+        said = last_user_text(body).partition("\n\n<context>")[0].rpartition(": ")[2]
+        self.order.append(said)
+        if said.startswith("hold"):
+            async with self.changed:
+                self.held[said] += 1
+                self.changed.notify_all()
+            await self.go.wait()
+        return Answer(f"heard {said}")
+
+    async def until(self, count: int) -> None:
+        """Wait until so many answers are held."""
+        async with asyncio.timeout(120), self.changed:
+            await self.changed.wait_for(lambda: self.held.total() >= count)
+
+
+@pytest.fixture
+async def holding(house: House) -> AsyncIterator[HoldingModel]:
+    """The house's model, which holds some answers."""
+    model = HoldingModel()
+    house.model.play(model)
+    yield model
+    model.go.set()
+
+
+async def test_a_quiet_person_is_answered_while_a_flood_holds_all_slots_that_it_may(
+    house: House, holding: HoldingModel
+) -> None:
+    flood = [await house.accepts("hold", user="cyd", channel=f"c{number}") for number in range(3 * SLOTS)]
+    await holding.until(PER_PERSON)
+
+    answer = await house.hears("hello", user="ann")
+
+    assert answer.content == "heard hello"
+    assert holding.held.total() == PER_PERSON
+    holding.go.set()
+    assert {(await house.app.events.response(each.inbox_id)).error for each in flood} == {None}
+
+
+async def test_the_people_of_one_server_share_its_bound(house: House, holding: HoldingModel) -> None:
+    for number in range(2 * SLOTS):
+        await house.accepts("hold", user=f"u{number}", server="s", channel=f"c{number}")
+    await holding.until(PER_SERVER)
+
+    elsewhere = await house.hears("hello", user="ann", server="t")
+
+    assert elsewhere.content == "heard hello"
+    assert holding.held.total() == PER_SERVER
+
+
+async def test_turns_are_taken_round_robin_over_persons(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    playing = HoldingModel()
+    model.play(playing)
+    one_by_one = settings.model_copy(update={"max_turns": 1})
+    async with open_house(one_by_one, address, model, works=False) as idle:
+        accepted = [
+            await idle.accepts(f"{user} {number}", user=user, channel=f"{user}-{number}")
+            for user, count in (("cyd", 5), ("bob", 3), ("ann", 1))
+            for number in range(count)
+        ]
+    async with open_house(one_by_one, address, model) as house:
+        for each in accepted:
+            await house.app.events.response(each.inbox_id)
+
+    assert playing.order == [
+        *("cyd 0", "bob 0", "ann 0"),
+        *("cyd 1", "bob 1"),
+        *("cyd 2", "bob 2"),
+        *("cyd 3", "cyd 4"),
+    ]
+
+
+async def test_who_waits_for_budget_holds_no_slot(settings: Settings, address: Address, model: OpenAIStub) -> None:
+    playing = HoldingModel()
+    model.play(playing)
+    two_slots = settings.model_copy(update={"max_turns": 2})
+    async with open_house(two_slots, address, model) as house:
+        await house.hears("hello", user="cyd")
+        await house.sql("UPDATE users SET token_budget_monthly = tokens_used_this_month + 1")
+        flood = [await house.accepts("hold", user="cyd", channel=f"c{number}") for number in range(PER_PERSON)]
+        await playing.until(1)
+        await _until_begun(house, 1 + PER_PERSON)
+
+        answer = await house.hears("hello", user="ann")
+
+        assert answer.content == "heard hello"
+        playing.go.set()
+        errors = Counter([(await house.app.events.response(each.inbox_id)).error for each in flood])
+        assert errors == {None: 1, "budget_exhausted": PER_PERSON - 1}
+
+
+async def _until_begun(house: House, count: int) -> None:
+    async with asyncio.timeout(120):
+        while await house.value("SELECT count(*) FROM turns") < count:  # noqa: ASYNC110  # the worker notifies nobody
+            await asyncio.sleep(0.01)
