@@ -86,7 +86,7 @@ class Endpoint(RequestHandler):
             accepted, message = await self._accept(params, context, wants_stream=False)
             if not params.configuration.return_immediately:
                 # A peer that disconnects before it knows the task's id can't ask for it later: then the turn ends.
-                await answer_to(context.state[REQUEST], accepted, message)
+                await answer_to(context.state[REQUEST], accepted, message, is_named=False)
             return await self._task(str(accepted.inbox_id))
 
     async def on_message_send_stream(

@@ -1,7 +1,7 @@
 """Abandoned turns: a turn is stopped when no caller waits for its answer any more.
 
-A caller who lost the connection and retries at once with the same event id finds the turn still running; one who
-retries later gets the answer of the cancelled turn.
+A caller who named the event id comes back for the answer, so their message is not abandoned when a connection ends:
+the web adapter asks here only for messages without a named event id, or when the caller wants the turn to end.
 """
 
 import asyncio

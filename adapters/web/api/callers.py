@@ -8,12 +8,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 from adapters.web.api.uploads import discard
-from agent.app import App
+from adapters.web.auth import app_of
 from agent.queue.abandonment import cancel_if_abandoned
 from agent.queue.inbox import Accepted
 from shared.messages import IncomingMessage
 
 Result = TypeVar("Result")
+# `true`: closing the request ends the turn although the request names its event, so that it could be asked again.
+CANCEL_ON_CLOSE = "cancel-on-close"
 
 
 async def unless_disconnected(request: Request, answer: Awaitable[Result]) -> Result:
@@ -47,7 +49,14 @@ async def _until_disconnected(receive: Receive) -> None:
         pass
 
 
-async def cancel_request(app: App, accepted: Accepted, message: IncomingMessage) -> None:
-    """Cancel the message of a client that disconnected; a message that is withdrawn loses its files, too."""
+async def cancel_request(request: Request, accepted: Accepted, message: IncomingMessage, *, is_named: bool) -> None:
+    """Cancel the message of a client that disconnected; a message that is withdrawn loses its files, too.
+
+    A client that named the event can come back for its answer: then the turn goes on, unless the client asked for its
+    end.
+    """
+    if is_named and request.headers.get(CANCEL_ON_CLOSE, "").lower() != "true":
+        return
+    app = app_of(request)
     if await cancel_if_abandoned(app.database, app.events, accepted.inbox_id):
         await discard(app, message.attachments)

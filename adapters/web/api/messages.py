@@ -1,6 +1,7 @@
 """`POST /v1/messages` and the events of a conversation: the agent's own HTTP API."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -47,9 +48,11 @@ async def post_message(request: Request) -> Response:
     files = await store_sent(app, sent.attachments) if sent.attachments else ()
     message = sent.to_incoming(app.clock, files, wants_stream=watched)
     accepted = await accept_once(app, message)
+    is_named = sent.platform_event_id is not None
     if watched:
-        return sse.follow(app.events.follow(accepted.inbox_id), lambda: cancel_request(app, accepted, message))
-    return to_json(await answer_to(request, accepted, message))
+        on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
+        return sse.follow(app.events.follow(accepted.inbox_id), on_closed)
+    return to_json(await answer_to(request, accepted, message, is_named=is_named))
 
 
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:
@@ -64,13 +67,16 @@ async def accept_once(app: App, message: IncomingMessage) -> Accepted:
     return accepted
 
 
-async def answer_to(request: Request, accepted: Accepted, message: IncomingMessage) -> AgentResponse:
-    """Return the answer to a message; raises `ClientDisconnect` if the client disconnects, which ends the turn."""
+async def answer_to(request: Request, accepted: Accepted, message: IncomingMessage, *, is_named: bool) -> AgentResponse:
+    """Return the answer to a message; raises `ClientDisconnect` if the client disconnects.
+
+    That ends the turn, unless the client named the event (`is_named`) and can come back for the answer.
+    """
     app = app_of(request)
     try:
         return await unless_disconnected(request, _answer(app, accepted))
     except ClientDisconnect:
-        await cancel_request(app, accepted, message)
+        await cancel_request(request, accepted, message, is_named=is_named)
         raise
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -51,15 +52,17 @@ async def post_completion(request: Request) -> Response:
     app = app_of(request)
     asked = await read_json(request, ChatRequest, max_body(app))
     refuse_unsupported(asked)
-    message = await to_incoming(app, asked, request.headers.get(KEY_HEADER))
+    key = request.headers.get(KEY_HEADER)
+    message = await to_incoming(app, asked, key)
     accepted = await accept_once(app, message)
     head = Head(f"chatcmpl-{accepted.inbox_id}", int(message.sent_at.timestamp()))
     if asked.stream:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
         events = app.events.follow(accepted.inbox_id)
+        on_closed = partial(cancel_request, request, accepted, message, is_named=bool(key))
         stream = chunks(head, events, with_usage=with_usage)
-        return sse.stream(stream, events, lambda: cancel_request(app, accepted, message))
-    answer = await answer_to(request, accepted, message)
+        return sse.stream(stream, events, on_closed)
+    answer = await answer_to(request, accepted, message, is_named=bool(key))
     files = [{"filename": file.filename, "url": file.url} for file in answer.files]
     choice = {
         "index": 0,

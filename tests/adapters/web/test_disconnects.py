@@ -25,8 +25,9 @@ COMPLETION: dict[str, Any] = {
     "user": "ann",
     "messages": [{"role": "user", "content": "hello"}],
 }
+ENDS = {"Cancel-On-Close": "true"}
 WAYS: dict[str, dict[str, Any]] = {
-    "whole": {"url": "/v1/messages", "json": BODY | {"platform_event_id": "1"}},
+    "whole": {"url": "/v1/messages", "json": BODY | {"platform_event_id": "1"}, "headers": {}},
     "events": {"url": "/v1/messages", "json": BODY | {"platform_event_id": "1"}, "headers": EVENTS},
     "completion": {"url": "/v1/chat/completions", "json": COMPLETION, "headers": {"Idempotency-Key": "1"}},
     "chunks": {
@@ -40,6 +41,19 @@ WAYS: dict[str, dict[str, Any]] = {
 def endless(body: Body, _number: int) -> Reply:
     """Never come to an end; a stream says a little."""
     return Answer("word " * 20, end=asyncio.Event()) if body.get("stream") else Fault(hang=True)
+
+
+UNNAMED: dict[str, dict[str, Any]] = {
+    "whole": {"url": "/v1/messages", "json": BODY},
+    "events": {"url": "/v1/messages", "json": BODY, "headers": EVENTS},
+    "completion": {"url": "/v1/chat/completions", "json": COMPLETION},
+    "chunks": {"url": "/v1/chat/completions", "json": COMPLETION | {"stream": True}},
+}
+
+
+def to_end(way: str) -> dict[str, Any]:
+    """Return the request with an event id that asks for the end of its turn when it is closed."""
+    return WAYS[way] | {"headers": WAYS[way]["headers"] | ENDS}
 
 
 @asynccontextmanager
@@ -68,9 +82,11 @@ def test_a_closed_request_has_its_second() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_closing_the_request_ends_the_turn_and_the_model_s_connection(site: Site, way: str) -> None:
+async def test_closing_a_request_without_event_id_ends_the_turn_and_the_model_s_connection(
+    site: Site, way: str
+) -> None:
     site.parley.model.play(endless)
-    async with caller(site, **WAYS[way]):
+    async with caller(site, **UNNAMED[way]):
         await site.parley.model.until(1)
 
     assert await ended(site) == ("cancelled", "stopped")
@@ -82,9 +98,25 @@ async def test_closing_the_request_ends_the_turn_and_the_model_s_connection(site
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_repeated_request_is_answered_that_the_turn_was_stopped(site: Site, way: str) -> None:
-    site.parley.model.play(endless)
+async def test_a_caller_who_names_the_event_gets_the_answer_whenever_they_come_back(site: Site, way: str) -> None:
+    gate = asyncio.Event()
+    site.parley.model.play(one_by_one(gate))
     async with caller(site, **WAYS[way]):
+        await site.parley.model.until(1)
+    # A second caller is served after the first connection has ended, and longer than one may take to return at once.
+    await asyncio.sleep(RETURN_SECONDS + 2 * ASK_SECONDS)
+    returned = asyncio.create_task(site.client.post(**WAYS[way]))
+    gate.set()
+
+    assert "answer 1 to" in (await returned).text
+    assert "answer 1 to" in (await site.client.post(**WAYS[way])).text
+    assert await site.parley.value("SELECT count(*) FROM turns WHERE stop_requested") == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_repeated_request_is_answered_that_the_caller_ended_the_turn(site: Site, way: str) -> None:
+    site.parley.model.play(endless)
+    async with caller(site, **to_end(way)):
         await site.parley.model.until(1)
     await ended(site)
 
@@ -211,7 +243,7 @@ async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None
     await site.parley.model.until(1)
     file = {"filename": "a.txt", "data": base64.b64encode(b"once").decode()}
     second = BODY | {"content": "second", "platform_event_id": "2", "attachments": [file]}
-    async with caller(site, url="/v1/messages", json=second):
+    async with caller(site, url="/v1/messages", json=second, headers=ENDS):
         await waiting(site, 1)
     await waiting(site, 0)
     third = asyncio.create_task(site.posts("third"))
