@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from mimetypes import MimeTypes
 
 import discord
@@ -53,6 +54,13 @@ def to_place(channel: object, guild: discord.Guild | None, thread_id: str | None
     if isinstance(channel, discord.Thread):
         return Place(PLATFORM, str(guild.id), str(channel.parent_id), thread=channel_id)
     return Place(PLATFORM, str(guild.id), channel_id, thread=thread_id)
+
+
+def to_interaction_place(interaction: discord.Interaction) -> Place:
+    """Return the place of an interaction; only a conversation with the agent alone is direct."""
+    place = to_place(interaction.channel, interaction.guild)
+    is_shared = interaction.context.private_channel or isinstance(interaction.channel, discord.GroupChannel)
+    return replace(place, is_direct=place.is_direct and not is_shared)
 
 
 def to_text(message: discord.Message, me: int) -> str:

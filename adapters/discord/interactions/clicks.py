@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import AGAIN, CHOICE, Button
 from adapters.chat.clicks import Click
-from adapters.discord.events.incoming import PLATFORM, to_place, to_platform_context, to_sender
+from adapters.discord.events.incoming import PLATFORM, to_interaction_place, to_platform_context, to_sender
 from adapters.discord.interactions.respond import Acknowledger, store
 from adapters.discord.sending.buttons import chosen_rows
 from adapters.discord.sending.message_writer import ASIDE, WHISPER
@@ -38,7 +38,7 @@ class DiscordClick(Click):
         return IncomingMessage(
             adapter=PLATFORM,
             sender=to_sender(interaction.user),
-            place=to_place(interaction.channel, interaction.guild),
+            place=to_interaction_place(interaction),
             event_id=str(interaction.id),
             content=content,
             sent_at=interaction.created_at,

@@ -12,7 +12,7 @@ from adapters.chat.clicks import accept_click
 from adapters.discord.events.incoming import (
     PLATFORM,
     to_file,
-    to_place,
+    to_interaction_place,
     to_platform_context,
     to_quoted_message,
     to_sender,
@@ -99,7 +99,7 @@ class Interactions:
 
     async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
         found = next((each for each in commands.list_commands(PLATFORM) if each.name == name), None)
-        sender, place = to_sender(interaction.user), to_place(interaction.channel, interaction.guild)
+        sender, place = to_sender(interaction.user), to_interaction_place(interaction)
         platform_context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
         work = commands.answer(
             self._app, sender, place, text=slash.to_line(name, options), platform_context=platform_context
@@ -134,7 +134,7 @@ class Interactions:
         message = IncomingMessage(
             adapter=PLATFORM,
             sender=to_sender(interaction.user),
-            place=to_place(interaction.channel, guild),
+            place=to_interaction_place(interaction),
             event_id=str(interaction.id),
             content=question,
             sent_at=interaction.created_at,

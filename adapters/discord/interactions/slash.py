@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 ASK, ABOUT_THIS, FROM_HERE = "ask", "Ask about this", "Summarise from here"
 CHAT, MESSAGE_MENU = 1, 3
 SUBCOMMAND, STRING, ATTACHMENT = 1, 3, 11
+ON_SERVERS, IN_DIRECT_MESSAGES, INSTALLED_ON_SERVERS = 0, 1, 0
+# Not in conversations of other people, which the bot is no member of.
+WHERE: Json = {"contexts": [ON_SERVERS, IN_DIRECT_MESSAGES], "integration_types": [INSTALLED_ON_SERVERS]}
 OPTIONAL = re.compile(r"^\[(?:(?P<word>[a-z][a-z_-]*) )?(?P<value>[A-Z][A-Z_ ]*)\]$")
 ALTERNATIVE = re.compile(r"^(?P<word>[a-z][a-z_-]*)(?: (?P<value>[A-Z][A-Z_ ]*))?$")
 REQUIRED = re.compile(r"^[A-Z][A-Z_ ]*$")
@@ -35,7 +38,7 @@ def to_payload() -> list[Json]:
     ask = {"type": CHAT, "name": ASK, "description": "Ask me something", "options": [question, file]}
     menus = [{"type": MESSAGE_MENU, "name": name} for name in (ABOUT_THIS, FROM_HERE)]
     ours = [to_command(each) for each in list_commands(PLATFORM) if each.name != ASK]
-    return [ask, *ours, *menus]
+    return [each | WHERE for each in (ask, *ours, *menus)]
 
 
 def to_command(command: Command) -> Json:

@@ -201,3 +201,29 @@ async def test_a_command_that_is_typed_as_a_message_is_answered_too(pond: Scene)
     assert "You are Bob" in (await pond.bob.hears(pond.bob.dm()))[0]
     assert pond.bob.reads(pond.general) == []
     assert await pond.value("SELECT count(*) FROM inbox") == 0
+
+
+async def test_commands_say_where_they_may_be_used(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+
+    assert {(tuple(each["contexts"]), tuple(each["integration_types"])) for each in pond.discord.commands} == {
+        ((0, 1), (0,))
+    }
+
+
+async def test_no_private_memory_enters_a_conversation_of_several_people(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    secret = [("knowledge__remember", {"content": "Ann's secret is a pond"})]
+    pond.model.play([Answer(tool_calls=secret), Answer("Noted."), Answer("I don't know."), Answer("A pond.")])
+    await pond.ann.says("my secret is a pond", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+    group = pond.discord.world.add_group("Friends", [pond.ann.user, pond.bob.user])
+
+    answered = await (await pond.ann.types("ask", group, question="what is my secret?")).answered()
+
+    assert answered == "I don't know."
+    assert "a pond" not in str(pond.model.requests[-1].body["messages"])
+    assert await pond.sql("SELECT is_direct FROM inbox ORDER BY id") == [(True,), (False,)]
+    # Alone with the agent, it is there.
+    assert await (await pond.ann.types("ask", pond.ann.dm(), question="what is my secret?")).answered() == "A pond."
+    assert "a pond" in str(pond.model.requests[-1].body["messages"])

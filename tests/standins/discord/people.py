@@ -6,9 +6,10 @@ from typing import Any
 from tests.standins.discord.gateway import GUILD_REACTIONS
 from tests.standins.discord.interactions import Interaction
 from tests.standins.discord.server import DiscordStandIn
-from tests.standins.discord.world import EPHEMERAL, LOADING, Json, now, snowflake
+from tests.standins.discord.world import DM, EPHEMERAL, LOADING, Json, now, snowflake
 
 SLASH, COMPONENT, FORM = 2, 3, 5
+GUILD, BOT_DM, PRIVATE_CHANNEL = 0, 1, 2
 CHAT_INPUT, USER_MENU, MESSAGE_MENU = 1, 2, 3
 
 
@@ -148,6 +149,7 @@ class Person:
             "version": 1,
             "locale": "en-US",
             "entitlements": [],
+            "context": GUILD if guild_id is not None else _context_of(channel),
             "authorizing_integration_owners": {},
             "attachment_size_limit": 10 * 1024 * 1024,
             "app_permissions": "0",
@@ -178,6 +180,10 @@ class Person:
 
         await self.standin.until(lambda: len(ended()) >= count)
         return ended()
+
+
+def _context_of(channel: Json) -> int:
+    return BOT_DM if channel["type"] == DM else PRIVATE_CHANNEL
 
 
 def _grows(message: Json) -> bool:

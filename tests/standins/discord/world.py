@@ -23,7 +23,7 @@ PERMISSIONS = {
     "send_messages_in_threads": 1 << 38,
 }
 EVERYTHING = sum(PERMISSIONS.values())
-TEXT, DM, THREAD, FORUM = 0, 1, 11, 15
+TEXT, DM, GROUP, THREAD, FORUM = 0, 1, 3, 11, 15
 EPHEMERAL, SUPPRESS_EMBEDS, HAS_THREAD, LOADING = 1 << 6, 1 << 2, 1 << 5, 1 << 7
 
 _numbers = count()
@@ -123,6 +123,11 @@ class World:
                 return channel
         return self._kept({"id": snowflake(), "type": DM, "recipients": [person], "last_message_id": None, "flags": 0})
 
+    def add_group(self, name: str, people: list[Json]) -> Json:
+        """Return a conversation of several people, which the bot is no member of."""
+        group = {"type": GROUP, "name": name, "icon": None, "owner_id": people[0]["id"], "recipients": people}
+        return self._kept({"id": snowflake(), "last_message_id": None, "flags": 0} | group)
+
     def add_thread(self, parent: Json, name: str, owner_id: str, thread_id: str | None = None) -> Json:
         thread = {
             "id": thread_id or snowflake(),
@@ -183,6 +188,8 @@ class World:
         """Tell whether the bot has this permission in a channel; threads have those of their parent."""
         if channel["type"] == DM:
             return True
+        if channel["type"] == GROUP:
+            return False
         if channel["type"] == THREAD:
             if permission == "send_messages":
                 permission = "send_messages_in_threads"
