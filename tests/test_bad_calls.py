@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.journal.log import TurnLog
-from agent.journal.steps import Step
+from agent.journal.steps import Step, ToolUse
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.tools.modules import ModuleTools
@@ -323,9 +323,9 @@ def steps_of(widths: Sequence[int]) -> Iterator[Step]:
     for width in widths:
         yield Step(seq, "assistant", "")
         for number in range(width):
-            yield Step(seq + 1 + number, "tool_call", "{}", tool_call_id=f"call_{seq + 1 + number}")
+            yield Step(seq + 1 + number, "tool_call", "{}", tool=ToolUse(f"call_{seq + 1 + number}"))
         for number in range(width):
-            yield Step(seq + 1 + width + number, "tool_result", "{}", tool_call_id=f"call_{seq + 1 + number}")
+            yield Step(seq + 1 + width + number, "tool_result", "{}", tool=ToolUse(f"call_{seq + 1 + number}"))
         seq += 1 + 2 * width
 
 
@@ -343,5 +343,5 @@ def test_the_state_of_a_turn_is_the_same_loaded_at_once_or_step_by_step() -> Non
         assert log.open_calls == []
         assert log.call_at(5) is steps[5]
         assert log.call_at(4) is log.call_at(999) is None
-    grown.append([Step(18, "tool_call", "{}", tool_call_id="call_18")])
-    assert [call.tool_call_id for call in grown.open_calls] == ["call_18"]
+    grown.append([Step(18, "tool_call", "{}", tool=ToolUse("call_18"))])
+    assert [call.tool.call_id for call in grown.open_calls] == ["call_18"]

@@ -34,7 +34,6 @@ UNLIMITED_CLASSES = (
 )
 LARGE_CLASSES = {
     "agent/events/live.py:LiveTurn",
-    "agent/journal/steps.py:Step",
     "agent/llm/protocols/scanner.py:Scanner",
 }
 

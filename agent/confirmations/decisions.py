@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from agent.confirmations.rows import ANSWER, EXPIRE, FIND
 from agent.journal.positions import to_call_id
-from agent.journal.steps import Step
+from agent.journal.steps import Step, ToolUse
 from agent.llm.tokens import count_tokens
 from agent.people.users import ResolvedUser
 from agent.queue.inbox import Waiting
@@ -166,8 +166,6 @@ def _to_call(verdict: Literal["agreed", "denied"], row: Any, turn_id: int) -> tu
         role="tool_call",
         content=row.arguments,
         token_count=count_tokens(row.arguments) + count_tokens(row.tool),
-        tool_call_id=to_call_id(turn_id, 2),
-        tool_name=row.tool,
-        confirmation={"id": row.id, "approved": verdict == "agreed"},
+        tool=ToolUse(to_call_id(turn_id, 2), row.tool, confirmation={"id": row.id, "approved": verdict == "agreed"}),
     )
     return (Step(seq=1, role="assistant", content=""), call)

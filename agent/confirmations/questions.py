@@ -15,10 +15,10 @@ CHOICES = ("yes", "no")
 
 def find_question(call: Step, result: Step) -> ApprovalRequest | None:
     """Return the request for approval that a call's result contains; None when it contains none."""
-    if result.outcome != "needs_approval":
+    if result.tool.outcome != "needs_approval":
         return None
-    if result.confirmation is not None:
-        return ApprovalRequest(**result.confirmation)
+    if result.tool.confirmation is not None:
+        return ApprovalRequest(**result.tool.confirmation)
     return _of_older_release(call, result.value[ASKED])
 
 
@@ -28,34 +28,34 @@ def _of_older_release(call: Step, asked: dict[str, Any]) -> ApprovalRequest:
     if "agent" in asked:
         its_call = (asked["call_id"], asked["tool"], asked["arguments"])
         return ApprovalRequest(*its_call, asked["question"], asked["reason"], asked["agent"], approver)
-    tool = str(call.tool_name)
+    tool = call.tool.name
     question = asked["question"] if asked["reason"] == "tool" else to_taint_question(tool, call.value)
     return ApprovalRequest(
-        str(call.tool_call_id), tool, arguments=call.content, text=question, reason=asked["reason"], approver=approver
+        call.tool.call_id, tool, arguments=call.content, text=question, reason=asked["reason"], approver=approver
     )
 
 
 def find_last_question(steps: Sequence[Step]) -> ApprovalRequest | None:
     """Return the question that a turn has ended with, given all of its steps; None when it ended otherwise."""
-    calls = {step.tool_call_id: step for step in steps if step.role == "tool_call"}
+    calls = {step.tool.call_id: step for step in steps if step.role == "tool_call"}
     results = [step for step in steps if step.role == "tool_result"]
-    questions = [find_question(calls[step.tool_call_id], step) for step in results]
+    questions = [find_question(calls[step.tool.call_id], step) for step in results]
     last = next((step.content for step in reversed(steps) if step.role == "assistant"), None)
     return next((each for each in questions if each is not None and each.shown == last), None)
 
 
 def describe_decision(steps: Sequence[Step]) -> str:
     """Return a sentence for the user about the outcome of the approved or denied call; empty when there is none."""
-    call = next((step for step in steps if step.role == "tool_call" and step.confirmation is not None), None)
-    if call is None or call.confirmation is None:
+    call = next((step for step in steps if step.role == "tool_call" and step.tool.confirmation is not None), None)
+    if call is None or call.tool.confirmation is None:
         return ""
-    results = (step for step in steps if step.role == "tool_result" and step.tool_call_id == call.tool_call_id)
+    results = (step for step in steps if step.role == "tool_result" and step.tool.call_id == call.tool.call_id)
     result = next(results, None)
     if result is None:
         return ""
     texts = prompts().confirmation
-    if not call.confirmation["approved"]:
-        return texts.not_done.format(tool=call.tool_name)
-    if result.outcome in ("failed", "not_run"):
-        return texts.failed.format(tool=call.tool_name, message=result.value.get("message", ""))
-    return texts.done.format(tool=call.tool_name)
+    if not call.tool.confirmation["approved"]:
+        return texts.not_done.format(tool=call.tool.name)
+    if result.tool.outcome in ("failed", "not_run"):
+        return texts.failed.format(tool=call.tool.name, message=result.value.get("message", ""))
+    return texts.done.format(tool=call.tool.name)

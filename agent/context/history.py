@@ -6,7 +6,7 @@ from itertools import groupby
 
 from sqlalchemy import bindparam, select, text
 
-from agent.journal.steps import STEP_COLUMNS, Step, to_step
+from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, Step, to_step
 from agent.people.participants import ResolvedConversation
 from shared.db.driver import Session
 from shared.models import Message
@@ -19,7 +19,7 @@ BLOCK_MESSAGES = 10
 
 
 HISTORY = (
-    select(Message.turn_id, Message.user_id, *STEP_COLUMNS)
+    select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS)
     .where(
         Message.conversation_id == bindparam("conversation_id"),
         Message.turn_id >= bindparam("first"),
@@ -56,7 +56,9 @@ async def load_history(
     query = OWN_HISTORY if conversation.place.is_direct else HISTORY
     given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
     given |= {"user_id": user_id} if query is OWN_HISTORY else {}
-    past = [PastStep(row[0], row[1], to_step(row[2:])) for row in (await session.execute(query, given)).all()]
+    split = 2 + len(STEP_COLUMNS)
+    rows = (await session.execute(query, given)).all()
+    past = [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
     kept = drop_blocks(past)
     if len(kept) < len(past):
         begins = kept[0].turn_id if kept else turn_id

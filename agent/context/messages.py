@@ -109,15 +109,15 @@ ModelMessage = dict[str, Any]
 
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
     """Convert assistant and tool steps to the OpenAI shape, in the model's order; omits calls without a result."""
-    results = {step.tool_call_id: step for step in steps if step.role == "tool_result"}
+    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
     messages: list[ModelMessage] = []
     for index, step in enumerate(steps):
         if step.role != "assistant":
             continue
-        calls = [call for call in _calls_after(steps, index) if call.tool_call_id in results]
+        calls = [call for call in _calls_after(steps, index) if call.tool.call_id in results]
         if calls or step.content:
             messages.append(_assistant(step, calls))
-        messages += [_tool_result(results[call.tool_call_id]) for call in calls]
+        messages += [_tool_result(results[call.tool.call_id]) for call in calls]
     return messages
 
 
@@ -152,9 +152,9 @@ def _assistant(step: Step, calls: Sequence[Step]) -> ModelMessage:
         return {"role": "assistant", "content": step.content}
     requested = [
         {
-            "id": call.tool_call_id,
+            "id": call.tool.call_id,
             "type": "function",
-            "function": {"name": to_wire_name(str(call.tool_name)), "arguments": to_shown_arguments(call.content)},
+            "function": {"name": to_wire_name(call.tool.name), "arguments": to_shown_arguments(call.content)},
         }
         for call in calls
     ]
@@ -162,4 +162,4 @@ def _assistant(step: Step, calls: Sequence[Step]) -> ModelMessage:
 
 
 def _tool_result(step: Step) -> ModelMessage:
-    return {"role": "tool", "tool_call_id": step.tool_call_id, "content": step.content}
+    return {"role": "tool", "tool_call_id": step.tool.call_id, "content": step.content}

@@ -28,9 +28,9 @@ class TurnLog:
         for step in steps:
             self._steps.append(step)
             if step.role == "tool_call":
-                self._calls[step.seq] = self._by_id[str(step.tool_call_id)] = step
+                self._calls[step.seq] = self._by_id[step.tool.call_id] = step
             elif step.role == "tool_result":
-                self._results[str(step.tool_call_id)] = step
+                self._results[step.tool.call_id] = step
             elif step.role == "assistant":
                 self._answers.append(step)
 
@@ -74,7 +74,7 @@ class TurnLog:
     @property
     def open_calls(self) -> list[Step]:
         """Return the recorded calls that have no result yet."""
-        return [call for call in self._calls.values() if str(call.tool_call_id) not in self._results]
+        return [call for call in self._calls.values() if call.tool.call_id not in self._results]
 
     @property
     def next_seq(self) -> int:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from agent.billing.budget import Admission, to_admission
 from agent.billing.ledger import PaidCall, Payment
-from agent.journal.steps import STORED, Event, Step, TurnKey
+from agent.journal.steps import Event, Step, TurnKey
 from shared.db.driver import Session
 from shared.errors import Superseded
 from shared.text import clean_json
@@ -48,7 +48,7 @@ class Entry:
         """Convert the entry to the parameters of the database functions."""
         events = [{"seq": event.seq, "name": event.name, "payload": event.payload} for event in self.events]
         return {
-            "steps": json.dumps(clean_json([{name: getattr(step, name) for name in STORED} for step in self.steps])),
+            "steps": json.dumps(clean_json([step.to_row() for step in self.steps])),
             "events": json.dumps(clean_json(events)),
             "note": self.note,
         }

@@ -1,11 +1,12 @@
 """Reads the response of a finished turn from the database, for its caller."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import text
 
 from agent.billing.ledger import to_usage
-from agent.journal.steps import Step
+from agent.journal.steps import Step, ToolUse
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.errors import Stopped
@@ -45,7 +46,7 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
         turn_id=row.id,
         content=row.content,
         files=tuple(ReplyFile(**each) for each in row.files),
-        tool_calls_made=to_calls_made([Step(**each) for each in row.steps or []]),
+        tool_calls_made=to_calls_made([to_call_step(each) for each in row.steps or []]),
         finished=bool(row.finished),
         iterations=row.iterations,
         model=row.model,
@@ -55,11 +56,17 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
     )
 
 
+def to_call_step(row: Mapping[str, Any]) -> Step:
+    """Return a call or a result as the query selects it."""
+    tool = ToolUse(row["tool_call_id"], row["tool_name"] or "")
+    return Step(row["seq"], row["role"], row["content"], tool=tool)
+
+
 def to_calls_made(steps: Sequence[Step]) -> tuple[ToolCallMade, ...]:
     """Pair the tool calls with their results; the result is None for a call without one."""
-    results = {step.tool_call_id: step.value for step in steps if step.role == "tool_result"}
+    results = {step.tool.call_id: step.value for step in steps if step.role == "tool_result"}
     return tuple(
-        ToolCallMade(str(step.tool_name), step.value, results.get(step.tool_call_id))
+        ToolCallMade(step.tool.name, step.value, results.get(step.tool.call_id))
         for step in steps
         if step.role == "tool_call"
     )

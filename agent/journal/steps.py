@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sqlalchemy import bindparam, select, text
@@ -32,12 +32,27 @@ UNREAD = object()
 
 
 @dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The use of a tool that a step records: the call, or its result.
+
+    `outcome` is the kind of outcome of a result. `confirmation` is, for a result, its request for approval, and for a
+    call that the user was asked about `{"id": …, "approved": …}`.
+    """
+
+    call_id: str = ""
+    name: str = ""
+    outcome: OutcomeKind | None = None
+    confirmation: dict[str, Any] | None = None
+
+
+NO_TOOL = ToolUse()
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One entry of a turn: a message, a model answer, a tool call or its result.
 
-    `plan` is the plan of an answer in planner mode. `outcome` is the kind of outcome of a result. `confirmation` is,
-    for a result, its request for approval, and for a call that the user was asked about
-    `{"id": …, "approved": …}`. `read` caches the parsed content.
+    `plan` is the plan of an answer in planner mode. `read` caches the parsed content.
     """
 
     seq: int
@@ -45,13 +60,10 @@ class Step:
     content: str
     token_count: int = 0
     model_used: str | None = None
-    tool_call_id: str | None = None
-    tool_name: str | None = None
     speaker: str | None = None
     platform_message_id: str | None = None
     plan: dict[str, Any] | None = None
-    outcome: OutcomeKind | None = None
-    confirmation: dict[str, Any] | None = None
+    tool: ToolUse = field(default=NO_TOOL, kw_only=True)
     read: Any = field(default=UNREAD, repr=False, compare=False, kw_only=True)
 
     @property
@@ -61,8 +73,22 @@ class Step:
             object.__setattr__(self, "read", json.loads(self.content))
         return self.read
 
-
-STORED = tuple(each.name for each in fields(Step) if each.name != "read")
+    def to_row(self) -> dict[str, Any]:
+        """Return the columns of the step's row in `messages`."""
+        return {
+            "seq": self.seq,
+            "role": self.role,
+            "content": self.content,
+            "token_count": self.token_count,
+            "model_used": self.model_used,
+            "tool_call_id": self.tool.call_id or None,
+            "tool_name": self.tool.name or None,
+            "speaker": self.speaker,
+            "platform_message_id": self.platform_message_id,
+            "plan": self.plan,
+            "outcome": self.tool.outcome,
+            "confirmation": self.tool.confirmation,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +104,8 @@ class Event:
 async def list_steps(session: Session, turn_id: int) -> list[Step]:
     """Return the recorded steps of a turn, sorted by position."""
     rows = (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()
-    return [with_outcome(to_step(row)) for row in rows]
+    split = len(STEP_COLUMNS) + 1
+    return [with_outcome(to_step(row[:split], row[split:])) for row in rows]
 
 
 def with_outcome(step: Step) -> Step:
@@ -86,10 +113,11 @@ def with_outcome(step: Step) -> Step:
 
     That release encoded the outcome in the JSON of the result, and the answered question in the id of the call.
     """
-    if step.role == "tool_result" and step.outcome is None:
-        return replace(step, outcome=_read_outcome(step.value))
-    if step.role == "tool_call" and (found := ANSWERED_CALL.fullmatch(str(step.tool_call_id))) is not None:
-        return replace(step, confirmation={"id": int(found[2]), "approved": found[1] == "agreed"})
+    if step.role == "tool_result" and step.tool.outcome is None:
+        return replace(step, tool=replace(step.tool, outcome=_read_outcome(step.value)))
+    if step.role == "tool_call" and (found := ANSWERED_CALL.fullmatch(step.tool.call_id)) is not None:
+        confirmation = {"id": int(found[2]), "approved": found[1] == "agreed"}
+        return replace(step, tool=replace(step.tool, confirmation=confirmation))
     return step
 
 
@@ -103,27 +131,25 @@ def _read_outcome(value: Any) -> OutcomeKind:
     return "result"
 
 
-def to_step(values: Sequence[Any]) -> Step:
-    """Convert a row with the columns `STEP_COLUMNS` to a step; by position, which is faster for long histories."""
-    return Step(*values)
+def to_step(own: Sequence[Any], tool: Sequence[Any]) -> Step:
+    """Build a step from the values of its first fields and of its `ToolUse`; by position, which is faster."""
+    return Step(*own, tool=NO_TOOL if tool[0] is None else ToolUse(*tool))
 
 
-# In the order of the fields of `Step`.
+# The fields of `Step` and of `ToolUse` in their order, as far as the history needs them.
 STEP_COLUMNS = (
     Message.seq,
     Message.role,
     Message.content,
     Message.token_count,
     Message.model_used,
-    Message.tool_call_id,
-    Message.tool_name,
     Message.speaker,
     Message.platform_message_id,
 )
-
+TOOL_COLUMNS = (Message.tool_call_id, Message.tool_name)
 
 STEPS_OF_TURN = (
-    select(*STEP_COLUMNS, Message.plan, Message.outcome, Message.confirmation)
+    select(*STEP_COLUMNS, Message.plan, *TOOL_COLUMNS, Message.outcome, Message.confirmation)
     .where(Message.turn_id == bindparam("turn_id"))
     .order_by(Message.seq)
 )

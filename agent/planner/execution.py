@@ -21,7 +21,7 @@ Results = Mapping[str, Step]
 
 def find_results(turn_id: int, steps: Sequence[Step], until: int) -> dict[str, Step]:
     """Return the results of the calls of all plans up to position `until`, keyed by the ids used in the plans."""
-    results = {step.tool_call_id: step for step in steps if step.role == "tool_result"}
+    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
     found: dict[str, Step] = {}
     for answer in sorted((step for step in steps if step.plan is not None), key=lambda step: step.seq):
         plan = plan_of(answer) if answer.seq <= until else None
@@ -68,7 +68,7 @@ def find_response(log: TurnLog) -> str:
 
 def is_missing(result: Step) -> bool:
     """Return whether a result has no value for dependent calls: the call failed, was not run, or needs approval."""
-    return result.outcome != "result"
+    return result.tool.outcome != "result"
 
 
 def plan_of(answer: Step | None) -> Plan | None:

@@ -21,10 +21,10 @@ def check(steps: Sequence[Step]) -> None:
     Equal errors within one wave count once. A call of the tool that does not fail resets its count.
     """
     counts: dict[str, tuple[str, int]] = {}
-    for wave in _waves(step for step in steps if step.outcome != "not_run"):
-        for tool in {str(step.tool_name) for step in wave}:
-            results = [step for step in wave if step.tool_name == tool]
-            if any(step.outcome != "failed" for step in results):
+    for wave in _waves(step for step in steps if step.tool.outcome != "not_run"):
+        for tool in {step.tool.name for step in wave}:
+            results = [step for step in wave if step.tool.name == tool]
+            if any(step.tool.outcome != "failed" for step in results):
                 counts.pop(tool, None)
                 continue
             reason = str(results[-1].value.get("message", ""))

@@ -31,17 +31,17 @@ class Repetition:
 
 def find_failures(steps: Sequence[Step]) -> dict[Key, str]:
     """Return the error results of calls that failed and have not succeeded since, keyed by tool and arguments."""
-    calls = {step.tool_call_id: step for step in steps if step.role == "tool_call"}
+    calls = {step.tool.call_id: step for step in steps if step.role == "tool_call"}
     failures: dict[Key, str] = {}
     for step in steps:
         # A call that was not run is no evidence about its tool.
-        if step.role != "tool_result" or step.outcome == "not_run":
+        if step.role != "tool_result" or step.tool.outcome == "not_run":
             continue
-        call = calls[step.tool_call_id]
-        if step.outcome == "failed":
-            failures[_to_key(str(call.tool_name), call.value)] = step.content
+        call = calls[step.tool.call_id]
+        if step.tool.outcome == "failed":
+            failures[_to_key(call.tool.name, call.value)] = step.content
         elif failures:
-            failures.pop(_to_key(str(call.tool_name), call.value), None)
+            failures.pop(_to_key(call.tool.name, call.value), None)
     return failures
 
 

@@ -101,7 +101,7 @@ class TurnTaint:
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
         past = [each.step for each in self._history]
-        taint = self._of_results(step.tool_name for step in (*past, *log.steps) if step.role == "tool_result")
+        taint = self._of_results(step.tool.name for step in (*past, *log.steps) if step.role == "tool_result")
         taint |= self._shown | Taint(untrusted=self._shows_others())
         asked = [each.turn_id for each in self._history if self._is_turn(each.step)]
         asked += [log.turn_id for step in log.steps if self._is_turn(step)]
@@ -114,7 +114,7 @@ class TurnTaint:
     def _is_turn(self, step: Step) -> bool:
         if step.role not in ("tool_call", "tool_result"):
             return False
-        tool = self._toolbox.find(str(step.tool_name))
+        tool = self._toolbox.find(step.tool.name)
         return tool is not None and tool.resumable
 
     def _of_results(self, names: Iterable[str | None]) -> Taint:

@@ -38,13 +38,13 @@ class PendingCall:
 def to_pending(step: Step, scope: Scope, offer: Offer) -> PendingCall:
     """Convert a recorded call to a pending one."""
     return PendingCall(
-        id=str(step.tool_call_id),
-        name=str(step.tool_name),
+        id=step.tool.call_id,
+        name=step.tool.name,
         arguments=step.value,
         scope=scope,
         offer=offer,
         seq=step.seq,
-        confirmation=step.confirmation,
+        confirmation=step.tool.confirmation,
     )
 
 

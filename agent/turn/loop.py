@@ -16,7 +16,7 @@ from agent.confirmations.questions import CHOICES, describe_decision, find_quest
 from agent.context.builder import Context
 from agent.events.tool_events import ToolEvents
 from agent.journal.records import Entry, Recorded, pay, record
-from agent.journal.steps import Step
+from agent.journal.steps import Step, ToolUse
 from agent.llm.completions import CallObserver, RejectedCall
 from agent.llm.tokens import count_tokens
 from agent.policies import circuit_breaker
@@ -55,7 +55,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context) -
     shown = Taint(context.shows_untrusted, context.shows_private)
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
-        interrupted = [str(call.tool_call_id) for call in log.open_calls]
+        interrupted = [call.tool.call_id for call in log.open_calls]
         await _run_wave(services, turn, shown, interrupted=interrupted)
         # If no model can be reached, the user still learns what happened to the call they approved or denied.
         log.keep_partial(describe_decision(log.steps))
@@ -308,10 +308,12 @@ def _to_step(turn: RunningTurn, call: PendingCall, outcome: Outcome) -> Step:
         role="tool_result",
         content=outcome.content,
         token_count=count_tokens(outcome.content),
-        tool_call_id=call.id,
-        tool_name=call.name,
-        outcome=kind_of(outcome),
-        confirmation=outcome.request.to_journal() if isinstance(outcome, NeedsApproval) else None,
+        tool=ToolUse(
+            call.id,
+            call.name,
+            outcome=kind_of(outcome),
+            confirmation=outcome.request.to_journal() if isinstance(outcome, NeedsApproval) else None,
+        ),
     )
 
 
@@ -349,12 +351,12 @@ def _find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
     if not log.answers:
         return None
     circuit_breaker.check(log.steps)
-    questions = [find_question(log.find_call(str(step.tool_call_id)), step) for step in log.last_results]
+    questions = [find_question(log.find_call(step.tool.call_id), step) for step in log.last_results]
     if question := next(filter(None, questions), None):
         return to_question(turn, question)
     for step in log.last_results:
-        tool = turn.offer.find(str(step.tool_name))
-        plain = step.value if tool is not None and tool.ends_turn and step.outcome == "result" else None
+        tool = turn.offer.find(step.tool.name)
+        plain = step.value if tool is not None and tool.ends_turn and step.tool.outcome == "result" else None
         if not isinstance(plain, dict) or not isinstance(plain.get("message"), str):
             continue
         if plain["message"].strip():

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from agent.context.builder import Context
 from agent.context.messages import to_messages
 from agent.journal.positions import call_seq, to_call_id
-from agent.journal.steps import Step
+from agent.journal.steps import Step, ToolUse
 from agent.llm.completions import Completion, ModelRequest, Stop
 from agent.llm.tokens import count_tokens
 from agent.policies.base import Policy
@@ -146,8 +146,7 @@ def to_step(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
         role="tool_call",
         content=content,
         token_count=count_tokens(to_shown_arguments(content)) + count_tokens(name),
-        tool_call_id=to_call_id(turn.key.id, seq),
-        tool_name=turn.offer.full_name(name),
+        tool=ToolUse(to_call_id(turn.key.id, seq), turn.offer.full_name(name)),
         read=given,
     )
 

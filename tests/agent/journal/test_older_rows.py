@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from agent.confirmations.questions import find_question
-from agent.journal.steps import OutcomeKind, Step, with_outcome
+from agent.journal.steps import OutcomeKind, Step, ToolUse, with_outcome
 
 ASKED = {"confirmation_asked": {"reason": "tool", "question": "Shall I?"}, "message": "Wait."}
 
 
 def result(value: Any) -> Step:
-    return Step(3, "tool_result", json.dumps(value), tool_call_id="call_1_2", tool_name="wall.post")
+    return Step(3, "tool_result", json.dumps(value), tool=ToolUse("call_1_2", "wall.post"))
 
 
 @pytest.mark.parametrize(
@@ -26,18 +26,18 @@ def result(value: Any) -> Step:
     ],
 )
 def test_a_result_says_in_its_json_what_the_call_came_to(value: Any, outcome: OutcomeKind) -> None:
-    assert with_outcome(result(value)).outcome == outcome
+    assert with_outcome(result(value)).tool.outcome == outcome
 
 
 @pytest.mark.parametrize(("call_id", "approved"), [("agreed_12", True), ("denied_12", False)])
 def test_a_call_says_in_its_id_which_answer_it_carries_out(call_id: str, approved: bool) -> None:
-    call = Step(2, "tool_call", "{}", tool_call_id=call_id, tool_name="wall.post")
+    call = Step(2, "tool_call", "{}", tool=ToolUse(call_id, "wall.post"))
 
-    assert with_outcome(call).confirmation == {"id": 12, "approved": approved}
+    assert with_outcome(call).tool.confirmation == {"id": 12, "approved": approved}
 
 
 def test_a_question_is_found_without_its_column() -> None:
-    call = Step(2, "tool_call", '{"text": "a"}', tool_call_id="call_1_2", tool_name="wall.post")
+    call = Step(2, "tool_call", '{"text": "a"}', tool=ToolUse("call_1_2", "wall.post"))
 
     question = find_question(call, with_outcome(result(ASKED)))
 
@@ -46,6 +46,6 @@ def test_a_question_is_found_without_its_column() -> None:
 
 
 def test_what_the_journal_says_itself_is_left_as_it_is() -> None:
-    kept = Step(3, "tool_result", '{"error": true}', tool_call_id="call_1_2", tool_name="a.b", outcome="result")
+    kept = Step(3, "tool_result", '{"error": true}', tool=ToolUse("call_1_2", "a.b", outcome="result"))
 
     assert with_outcome(kept) is kept

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agent.journal.steps import OutcomeKind, Step
+from agent.journal.steps import OutcomeKind, Step, ToolUse
 from agent.people.personas import ResolvedPersona
 from agent.tools.calls import PendingCall
 from agent.tools.modules import ModuleTools
@@ -61,13 +61,13 @@ def answer(seq: int) -> Step:
 
 def called(seq: int, name: str, arguments: dict[str, Any]) -> Step:
     """Return a recorded call at this position."""
-    return Step(seq, "tool_call", json.dumps(arguments), tool_call_id=f"call_1_{seq}", tool_name=name)
+    return Step(seq, "tool_call", json.dumps(arguments), tool=ToolUse(f"call_1_{seq}", name))
 
 
 def ended(seq: int, call: Step, outcome: OutcomeKind, value: Any = None) -> Step:
     """Return the result of a call at this position."""
     content = json.dumps(value if value is not None else {"error": True, "message": "no"})
-    return Step(seq, "tool_result", content, tool_call_id=call.tool_call_id, tool_name=call.tool_name, outcome=outcome)
+    return Step(seq, "tool_result", content, tool=ToolUse(call.tool.call_id, call.tool.name, outcome=outcome))
 
 
 def journal(*steps: Step) -> Sequence[Step]:
