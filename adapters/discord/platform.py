@@ -13,9 +13,10 @@ from adapters.chat.notices import notify_asker
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.buttons import to_rows
 from adapters.discord.sending.message_writer import MessageWriter, writer_for
+from adapters.discord.sending.nonce import nonce_of_turn, to_nonce
 from adapters.discord.sending.notices import REASONS, send_direct
 from adapters.discord.sending.render import live
-from adapters.discord.sending.reply import nonce_of, send
+from adapters.discord.sending.reply import send
 from adapters.discord.sending.upload_limits import UploadLimits
 from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import redirect
@@ -93,13 +94,14 @@ class DiscordPlatform(ChatPlatform):
         try:
             return await send(app, self.rest, reply, limits=self._upload_limits, delivery=delivery, rows=rows)
         except Refused as error:
+            notice = to_nonce(app.secrets, reply.place.key, reply.reply_to, "notice", reply.id)
             await notify_asker(
                 app,
                 reply,
                 asker=delivery.asker,
                 reason=REASONS.get(error.number),
                 channel=reply.place.thread or reply.place.channel,
-                send_direct=partial(send_direct, self.rest, reply.id),
+                send_direct=partial(send_direct, self.rest, f"{notice}-0"),
             )
             raise
 
@@ -134,7 +136,9 @@ class _LiveMessage:
 
     async def post(self, text: str) -> str:
         """Post the message with the nonce that the final text will use."""
-        message_id = str((await self._writer.write(self._body(text), f"{nonce_of(self._turn.turn_id)}-0"))["id"])
+        turn = self._turn
+        nonce = nonce_of_turn(self._app.secrets, turn.place, turn.reply_to, turn_id=turn.turn_id)
+        message_id = str((await self._writer.write(self._body(text), f"{nonce}-0"))["id"])
         self._note(message_id)
         return message_id
 

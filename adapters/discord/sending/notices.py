@@ -9,8 +9,8 @@ REASONS = {
 }
 
 
-async def send_direct(rest: Rest, reply_id: int, account: str, text: str) -> None:
-    """Send a direct message; a second notice for the same reply is not sent."""
+async def send_direct(rest: Rest, nonce: str, account: str, text: str) -> None:
+    """Send a direct message; a second one with this nonce is not sent."""
     channel = await rest.open_direct(account)
-    body = {"content": text, "nonce": f"notice-{reply_id:x}", "enforce_nonce": True}
+    body = {"content": text, "nonce": nonce, "enforce_nonce": True}
     await rest.call("POST", "/channels/{channel_id}/messages", body, channel_id=channel)

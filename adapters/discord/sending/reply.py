@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from adapters.chat.uploads import Upload, collect
 from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, writer_for
+from adapters.discord.sending.nonce import nonce_of_turn, to_nonce
 from adapters.discord.sending.render import Rendered, render
-from adapters.discord.sending.upload_limits import UploadLimits
+from adapters.discord.sending.upload_limits import MOST_BYTES, UploadLimits
 from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
 from agent.queue.delivery_info import DeliveryInfo
 from shared.messages import Place, ReplyFile
@@ -24,11 +25,12 @@ async def send(
 ) -> str:
     """Post a reply once and return the id of the last message; `rows` are the buttons below it."""
     writer, ids = writer_for(rest, reply.place, reply.reply_to), list[str]()
-    allowed = await limits.find(rest, reply.place, sum(each.size_bytes for each in reply.files))
+    nonce = _nonce(app, reply)
+    allowed = await limits.find(rest, reply.place, max((each.size_bytes for each in reply.files), default=0))
     while True:
         draft = await _draft(app, reply, delivery, rows=rows, allowed=allowed)
         try:
-            await _write(writer, draft, ids)
+            await _write(writer, draft, ids, nonce)
         except Refused as error:
             if error.number in GONE and isinstance(writer, ResponseWriter):
                 writer = await _after_response(rest, writer, reply, delivery=delivery)
@@ -76,22 +78,25 @@ def _to_allowed_mentions(delivery: DeliveryInfo) -> Json:
 
 
 async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json], allowed: int) -> _Draft:
-    """Return the reply with files of at most so many bytes; 0 means no files."""
-    uploads, others = await collect(app, reply.files, allowed)
-    text = "\n".join([reply.content, *map(_link, others)])
+    """Return the reply with files of at most so many bytes each; 0 means no files."""
+    small = [each for each in reply.files if allowed and each.size_bytes <= allowed]
+    large = [each for each in reply.files if each not in small]
+    uploads, others = await collect(app, small, MOST_BYTES)
+    text = "
+".join([reply.content, *map(_link, [*large, *others])])
     rendered = await run_on_text(partial(render, may_attach=allowed > 0), text)
     whole = [rendered.file] if rendered.file else []
     return _Draft(reply, delivery, rows, rendered=rendered, uploads=[*whole, *uploads])
 
 
-async def _write(writer: MessageWriter, draft: _Draft, ids: list[str]) -> None:
+async def _write(writer: MessageWriter, draft: _Draft, ids: list[str], nonce: str) -> None:
     """Write the remaining parts; `ids` are those of the messages that exist."""
     for index, (body, files) in enumerate(draft.bodies()):
         if index < len(ids):
             continue
         live = draft.reply.live_message_id if index == 0 else None
         await draft.reply.check_claim()
-        ids.append(await _write_one(writer, body, files, live=live, nonce=f"{_nonce(draft.reply)}-{index}"))
+        ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
 
 
 async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:
@@ -110,14 +115,10 @@ async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload],
     return str(made["id"])
 
 
-def _nonce(reply: "Reply") -> str:
-    # Without a turn, the reply's id makes the nonce unique.
-    return nonce_of(reply.turn_id) if reply.turn_id else f"parley-r{reply.id:x}"
-
-
-def nonce_of(turn_id: int) -> str:
-    """Return the prefix of the nonces of a turn's messages; with a suffix, at most 25 characters."""
-    return f"parley-{turn_id:x}"
+def _nonce(app: "App", reply: "Reply") -> str:
+    if reply.turn_id:
+        return nonce_of_turn(app.secrets, reply.place, reply.reply_to, turn_id=reply.turn_id)
+    return to_nonce(app.secrets, reply.place.key, reply.reply_to, "reply", reply.id)
 
 
 def _link(file: ReplyFile) -> str:

@@ -1,4 +1,4 @@
-"""How large the files of one message may be: this depends on the server."""
+"""How large each file of a message may be: this depends on the server."""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from shared.messages import Place
 
 MEGABYTE = 1024 * 1024
-# Discord's documented limits; the real limit may be lower, which the first refusal shows.
-DEFAULT, LESS = 25 * MEGABYTE, 10 * MEGABYTE
+# Discord's documented limits for each file; what else stands between may allow less, which the first refusal shows.
+DEFAULT, LESS = 10 * MEGABYTE, 5 * MEGABYTE
+# The files of one message are held in memory.
+MOST_BYTES = 100 * MEGABYTE
 BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
 MOST_REMEMBERED = 1000
 
@@ -22,7 +24,7 @@ class UploadLimits:
         self._known: dict[str | None, int] = {}
 
     async def find(self, rest: Rest, place: "Place", wanted: int) -> int:
-        """Return the limit in bytes; Discord is asked only if the files exceed the default."""
+        """Return the limit in bytes; Discord is asked only if a file exceeds the default."""
         if place.server not in self._known and place.server is not None and wanted > DEFAULT:
             self._keep(place.server, await _ask(rest, place.server))
         return self._known.get(place.server, DEFAULT)

@@ -95,7 +95,9 @@ class Rest:
         given: Json = {"params": dict(query)} if query else {}
         if files:
             uploads = [discord.File(io.BytesIO(each.content), each.filename) for each in files]
-            given |= {"form": _to_form(body, uploads), "files": uploads}
+            # Only the files that this list names are in the message afterwards; a repeated edit replaces them.
+            listed = [{"id": index, "filename": each.filename} for index, each in enumerate(uploads)]
+            given |= {"form": _to_form(body | {"attachments": listed}, uploads), "files": uploads}
         elif body is not None:
             given["json"] = body
         return await as_our_errors(http.request(route, **given))

@@ -4,12 +4,16 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+from adapters.discord.sending.nonce import nonce_of_turn
+from shared.db.database import Address
+from shared.messages import Place
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
-from tests.adapters.discord.conftest import Scene
-from tests.standins.discord import Json, Sent
+from tests.adapters.discord.conftest import Scene, opened
+from tests.standins.discord import Fault, Json, Sent
 from tests.standins.discord.rules import MEGABYTE
-from tests.standins.openai_api import Answer
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.given_database import connect
 
 
 def edits(pond: Scene) -> list[Sent]:
@@ -71,14 +75,15 @@ async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finishe
     pond.model.play([Answer("The end.", delay=1.5)])
     dm = pond.ann.dm()
 
-    await pond.ann.says("hello", dm)
+    asked = await pond.ann.says("hello", dm)
     turn_id = await pond.discord.until(lambda: pond.discord.sent("POST", "/typing")) and await pond.value(
         "SELECT id FROM turns"
     )
     # What a worker that died between its post and the note of it has left behind.
     orphan = pond.discord.world.keep_message(dm, pond.discord.world.bot, "The e")
-    nonce = {"nonce": f"parley-{turn_id:x}-0", "enforce_nonce": True}
-    pond.discord.remember_nonce(dm["id"], nonce, orphan)
+    place = Place("discord", None, dm["id"], is_direct=True)
+    nonce = nonce_of_turn(pond.parley.app.secrets, place, asked["id"], turn_id=turn_id)
+    pond.discord.remember_nonce({"nonce": f"{nonce}-0", "enforce_nonce": True}, orphan)
 
     await pond.until_value("delivered", "SELECT status FROM outbox")
     assert [each["content"] for each in pond.ann.reads(dm)] == ["The end."]
@@ -92,7 +97,7 @@ async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(p
 
     pond.parley.app.tools.mcp.offer([Tool(make, Permission.GUEST, module="office")])
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
-    sizes = (12, 30, 12, 11)
+    sizes = (9, 30, 9, 8)
     made = [(Answer(tool_calls=[("office__make", {"megabytes": size})]), Answer(f"{size}.")) for size in sizes]
     pond.model.play([answer for pair in made for answer in pair])
 
@@ -101,15 +106,58 @@ async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(p
         await pond.ann.hears(channel, count)
         return pond.ann.reads(channel)[-1]
 
-    assert [each["filename"] for each in (await asks(pond.ann.dm(), 1))["attachments"]] == ["12.bin"]
+    assert [each["filename"] for each in (await asks(pond.ann.dm(), 1))["attachments"]] == ["9.bin"]
     await pond.sql("UPDATE users SET token_budget_monthly = NULL")
     pond.guild["premium_tier"] = 2
     assert [each["filename"] for each in (await asks(pond.general, 1))["attachments"]] == ["30.bin"]
     # Discord takes less than it said: that is found out once.
-    pond.guild["premium_tier"], pond.discord.file_limit = 0, 10 * MEGABYTE
-    assert "12.bin: <http" in (await asks(pond.general, 2))["content"]
-    assert "11.bin: <http" in (await asks(pond.general, 3))["content"]
+    pond.guild["premium_tier"], pond.discord.file_limit = 0, 5 * MEGABYTE
+    assert "9.bin: <http" in (await asks(pond.general, 2))["content"]
+    assert "8.bin: <http" in (await asks(pond.general, 3))["content"]
     assert [each.status for each in pond.discord.sent("POST", "/messages")] == [200, 200, 413, 413, 200, 200]
+
+
+async def test_the_files_of_a_slow_answer_are_in_its_message_once(pond: Scene) -> None:
+    async def make(context: ToolContext, name: str) -> dict[str, Any]:
+        """Make a file."""
+        file = await context.storage.create(name, bytes(7 * MEGABYTE))
+        return {"file_id": file.file_id, "url": file.url}
+
+    pond.parley.app.mcp.offer([Tool(make, Permission.GUEST, module="office")])
+    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
+    # Together they are larger than the limit of each.
+    calls = [("office__make", {"name": "one.bin"}), ("office__make", {"name": "two.bin"})]
+    pond.model.play(
+        [Answer("Let me see. " * 3, tool_calls=calls, chunk_chars=4, chunk_delay=0.3), Answer("Here they are.")]
+    )
+    # The edit takes effect, and its confirmation is lost: it is made again.
+    await pond.ann.says("make them", pond.ann.dm())
+    (live,) = await pond.discord.until(lambda: pond.ann.reads(pond.ann.dm()))
+    pond.discord.faults.append(Fault("PATCH", live["id"], 500, after=True, times=1))
+
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    (post,) = pond.ann.reads(pond.ann.dm())
+    assert (post["id"], post["content"]) == (live["id"], "Here they are.")
+    assert [each["filename"] for each in post["attachments"]] == ["one.bin", "two.bin"]
+
+
+async def test_a_fresh_database_beside_an_old_channel_overwrites_no_older_answer(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("The first."), Answer("The second.")])
+    async with opened(scene, address, model):
+        await scene.ann.says("hello", scene.ann.dm())
+        await scene.ann.hears(scene.ann.dm())
+        await scene.until_value("delivered", "SELECT status FROM outbox")
+        owner = await connect(address)
+        await owner.execute("TRUNCATE turns, inbox, outbox, conversations RESTART IDENTITY CASCADE")
+        await owner.close()
+
+        await scene.ann.says("hello again", scene.ann.dm())
+
+        assert await scene.ann.hears(scene.ann.dm(), 2) == ["The first.", "The second."]
+        assert await scene.value("SELECT max(id) FROM turns") == 1
 
 
 async def test_without_the_right_to_attach_files_a_very_long_answer_comes_in_parts(pond: Scene) -> None:

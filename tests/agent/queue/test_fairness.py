@@ -11,7 +11,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.house import House, open_house
+from tests.support.parley import Parley, open_parley
 
 SLOTS, PER_PERSON, PER_SERVER = 6, 4, 5
 
@@ -55,34 +55,34 @@ class HoldingModel:
 
 
 @pytest.fixture
-async def holding(house: House) -> AsyncIterator[HoldingModel]:
-    """The house's model, which holds some answers."""
+async def holding(parley: Parley) -> AsyncIterator[HoldingModel]:
+    """The parley's model, which holds some answers."""
     model = HoldingModel()
-    house.model.play(model)
+    parley.model.play(model)
     yield model
     model.go.set()
 
 
 async def test_a_quiet_person_is_answered_while_a_flood_holds_all_slots_that_it_may(
-    house: House, holding: HoldingModel
+    parley: Parley, holding: HoldingModel
 ) -> None:
-    flood = [await house.accepts("hold", user="cyd", channel=f"c{number}") for number in range(3 * SLOTS)]
+    flood = [await parley.accept("hold", user="cyd", channel=f"c{number}") for number in range(3 * SLOTS)]
     await holding.until(PER_PERSON)
 
-    answer = await house.hears("hello", user="ann")
+    answer = await parley.ask("hello", user="ann")
 
     assert answer.content == "heard hello"
     assert holding.held.total() == PER_PERSON
     holding.go.set()
-    assert {(await house.app.events.response(each.inbox_id)).error for each in flood} == {None}
+    assert {(await parley.app.events.response(each.inbox_id)).error for each in flood} == {None}
 
 
-async def test_the_people_of_one_server_share_its_bound(house: House, holding: HoldingModel) -> None:
+async def test_the_people_of_one_server_share_its_bound(parley: Parley, holding: HoldingModel) -> None:
     for number in range(2 * SLOTS):
-        await house.accepts("hold", user=f"u{number}", server="s", channel=f"c{number}")
+        await parley.accept("hold", user=f"u{number}", server="s", channel=f"c{number}")
     await holding.until(PER_SERVER)
 
-    elsewhere = await house.hears("hello", user="ann", server="t")
+    elsewhere = await parley.ask("hello", user="ann", server="t")
 
     assert elsewhere.content == "heard hello"
     assert holding.held.total() == PER_SERVER
@@ -94,15 +94,15 @@ async def test_turns_are_taken_round_robin_over_persons(
     playing = HoldingModel()
     model.play(playing)
     one_by_one = settings.model_copy(update={"max_turns": 1})
-    async with open_house(one_by_one, address, model, works=False) as idle:
+    async with open_parley(one_by_one, address, model, works=False) as idle:
         accepted = [
             await idle.accepts(f"{user} {number}", user=user, channel=f"{user}-{number}")
             for user, count in (("cyd", 5), ("bob", 3), ("ann", 1))
             for number in range(count)
         ]
-    async with open_house(one_by_one, address, model) as house:
+    async with open_parley(one_by_one, address, model) as parley:
         for each in accepted:
-            await house.app.events.response(each.inbox_id)
+            await parley.app.events.response(each.inbox_id)
 
     assert playing.order == [
         *("cyd 0", "bob 0", "ann 0"),
@@ -116,22 +116,22 @@ async def test_who_waits_for_budget_holds_no_slot(settings: Settings, address: A
     playing = HoldingModel()
     model.play(playing)
     two_slots = settings.model_copy(update={"max_turns": 2})
-    async with open_house(two_slots, address, model) as house:
-        await house.hears("hello", user="cyd")
-        await house.sql("UPDATE users SET token_budget_monthly = tokens_used_this_month + 1")
-        flood = [await house.accepts("hold", user="cyd", channel=f"c{number}") for number in range(PER_PERSON)]
+    async with open_parley(two_slots, address, model) as parley:
+        await parley.ask("hello", user="cyd")
+        await parley.sql("UPDATE users SET token_budget_monthly = tokens_used_this_month + 1")
+        flood = [await parley.accept("hold", user="cyd", channel=f"c{number}") for number in range(PER_PERSON)]
         await playing.until(1)
-        await _until_begun(house, 1 + PER_PERSON)
+        await _until_begun(parley, 1 + PER_PERSON)
 
-        answer = await house.hears("hello", user="ann")
+        answer = await parley.ask("hello", user="ann")
 
         assert answer.content == "heard hello"
         playing.go.set()
-        errors = Counter([(await house.app.events.response(each.inbox_id)).error for each in flood])
+        errors = Counter([(await parley.app.events.response(each.inbox_id)).error for each in flood])
         assert errors == {None: 1, "budget_exhausted": PER_PERSON - 1}
 
 
-async def _until_begun(house: House, count: int) -> None:
+async def _until_begun(parley: Parley, count: int) -> None:
     async with asyncio.timeout(120):
-        while await house.value("SELECT count(*) FROM turns") < count:  # noqa: ASYNC110  # the worker notifies nobody
+        while await parley.value("SELECT count(*) FROM turns") < count:  # noqa: ASYNC110  # the worker notifies nobody
             await asyncio.sleep(0.01)

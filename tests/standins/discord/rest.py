@@ -147,7 +147,7 @@ async def post_message(call: Call) -> Json:
     if call.files:
         _channel(call, "attach_files")
     standin, world = call.standin, call.standin.world
-    if (known := standin.find_nonce(channel["id"], call.body)) is not None:
+    if (known := standin.find_nonce(call.body)) is not None:
         return known
     given = _reference(call, channel)
     attachments = standin.keep_files(channel["id"], call.files)
@@ -161,7 +161,7 @@ async def post_message(call: Call) -> Json:
         flags=call.body.get("flags", 0),
         **given,
     )
-    standin.remember_nonce(channel["id"], call.body, message)
+    standin.remember_nonce(call.body, message)
     await standin.tell_message("MESSAGE_CREATE", message)
     return message
 
@@ -204,10 +204,12 @@ async def change_message(call: Call, channel: Json, message: Json) -> Json:
     for key in ("components", "embeds", "flags"):
         if key in call.body:
             message[key] = call.body[key] if call.body[key] is not None else []
-    if "attachments" in call.body or call.files:
-        kept = {str(each["id"]) for each in call.body.get("attachments", [])}
-        old = [each for each in message["attachments"] if each["id"] in kept]
-        message["attachments"] = old + call.standin.keep_files(channel["id"], call.files)
+    if "attachments" in call.body:
+        # Only files that are listed stay or are added; a new one is listed by the number in its field's name.
+        listed = {str(each["id"]) for each in call.body["attachments"] or []}
+        old = [each for each in message["attachments"] if each["id"] in listed]
+        new = [each for each in call.files if each[0].removeprefix("files[").removesuffix("]") in listed]
+        message["attachments"] = old + call.standin.keep_files(channel["id"], new)
     message["edited_timestamp"] = now()
     await call.standin.tell_message("MESSAGE_UPDATE", message)
     return message

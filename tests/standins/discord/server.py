@@ -71,10 +71,10 @@ class DiscordStandIn:
         self.commands: list[Json] = []
         self.interactions: dict[str, interactions.Interaction] = {}
         self.latency = 0.0
-        self.file_limit = 25 * MEGABYTE
+        self.file_limit = 10 * MEGABYTE
         self.made_at: dict[str, float] = {}
         self.changed = asyncio.Condition()
-        self._nonces: dict[tuple[str, str], tuple[float, Json]] = {}
+        self._nonces: dict[str, tuple[float, Json]] = {}
         self._port = port
         self._runner = web.ServerRunner(
             web.Server(self._serve, request_factory=_Request, access_log=None), shutdown_timeout=0.2
@@ -177,16 +177,16 @@ class DiscordStandIn:
             return headers, refused.status, refused.body()
         return _broken(fault) if fault is not None else (headers, 200, result)
 
-    def find_nonce(self, channel_id: str, body: Json) -> Json | None:
-        """Return the recent message with this nonce, when the nonce is enforced."""
-        made, message = self._nonces.get((channel_id, str(body.get("nonce"))), (0.0, None))
+    def find_nonce(self, body: Json) -> Json | None:
+        """Return the recent message of the bot with this nonce, in any channel, when the nonce is enforced."""
+        made, message = self._nonces.get(str(body.get("nonce")), (0.0, None))
         is_recent = time.monotonic() - made < NONCE_SECONDS
         return message if body.get("enforce_nonce") and body.get("nonce") and is_recent else None
 
-    def remember_nonce(self, channel_id: str, body: Json, message: Json) -> None:
+    def remember_nonce(self, body: Json, message: Json) -> None:
         """Store the message of this nonce."""
         if body.get("nonce"):
-            self._nonces[channel_id, str(body["nonce"])] = (time.monotonic(), message)
+            self._nonces[str(body["nonce"])] = (time.monotonic(), message)
 
     def keep_files(self, channel_id: str, files: list[tuple[str, str, bytes]]) -> list[Json]:
         """Store files and return them as attachments."""
