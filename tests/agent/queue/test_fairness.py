@@ -56,7 +56,7 @@ class HoldingModel:
 
 @pytest.fixture
 async def holding(parley: Parley) -> AsyncIterator[HoldingModel]:
-    """The parley's model, which holds some answers."""
+    """Parley's model, which holds some answers."""
     model = HoldingModel()
     parley.model.play(model)
     yield model
