@@ -82,8 +82,7 @@ async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Seque
     small = [each for each in reply.files if allowed and each.size_bytes <= allowed]
     large = [each for each in reply.files if each not in small]
     uploads, others = await collect(app, small, MOST_BYTES)
-    text = "
-".join([reply.content, *map(_link, [*large, *others])])
+    text = "\n".join([reply.content, *map(_link, [*large, *others])])
     rendered = await run_on_text(partial(render, may_attach=allowed > 0), text)
     whole = [rendered.file] if rendered.file else []
     return _Draft(reply, delivery, rows, rendered=rendered, uploads=[*whole, *uploads])
