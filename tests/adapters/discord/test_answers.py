@@ -123,7 +123,7 @@ async def test_the_files_of_a_slow_answer_are_in_its_message_once(pond: Scene) -
         file = await context.storage.create(name, bytes(7 * MEGABYTE))
         return {"file_id": file.file_id, "url": file.url}
 
-    pond.parley.app.mcp.offer([Tool(make, Permission.GUEST, module="office")])
+    pond.parley.app.tools.mcp.offer([Tool(make, Permission.GUEST, module="office")])
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
     # Together they are larger than the limit of each.
     calls = [("office__make", {"name": "one.bin"}), ("office__make", {"name": "two.bin"})]

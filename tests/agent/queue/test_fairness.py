@@ -96,7 +96,7 @@ async def test_turns_are_taken_round_robin_over_persons(
     one_by_one = settings.model_copy(update={"max_turns": 1})
     async with open_parley(one_by_one, address, model, works=False) as idle:
         accepted = [
-            await idle.accepts(f"{user} {number}", user=user, channel=f"{user}-{number}")
+            await idle.accept(f"{user} {number}", user=user, channel=f"{user}-{number}")
             for user, count in (("cyd", 5), ("bob", 3), ("ann", 1))
             for number in range(count)
         ]
