@@ -38,8 +38,8 @@ from a2a.utils.task import apply_history_length, validate_history_length
 
 from adapters.a2a.incoming import to_incoming
 from adapters.a2a.tasks import TaskRow, TaskUpdates, find_row, find_task
-from adapters.web.api.faults import Fault
 from adapters.web.api.messages import accept_once, answer_to
+from adapters.web.faults import Fault
 from agent.app import App
 from agent.people.hops import GoesInCircles, TooDeep
 from agent.queue.abandonment import cancel

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.a2a.endpoint import REQUEST, Endpoint
 from adapters.web.api import sse
-from adapters.web.api.faults import UNEXPECTED
+from adapters.web.faults import UNEXPECTED
 from agent.app import App
 from shared.log import get_logger
 

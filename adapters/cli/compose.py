@@ -3,11 +3,13 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from adapters.base import ChatPlatform
 from agent.a2a.client import RemoteAgents
 from agent.app import App, Models, NeedsApp, ToolSources
 from agent.delegation.agents import MODULE as AGENTS
+from agent.delegation.child_turn import end_orphans
 from agent.delegation.provider import AgentTools
 from agent.events.listener import Listener
 from agent.llm.router import Router
@@ -15,6 +17,7 @@ from agent.mcp.servers import RemoteTools
 from agent.people.personas import LoopMode
 from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders
+from agent.queue.worker import SWEEP_SECONDS, Chore
 from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
 from agent.turn.modes import Mode, NativeMode
@@ -26,6 +29,9 @@ from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.settings import Settings, load_secrets
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
 
 # The ways in which a turn may go.
 MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
@@ -86,6 +92,24 @@ async def open_app(
         )
         await _open_senders(app, closing)
         yield app
+
+
+def list_routes() -> list["Route"]:
+    """Return the routes that the web server mounts besides its own and those of the chat platforms."""
+    # Imported here because only the web server needs it.
+    from adapters import a2a
+
+    return a2a.routes()
+
+
+def list_periodic_tasks(app: App) -> list[Chore]:
+    """Return the periodic tasks of the optional parts, for the worker."""
+    return [Chore("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS)]
+
+
+async def _end_orphans(app: App) -> None:
+    async with app.database.transaction() as session:
+        await end_orphans(session)
 
 
 def _list_origins(senders: Senders) -> dict[str, str]:

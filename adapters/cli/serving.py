@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from adapters.cli.compose import open_app
+from adapters.cli.compose import list_routes, open_app
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, prepare
 from adapters.cli.watchdog import watched
@@ -81,7 +81,9 @@ async def _start(app: App, parts: Parts) -> list[asyncio.Task[None]]:
         from adapters.web import serve as serve_web
 
         listening = asyncio.Event()
-        tasks.append(asyncio.create_task(serve_web(app, lambda _host, _port: listening.set()), name="web"))
+        tasks.append(
+            asyncio.create_task(serve_web(app, lambda _host, _port: listening.set(), mounted=list_routes()), name="web")
+        )
         await asyncio.wait(
             {tasks[-1], asyncio.create_task(listening.wait(), name="listening")}, return_when=asyncio.FIRST_COMPLETED
         )

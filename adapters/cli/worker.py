@@ -2,8 +2,8 @@
 
 from functools import partial
 
+from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
-from agent.delegation.child_turn import end_orphans
 from agent.queue import outbox
 from agent.queue.slots import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Limits, Worker
@@ -23,9 +23,9 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
         partial(run_turn, app.turns, cancellations=cancellations),
         chores=(
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
-            Chore("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS),
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             Chore("MCP servers", app.tools.mcp.run),
+            *list_periodic_tasks(app),
         ),
         limits=Limits(
             bounds=Bounds(
@@ -37,8 +37,3 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
             grace_seconds=grace,
         ),
     )
-
-
-async def _end_orphans(app: App) -> None:
-    async with app.database.transaction() as session:
-        await end_orphans(session)

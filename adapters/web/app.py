@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
@@ -11,11 +11,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from adapters import a2a
 from adapters.base import ChatPlatform
 from adapters.web import files, health
 from adapters.web.api import messages, openai
-from adapters.web.api.faults import HANDLERS
+from adapters.web.faults import HANDLERS
 from adapters.web.page import chat, page
 from adapters.web.wire import BoundedProtocol
 from agent.app import App
@@ -28,8 +27,8 @@ KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 
 
-def build_web(app: App) -> Starlette:
-    """Return the web application for this app."""
+def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
+    """Return the web application for this app; `mounted` are the routes of other adapters."""
     web = Starlette(
         routes=[
             # The most frequent first: routes are tried in order.
@@ -48,7 +47,7 @@ def build_web(app: App) -> Starlette:
             Route("/metrics", health.get_metrics),
             Route("/", page.get_page),
             *page.static_routes(),
-            *a2a.routes(),
+            *mounted,
             *platform_routes(app),
         ],
         exception_handlers=HANDLERS,
@@ -106,14 +105,15 @@ def to_config(application: ASGIApp, **own: Any) -> uvicorn.Config:
     )
 
 
-async def serve(app: App, started: Callable[[str, int], None] | None = None) -> None:
+async def serve(app: App, started: Callable[[str, int], None] | None = None, *, mounted: Sequence[Route] = ()) -> None:
     """Serve until cancelled, then finish the requests that are running; `started` is called with host and port.
 
+    `mounted`: the routes of other adapters. The chat platforms in this process have theirs in any case.
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
     own: dict[str, Any] = {"http": BoundedProtocol, "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
-    server = Server(to_config(build_web(app), **own))
+    server = Server(to_config(build_web(app, mounted), **own))
     serving = asyncio.create_task(server.serve([listening]), name="web server")
     try:
         if started is not None:

@@ -13,7 +13,7 @@ from itsdangerous import BadSignature, URLSafeSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adapters.web.api.faults import Fault
+from adapters.web.faults import Fault
 from agent.app import App
 
 COOKIE = "parley_session"

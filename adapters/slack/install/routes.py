@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from adapters.slack.install import INSTALL, REDIRECT
 from adapters.slack.settings import SlackSettings
-from adapters.web.api.faults import HTTP_SENTENCES, Fault
+from adapters.web.faults import HTTP_SENTENCES, Fault
 
 if TYPE_CHECKING:
     from agent.app import App

@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from adapters.web.api.faults import Fault, from_validation
+from adapters.web.faults import Fault, from_validation
 from agent.app import App
 from shared.text import MAX_DEPTH, clean_json
 

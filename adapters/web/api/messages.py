@@ -11,10 +11,10 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
 from adapters.web.api.callers import cancel_request, unless_disconnected
-from adapters.web.api.faults import Fault, invalid
 from adapters.web.api.schemas import SentMessage
 from adapters.web.api.uploads import discard, store_sent
 from adapters.web.auth import app_of, with_token
+from adapters.web.faults import Fault, invalid
 from agent import commands
 from agent.app import App
 from agent.journal.responses import find_response

@@ -11,8 +11,8 @@ from urllib.parse import unquote_to_bytes
 from starlette.datastructures import UploadFile
 
 from adapters.web.api.bodies import LARGE_BYTES
-from adapters.web.api.faults import invalid
 from adapters.web.api.schemas import ChatMessage, FilePart, ImagePart, SentFile
+from adapters.web.faults import invalid
 from agent.app import App
 from shared.files.filenames import clean_filename, new_key
 from shared.messages import Attachment

@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.api import sse
 from adapters.web.api.bodies import MAX_JSON_BYTES, capped, max_body, read_json, require_type
-from adapters.web.api.faults import Fault, from_validation, invalid
 from adapters.web.api.messages import accept_once, command_events
 from adapters.web.api.schemas import MAX_ATTACHMENTS, Closed, Text
 from adapters.web.api.uploads import store_uploads
 from adapters.web.auth import app_of, session_of, with_session
+from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.page import history
 from agent import commands
 from agent.confirmations.decisions import read_word

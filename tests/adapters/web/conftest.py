@@ -11,6 +11,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from adapters.cli.compose import list_routes
 from adapters.web import one_time_link, serve
 from agent.app import App
 from shared.settings import Settings
@@ -63,7 +64,11 @@ def settings(settings: Settings) -> Settings:
 async def open_site(parley: Parley, app: App | None = None) -> AsyncIterator[Site]:
     """Serve a running Parley on a free port."""
     address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve(app or parley.app, lambda host, port: address.set_result((host, port))))
+
+    def started(host: str, port: int) -> None:
+        address.set_result((host, port))
+
+    serving = asyncio.create_task(serve(app or parley.app, started, mounted=list_routes()))
     host, port = await address
     url = f"http://{host}:{port}"
     bearer = {"Authorization": f"Bearer {TOKEN}"}
