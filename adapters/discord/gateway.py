@@ -15,6 +15,7 @@ from adapters.chat.edits import Edits
 from adapters.chat.running import Running
 from adapters.discord.events.catch_up import CatchUp
 from adapters.discord.events.checkpoint import Checkpoint
+from adapters.discord.events.deletions import remove_stop_buttons
 from adapters.discord.events.direct_channels import DirectChannels
 from adapters.discord.events.incoming import (
     PLATFORM,
@@ -201,6 +202,7 @@ class Gateway(discord.AutoShardedClient):
                 # Wait until a message that is being stored can be found.
                 pass
             await self._edits.delete(str(each) for each in message_ids)
+        self._running.start(remove_stop_buttons(self._app.database, self._rest, message_ids), "deleted questions")
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())

@@ -143,8 +143,10 @@ class _LiveMessage:
         return message_id
 
     async def edit(self, message_id: str, text: str) -> None:
-        """Edit the message."""
-        await self._writer.change(message_id, self._body(text))
+        """Edit the message; its button stays, unless the question was deleted."""
+        body = self._body(text)
+        del body["components"]
+        await self._writer.change(message_id, body)
         self._note(message_id)
 
     def _body(self, text: str) -> Json:

@@ -15,6 +15,7 @@ from shared.db.retries import retry_on_lost_db
 from shared.messages import IncomingMessage
 
 SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
+TEXT_INPUT, LABEL, PARAGRAPH = 4, 18, 2
 QUESTION_CHARS = 1500
 # Seconds that storing a message may take before the acknowledgement is sent.
 AT_ONCE_SECONDS = 1.5
@@ -45,12 +46,9 @@ class Acknowledger:
 
     async def ask_for_text(self, interaction: discord.Interaction, custom_id: str, field: str) -> None:
         """Open a form with one text field."""
-        text: Json = {"type": 4, "custom_id": field, "label": "Your question", "style": 2, "max_length": QUESTION_CHARS}
-        form: Json = {
-            "custom_id": custom_id,
-            "title": "Ask about this",
-            "components": [{"type": 1, "components": [text]}],
-        }
+        text: Json = {"type": TEXT_INPUT, "custom_id": field, "style": PARAGRAPH, "max_length": QUESTION_CHARS}
+        label: Json = {"type": LABEL, "label": "Your question", "component": text}
+        form: Json = {"custom_id": custom_id, "title": "Ask about this", "components": [label]}
         await self._respond(interaction, FORM, form)
 
     async def apologise(self, interaction: discord.Interaction, text: str) -> None:
@@ -85,8 +83,8 @@ async def store(
 
 def text_of(given: Any, field: str) -> str:
     """Return the text in a field of a form."""
-    for row in given.get("components", ()):
-        for each in row.get("components", ()) or [row.get("component", {})]:
-            if each.get("custom_id") == field:
-                return str(each.get("value", ""))
+    for label in given.get("components", ()):
+        each = label.get("component") or {}
+        if each.get("custom_id") == field:
+            return str(each.get("value", ""))
     return ""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from adapters.chat.uploads import Upload
+from adapters.discord.transport.rate_limiter import unrepeated
 from adapters.discord.transport.rest import CANNOT_READ_HISTORY, GONE, Json, Refused, Rest
 from shared.messages import Place
 
@@ -79,23 +80,55 @@ class ResponseWriter:
     """The response to an interaction, whose first message exists already and shows "is thinking…".
 
     `is_private`: only the person sees it. `follows`: the response is used already, and everything is a follow-up.
+    `was_tried`: follow-ups may exist already, and are looked for before they are posted: they have no nonce.
     """
 
-    def __init__(self, rest: Rest, token: str, *, is_private: bool = False, follows: bool = False) -> None:
+    def __init__(
+        self, rest: Rest, token: str, *, is_private: bool = False, follows: bool = False, was_tried: bool = False
+    ) -> None:
         self._rest, self._token = rest, token
-        self.is_private, self._follows = is_private, follows
+        self.is_private, self._follows, self._was_tried = is_private, follows, was_tried
+        self._first: Json = {}
+        self._posted: list[Json] | None = None
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
-        """Edit the response, or post a follow-up."""
+        """Edit the response, or post a follow-up; raises `Unavailable` if it is unknown whether that was posted."""
         if nonce.endswith("-0") and not self._follows:
             return await self.change("@original", body, files)
+        if self._was_tried and (found := await self._find_posted(body)) is not None:
+            return found
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
-        return await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", body | {"flags": flags}, files=files)
+        path = "/webhooks/{webhook_id}/{webhook_token}"
+        with unrepeated():
+            return await self._call("POST", path, body | {"flags": flags}, files=files)
+
+    async def _find_posted(self, body: Json) -> Json | None:
+        """Return the follow-up with this text; private ones are in no history."""
+        if self._posted is None:
+            self._posted = [] if self.is_private or not self._first else await self._list_posted()
+        found = next((each for each in self._posted if each["content"].strip() == body["content"].strip()), None)
+        if found is not None:
+            # Two parts may have the same text.
+            self._posted.remove(found)
+        return found
+
+    async def _list_posted(self) -> list[Json]:
+        query = {"after": str(self._first["id"]), "limit": "100"}
+        me, channel_id = await self._rest.me(), str(self._first["channel_id"])
+        path = "/channels/{channel_id}/messages"
+        try:
+            after: list[Json] = await self._rest.call("GET", path, query=query, channel_id=channel_id)
+        except Refused:
+            return []
+        return [each for each in after if each["author"]["id"] == me["id"] and each.get("webhook_id") is not None]
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
         """Edit the response."""
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
-        return await self._call("PATCH", path, body | {"flags": SUPPRESS_EMBEDS}, files=files, message_id=message_id)
+        body = body | {"flags": SUPPRESS_EMBEDS}
+        changed = await self._call("PATCH", path, body, files=files, message_id=message_id)
+        self._first = self._first or changed
+        return changed
 
     async def type(self) -> None:
         """Do nothing: the response shows "is thinking…"."""
@@ -113,9 +146,15 @@ class ResponseWriter:
         raise AssertionError("the last try returns or raises")
 
 
-def writer_for(rest: Rest, place: Place, reply_to: str | None) -> MessageWriter:
+def is_private(reply_to: str | None) -> bool:
+    """Return whether the response to the interaction that `reply_to` names is seen by one person only."""
+    return (reply_to or "").partition(":")[0] in (WHISPER, ASIDE)
+
+
+def writer_for(rest: Rest, place: Place, reply_to: str | None, *, was_tried: bool = False) -> MessageWriter:
     """Return the writer for a reply to this message, or to the interaction that `reply_to` names."""
     kind, _, token = (reply_to or "").partition(":")
     if kind in (INTERACTION, WHISPER, ASIDE):
-        return ResponseWriter(rest, token, is_private=kind != INTERACTION, follows=kind == ASIDE)
+        is_aside = kind == ASIDE
+        return ResponseWriter(rest, token, is_private=is_private(reply_to), follows=is_aside, was_tried=was_tried)
     return ChannelWriter(rest, place, reply_to)

@@ -24,11 +24,11 @@ class Rendered:
     file: Upload | None = None
 
 
-def render(text: str, *, may_attach: bool = True) -> Rendered:
-    """Return the parts of an answer; one of more than six becomes a file behind its beginning, if files are allowed."""
+def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) -> Rendered:
+    """Return the parts of an answer; a longer one becomes a file behind its beginning, if files are allowed."""
     shown = tables_to_blocks(text.strip()) or "\N{ZERO WIDTH SPACE}"
     parts = split_text(shown, MESSAGE_LIMIT)
-    if len(parts) <= MOST_PARTS or not may_attach:
+    if len(parts) <= most_parts or not may_attach:
         return Rendered(tuple(parts))
     beginning = split_text(shown, PREVIEW_CHARS)[0]
     return Rendered((f"{beginning}\n\n… {AS_FILE}",), Upload("answer.md", text.encode()))

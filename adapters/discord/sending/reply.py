@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.chat.uploads import Upload, collect
-from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, writer_for
+from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, is_private, writer_for
 from adapters.discord.sending.nonce import nonce_of_turn, to_nonce
-from adapters.discord.sending.render import Rendered, render
+from adapters.discord.sending.render import MOST_PARTS, Rendered, render
 from adapters.discord.sending.upload_limits import MOST_BYTES, UploadLimits
 from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
 from agent.queue.delivery_info import DeliveryInfo
@@ -24,7 +24,8 @@ async def send(
     app: "App", rest: Rest, reply: "Reply", *, limits: UploadLimits, delivery: DeliveryInfo, rows: Sequence[Json]
 ) -> str:
     """Post a reply once and return the id of the last message; `rows` are the buttons below it."""
-    writer, ids = writer_for(rest, reply.place, reply.reply_to), list[str]()
+    writer = writer_for(rest, reply.place, reply.reply_to, was_tried=reply.was_tried)
+    ids = list[str]()
     nonce = _nonce(app, reply)
     allowed = await limits.find(rest, reply.place, max((each.size_bytes for each in reply.files), default=0))
     while True:
@@ -83,7 +84,9 @@ async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Seque
     large = [each for each in reply.files if each not in small]
     uploads, others = await collect(app, small, MOST_BYTES)
     text = "\n".join([reply.content, *map(_link, [*large, *others])])
-    rendered = await run_on_text(partial(render, may_attach=allowed > 0), text)
+    # Private follow-ups can't be looked up: after a failure the whole answer is in the response.
+    most_parts = 1 if reply.was_tried and is_private(reply.reply_to) else MOST_PARTS
+    rendered = await run_on_text(partial(render, may_attach=allowed > 0, most_parts=most_parts), text)
     whole = [rendered.file] if rendered.file else []
     return _Draft(reply, delivery, rows, rendered=rendered, uploads=[*whole, *uploads])
 

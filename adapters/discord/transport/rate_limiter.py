@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from adapters.chat.checkpoint import BotAccount
 from shared.db.database import Database, DatabaseLost
+from shared.errors import Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ WHERE id = :bot_id AND next_request_at <= clock_timestamp() RETURNING id
 
 log = get_logger()
 _manner: ContextVar[str] = ContextVar("manner", default="waits")
+_is_unrepeated: ContextVar[bool] = ContextVar("is_unrepeated", default=False)
 
 
 class RateLimiter:
@@ -86,6 +88,9 @@ class RateLimiter:
             await self.wait()
 
     async def _on_end(self, _session: object, _context: object, params: Any) -> None:
+        if params.response.status >= 500 and _is_unrepeated.get():
+            params.response.close()
+            raise Unavailable("Discord can't take this just now.")
         if params.response.status not in (401, 403, 429):
             return
         self._invalid += 1
@@ -111,6 +116,16 @@ def in_background() -> "Iterator[None]":
         yield
     finally:
         _manner.reset(token)
+
+
+@contextmanager
+def unrepeated() -> "Iterator[None]":
+    """Send the requests in the block once: the library repeats them after errors of Discord, which may have acted."""
+    token = _is_unrepeated.set(True)
+    try:
+        yield
+    finally:
+        _is_unrepeated.reset(token)
 
 
 @contextmanager

@@ -71,6 +71,7 @@ async def respond(call: Call) -> Json | None:
     if kind in (SAY, DEFER):
         await _say(inner, interaction, LOADING if kind == DEFER else 0)
     elif kind == MODAL:
+        rules.check_form(given)
         interaction.form = given
     elif kind == UPDATE:
         message = interaction.payload["message"]

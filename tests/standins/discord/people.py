@@ -130,9 +130,10 @@ class Person:
     async def fills(self, opened: Interaction, **fields: str) -> Interaction:
         """Send the form that an interaction has opened."""
         form = opened.form
-        known = [each for row in form["components"] for each in row["components"]]
+        known = [label["component"] for label in form["components"]]
         assert {each["custom_id"] for each in known} == set(fields)
-        rows = [{"type": 1, "components": [each | {"value": fields[each["custom_id"]]}]} for each in known]
+        sent = [{key: each[key] for key in ("type", "custom_id")} for each in known]
+        rows = [{"type": 18, "component": each | {"value": fields[each["custom_id"]]}} for each in sent]
         channel = self.standin.world.channels[opened.payload["channel_id"]]
         return await self._interact(FORM, channel, {"custom_id": form["custom_id"], "components": rows})
 

@@ -13,7 +13,7 @@ MESSAGE_KEYS = frozenset(
     | {"attachments", "flags", "sticker_ids"}
 )
 ALLOWED_FLAGS = (1 << 2) | (1 << 6) | (1 << 12) | (1 << 15)
-BUTTON, SELECT = 2, 3
+BUTTON, SELECT, TEXT_INPUT, LABEL = 2, 3, 4, 18
 COMMAND_NAME = re.compile(r"^[-_\w]{1,32}$")
 
 
@@ -119,6 +119,22 @@ def _check_component(given: Json, seen: set[str]) -> None:
             "components.0.custom_id", "Component custom id cannot be duplicated", "COMPONENT_CUSTOM_ID_DUPLICATED"
         )
     seen.add(custom_id)
+
+
+def check_form(form: Json) -> None:
+    """Refuse an invalid form; text inputs are in labels, rows are deprecated there."""
+    if not 1 <= len(form.get("custom_id", "")) <= 100 or not 1 <= len(form.get("title", "")) <= 45:
+        raise invalid("title", "Must be between 1 and 45 in length.", "BASE_TYPE_BAD_LENGTH")
+    if not 1 <= len(form.get("components", [])) <= 5:
+        raise invalid("components", "Must be between 1 and 5 in length.", "BASE_TYPE_BAD_LENGTH")
+    for label in form["components"]:
+        if label.get("type") != LABEL or not 1 <= len(label.get("label", "")) <= 45:
+            raise invalid("components.0.label", "Must be between 1 and 45 in length.", "BASE_TYPE_BAD_LENGTH")
+        field = label.get("component", {})
+        if field.get("type") != TEXT_INPUT or "label" in field or field.get("style") not in (1, 2):
+            raise invalid("components.0.component", "Value must be a text input without a label.")
+        if not 1 <= len(field.get("custom_id", "")) <= 100 or not 1 <= field.get("max_length", 4000) <= 4000:
+            raise invalid("components.0.component", "Must be between 1 and 4000.", "NUMBER_TYPE_MAX")
 
 
 def check_commands(given: Any) -> None:

@@ -1,0 +1,77 @@
+"""Answers to interactions whose confirmation is lost, and questions that are deleted while they are answered."""
+
+import pytest
+
+from tests.adapters.discord.conftest import Scene
+from tests.standins.discord import CUT, Fault, Interaction
+from tests.standins.openai_api import Answer
+
+LONG = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(18))
+RETRY = "UPDATE outbox SET claimed_until = now() WHERE status = 'pending'"
+# A row as a worker leaves it that dies after Discord has taken the reply, and before it has noted that.
+FORGET_DELIVERY = (
+    "UPDATE outbox SET status = 'pending', delivered_at = NULL, platform_message_id = NULL, claimed_until = now()"
+)
+
+
+async def ask_for_a_long_answer(pond: Scene) -> Interaction:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer(LONG)])
+    return await pond.ann.types("ask", pond.general, question="a story, please")
+
+
+def assert_told_once(shown: list[str]) -> None:
+    assert len(shown) == 3
+    assert [text.count(f"Paragraph {number}.") for number in range(18) for text in ["\n".join(shown)]] == [1] * 18
+
+
+@pytest.mark.parametrize("status", [500, CUT])
+async def test_a_part_of_an_answer_whose_confirmation_is_lost_is_not_sent_again(pond: Scene, status: int) -> None:
+    pond.discord.faults.append(Fault("POST", "/webhooks/", status, after=True))
+
+    await ask_for_a_long_answer(pond)
+    await pond.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    await pond.sql(RETRY)
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert_told_once([each["content"] for each in pond.ann.reads(pond.general)])
+
+
+async def test_the_parts_of_an_answer_are_not_sent_again_after_the_death_of_a_worker(pond: Scene) -> None:
+    await ask_for_a_long_answer(pond)
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+    await pond.sql(FORGET_DELIVERY)
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert_told_once([each["content"] for each in pond.ann.reads(pond.general)])
+
+
+async def test_a_private_answer_whose_confirmation_is_lost_becomes_a_file(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    first = await pond.bob.says("croak", pond.general)
+    pond.model.play([Answer(LONG)])
+    pond.discord.faults.append(Fault("POST", "/webhooks/", 500))
+
+    picked = await pond.ann.picks("Summarise from here", first)
+    await pond.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    await pond.sql(RETRY)
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    (shown,) = picked.messages
+    assert [each["filename"] for each in shown["attachments"]] == ["answer.md"]
+
+
+async def test_the_live_message_of_a_deleted_question_loses_its_stop_button_at_once(pond: Scene) -> None:
+    pond.model.play([Answer("One two three four five six seven eight.", chunk_chars=4, chunk_delay=0.5)])
+    question = await pond.ann.asks("count", pond.general)
+    (live,) = await pond.discord.until(lambda: pond.ann.reads(pond.general))
+    assert live["components"]
+
+    await pond.ann.deletes(question)
+    await pond.discord.until(lambda: not live["components"])
+    text = live["content"]
+
+    # The answer goes on, and the button stays away.
+    await pond.discord.until(lambda: live["content"] != text)
+    assert live["components"] == []
+    await pond.until_value("delivered", "SELECT status FROM outbox")
