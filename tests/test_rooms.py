@@ -34,7 +34,6 @@ UNLIMITED_CLASSES = (
 )
 LARGE_CLASSES = {
     "agent/events/live.py:LiveTurn",
-    "agent/llm/protocols/scanner.py:Scanner",
 }
 
 # Calls of our own functions with more positional arguments than three; the numbers only get smaller.

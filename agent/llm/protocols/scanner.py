@@ -57,19 +57,11 @@ class Scanner:
         self.blocks: list[Block] = []
         self.is_cut = False
         self._marks_of_text = in_text(kinds)
-        self._on_text = on_text
-        self._on_reset = on_reset
+        self._output = _Output(on_text, on_reset)
+        self._line = _Line()
         self._buffer = ""
         self._at = 0
         self._is_closed = False
-        self._shown: list[str] = []
-        self._unsent: list[str] = []
-        self._thinking: list[str] = []
-        self._is_reset = False
-        self._drops_space = False
-        # The current line: whether it is blank so far, and how many ticks opened the current code span (0: none).
-        self._is_blank_line = True
-        self._open_ticks = 0
         self._body = _Body("", in_block(0))
         self._trusts_quotes = True
         self._read_text()
@@ -77,12 +69,12 @@ class Scanner:
     @property
     def text(self) -> str:
         """Return the text for the reader so far."""
-        return "".join(self._shown)
+        return "".join(self._output.shown)
 
     @property
     def thinking(self) -> str:
         """Return the thinking so far."""
-        return "".join(self._thinking).strip()
+        return "".join(self._output.thinking).strip()
 
     def feed(self, piece: str) -> None:
         """Read the next chunk."""
@@ -91,7 +83,7 @@ class Scanner:
             pass
         self._buffer = self._buffer[self._at :]
         self._at = 0
-        self._send()
+        self._output.send()
 
     def close(self) -> None:
         """Read the text that was held back, at the end of the answer."""
@@ -132,54 +124,44 @@ class Scanner:
         self._enter(self._marks_of_text, self._add_text, self._on_text_mark)
 
     def _add_text(self, piece: str) -> None:
-        _, line_break, line = piece.rpartition("\n")
-        if line_break:
-            self._open_ticks = 0
-            self._is_blank_line = not line.strip()
-        else:
-            self._is_blank_line = self._is_blank_line and not line.strip()
-        if self._drops_space:
-            piece = piece.lstrip()
-        if piece:
-            self._drops_space = False
-            self._shown.append(piece)
-            self._unsent.append(piece)
+        self._line.add(piece)
+        self._output.add(piece)
 
     def _on_text_mark(self, mark: re.Match[str]) -> None:
         if mark["ticks"] is not None:
             self._on_ticks(mark)
-        elif self._open_ticks:
+        elif self._line.open_ticks:
             self._add_text(mark[0])
         elif mark["tildes"]:
             self._on_tildes(mark[0])
         elif mark["think"]:
-            self._leave_out()
-            self._enter(in_thinking(mark["think"].lower()), self._thinking.append, self._on_thinking_end)
+            self._output.skip_part()
+            self._enter(in_thinking(mark["think"].lower()), self._output.thinking.append, self._on_thinking_end)
         elif mark["unthink"]:
             self._on_lone_thinking_end(mark[0])
         elif mark["tool"]:
             self._begin_block(TAG, 0)
         else:
             # A closing tag without an opening one, which nested blocks can leave.
-            self._leave_out()
+            self._output.skip_part()
 
     def _on_ticks(self, mark: re.Match[str]) -> None:
         count = 1 + len(mark["ticks"])
-        if mark["word"] and count >= FENCE_TICKS and not self._open_ticks:
+        if mark["word"] and count >= FENCE_TICKS and not self._line.open_ticks:
             self._begin_block(mark["word"].lower(), count)
             return
         self._at = mark.end("ticks")
-        opens_code = count >= FENCE_TICKS and self._is_blank_line and not self._open_ticks
+        opens_code = count >= FENCE_TICKS and self._line.is_blank and not self._line.open_ticks
         self._add_text("`" * count)
         if opens_code:
             self._enter(in_opening("`"), self._add_text, lambda end: self._on_opening_end(end, "`", count))
-        elif not self._open_ticks:
-            self._open_ticks = count
-        elif self._open_ticks == count:
-            self._open_ticks = 0
+        elif not self._line.open_ticks:
+            self._line.open_ticks = count
+        elif self._line.open_ticks == count:
+            self._line.open_ticks = 0
 
     def _on_tildes(self, run: str) -> None:
-        opens_code = self._is_blank_line
+        opens_code = self._line.is_blank
         self._add_text(run)
         if opens_code:
             self._enter(in_opening("~"), self._add_text, lambda end: self._on_opening_end(end, "~", len(run)))
@@ -189,36 +171,27 @@ class Scanner:
         if end[0] == "\n":
             self._enter(in_code(fence, length), self._add_text, self._on_code_end)
         else:
-            self._open_ticks = length
+            self._line.open_ticks = length
             self._read_text()
 
     def _on_code_end(self, mark: re.Match[str]) -> None:
         self._add_text(mark[0])
         self._read_text()
 
-    def _leave_out(self) -> None:
-        # The whitespace around a removed part must not be doubled.
-        if not self._shown or self._shown[-1][-1:].isspace():
-            self._drops_space = True
-
     def _on_thinking_end(self, _mark: re.Match[str]) -> None:
-        self._thinking.append("\n")
+        self._output.thinking.append("\n")
         self._read_text()
 
     def _on_lone_thinking_end(self, tag: str) -> None:
-        if not self._is_blank_line and not self._thinking:
+        if not self._line.is_blank and not self._output.thinking:
             self._add_text(tag)
             return
         # Some models omit the opening tag: then all text so far was thinking, and its blocks are not calls.
-        self._thinking += [*self._shown, "\n"]
-        self._shown.clear()
-        self._unsent.clear()
+        self._output.reset()
         self.blocks.clear()
-        self._is_reset = True
-        self._leave_out()
 
     def _begin_block(self, kind: str, ticks: int) -> None:
-        self._leave_out()
+        self._output.skip_part()
         self._body = _Body(kind, in_block(ticks))
         self._read_body()
 
@@ -256,13 +229,61 @@ class Scanner:
         self._body = _Body("", self._body.marks)
         self._read_text()
 
-    def _send(self) -> None:
+
+class _Output:
+    # The text for the reader and the thinking so far, and what of the text was not sent yet.
+    def __init__(self, on_text: Callable[[str], None] | None, on_reset: Callable[[], None] | None) -> None:
+        self.shown: list[str] = []
+        self.thinking: list[str] = []
+        self._on_text = on_text
+        self._on_reset = on_reset
+        self._unsent: list[str] = []
+        self._is_reset = False
+        self._drops_space = False
+
+    def add(self, piece: str) -> None:
+        if self._drops_space:
+            piece = piece.lstrip()
+        if piece:
+            self._drops_space = False
+            self.shown.append(piece)
+            self._unsent.append(piece)
+
+    def skip_part(self) -> None:
+        # The whitespace around a removed part must not be doubled.
+        if not self.shown or self.shown[-1][-1:].isspace():
+            self._drops_space = True
+
+    def reset(self) -> None:
+        # All text so far was thinking.
+        self.thinking += [*self.shown, "\n"]
+        self.shown.clear()
+        self._unsent.clear()
+        self._is_reset = True
+        self.skip_part()
+
+    def send(self) -> None:
         if self._is_reset and self._on_reset is not None:
             self._on_reset()
         self._is_reset = False
         if self._unsent and self._on_text is not None:
             self._on_text("".join(self._unsent))
         self._unsent.clear()
+
+
+class _Line:
+    # The current line: whether it is blank so far, and how many ticks opened the current code span (0: none).
+    __slots__ = ("is_blank", "open_ticks")
+
+    def __init__(self) -> None:
+        self.is_blank = True
+        self.open_ticks = 0
+
+    def add(self, piece: str) -> None:
+        _, line_break, line = piece.rpartition("\n")
+        if line_break:
+            self.open_ticks = 0
+        self.is_blank = (bool(line_break) or self.is_blank) and not line.strip()
 
 
 class _Body:
