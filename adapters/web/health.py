@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.auth import app_of, with_token
 from agent.app import App
+from shared.db.compatibility import find_incompatibility
 from shared.db.database import newest_revision
 from shared.errors import Unavailable
 
@@ -41,7 +42,7 @@ async def get_health(_request: Request) -> Response:
 
 
 async def get_readiness(request: Request) -> Response:
-    """Answer whether a message could be accepted: the database responds and its tables are up to date."""
+    """Answer whether a message could be accepted: the database responds and its tables fit the program."""
     reason = await find_obstacle(app_of(request))
     if reason is None:
         return JSONResponse({"status": "ready"})
@@ -52,12 +53,9 @@ async def find_obstacle(app: App) -> str | None:
     """Return why no message can be accepted, None if one can."""
     try:
         async with app.database.transaction() as session:
-            revision = await session.scalar(text("SELECT version_num FROM alembic_version"))
+            return await find_incompatibility(session, newest_revision())
     except Unavailable:
         return "The database can't be reached."
-    if revision != newest_revision():
-        return f"The tables are at revision {revision}, the program needs {newest_revision()}; run: parley migrate."
-    return None
 
 
 @with_token

@@ -12,6 +12,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
+from shared.db.compatibility import find_incompatibility
 from shared.db.driver import Connection, Pool
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError, Unavailable
@@ -170,16 +171,30 @@ async def find_revision(address: Address) -> str | None:
 async def migrate(address: Address, revision: str = "head") -> bool:
     """Migrate to the newest revision, or down to `revision`; returns False when there was nothing to do.
 
-    A database that a newer release has migrated is left as it is, because this release works with it. Raises
-    `ConfigurationError` when the role of `DATABASE_URL` lacks privileges, `Unavailable` when tables are locked.
+    A database that a newer release has migrated is left as it is. Raises `ConfigurationError` when that release works
+    with this one no longer, or when the role of `DATABASE_URL` lacks privileges, `Unavailable` when tables are locked.
     """
-    if revision == "head" and (await find_revision(address) or "") >= newest_revision():
+    present = await find_revision(address) or ""
+    if revision == "head" and present > newest_revision():
+        await _refuse_incompatible(address)
+    if revision == "head" and present >= newest_revision():
         return False
     try:
         await asyncio.to_thread(_migrate, address.libpq(as_owner=True), revision)
     except DBAPIError as error:
         raise _migration_error(error, address) from error
     return True
+
+
+async def _refuse_incompatible(address: Address) -> None:
+    database = Database(address, pool_size=1)
+    try:
+        async with database.statement() as session:
+            reason = await find_incompatibility(session, newest_revision())
+    finally:
+        await database.close()
+    if reason is not None:
+        raise ConfigurationError(f"DATABASE_URL: {reason}")
 
 
 def _migration_error(error: DBAPIError, address: Address) -> Exception:

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from adapters.web import serve
+from shared.db.database import migrate
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
@@ -24,12 +25,36 @@ async def test_health_needs_no_token(site: Site) -> None:
     assert ready.json() == {"status": "ready"}
 
 
-async def test_old_tables_are_not_ready(site: Site, parley: Parley) -> None:
+async def change_tables(parley: Parley, statement: str) -> None:
     owner = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
     try:
-        await owner.execute("UPDATE alembic_version SET version_num = '0000'")
+        await owner.execute(statement)
     finally:
         await owner.close()
+
+
+async def test_tables_of_a_newer_release_are_ready_as_long_as_it_works_with_this_one(site: Site, parley: Parley) -> None:
+    await change_tables(parley, "UPDATE alembic_version SET version_num = '9998'")
+    assert (await site.client.get("/readyz")).status_code == 200
+
+    await change_tables(
+        parley,
+        """
+        CREATE TABLE IF NOT EXISTS schema_compatibility (id bigint PRIMARY KEY, oldest_revision text NOT NULL);
+        GRANT SELECT ON schema_compatibility TO parley_app;
+        INSERT INTO schema_compatibility VALUES (1, '9997')
+        ON CONFLICT (id) DO UPDATE SET oldest_revision = excluded.oldest_revision
+        """,
+    )
+    answer = await site.client.get("/readyz")
+    assert answer.status_code == 503
+    assert "works with programs from revision 9997 on" in answer.json()["error"]["message"]
+    with pytest.raises(ConfigurationError, match="install the newer release"):
+        await migrate(parley.app.database.address)
+
+
+async def test_old_tables_are_not_ready(site: Site, parley: Parley) -> None:
+    await change_tables(parley, "UPDATE alembic_version SET version_num = '0000'")
 
     answer = await site.client.get("/readyz")
 
