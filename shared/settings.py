@@ -21,6 +21,8 @@ from pydantic import (
     SecretStr,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 
 from shared.errors import ConfigurationError
@@ -111,8 +113,35 @@ class Settings(BaseModel):
     egress_allow: Names = ()
     max_body_mb: int = Field(default=40, ge=1, le=1024)
     catch_up_hours: float = Field(default=24, ge=0)
+    retention_inbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
+    retention_outbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
+    retention_events_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
+    retention_confirmations_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
+    # `/usage` shows the last 30 days.
+    retention_logs_days: int = Field(default=400, ge=31, le=36_500, validate_default=True)
+    retention_queue_days: int = Field(default=0, ge=0, le=365)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["console", "json"] = "console"
+
+    @field_validator("retention_inbox_days")
+    @classmethod
+    def _check_dedupe(cls, days: int, info: ValidationInfo) -> int:
+        """Return the days if every event that can come again is still known by then."""
+        hours = info.data.get("catch_up_hours", 0)
+        if days * 24 < hours + 24:
+            raise ValueError(f"it must be at least a day more than CATCH_UP_HOURS ({hours:g}), or events come twice")
+        return days
+
+    @field_validator(
+        "retention_outbox_days", "retention_events_days", "retention_confirmations_days", "retention_logs_days"
+    )
+    @classmethod
+    def _check_answers(cls, days: int, info: ValidationInfo) -> int:
+        """Return the days if the answer to an event that comes again can still be read by then."""
+        least = info.data.get("retention_inbox_days", 0)
+        if days < least:
+            raise ValueError(f"it must be at least RETENTION_INBOX_DAYS ({least}); change that one, too")
+        return days
 
     def of_module(self, kind: type[ModuleSettings], module: str) -> ModuleSettings:
         """Return the own settings of a module or a platform: a frozen dataclass, read as `<FOLDER>_<FIELD>`.

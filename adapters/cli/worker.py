@@ -4,6 +4,9 @@ from functools import partial
 
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
+from agent.maintenance.retention import remove_expired
+from agent.maintenance.steps import Steps
+from agent.maintenance.totals import count_finished
 from agent.queue import outbox
 from agent.queue.slots import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Limits, Worker
@@ -11,9 +14,10 @@ from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
 
 VECTOR_SECONDS = 5.0
+MAINTENANCE_SECONDS = 60.0
 
 
-def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
+def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds: float = MAINTENANCE_SECONDS) -> Worker:
     """Return a worker for this app; when it stops, running turns get `grace` seconds to finish."""
     cancellations = Cancellations()
     app.events.on_cancellation(cancellations.cancel)
@@ -24,6 +28,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
         chores=(
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
+            Chore("maintenance", partial(_maintain, app), maintenance_seconds),
             Chore("MCP servers", app.tools.mcp.run),
             *list_periodic_tasks(app),
         ),
@@ -37,3 +42,9 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS) -> Worker:
             grace_seconds=grace,
         ),
     )
+
+
+async def _maintain(app: App) -> None:
+    steps = Steps(app.database, app.clock)
+    await count_finished(steps)
+    await remove_expired(steps, app.settings)

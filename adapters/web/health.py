@@ -13,21 +13,13 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.auth import app_of, with_token
 from agent.app import App
+from agent.maintenance.totals import read_call_totals, read_turn_totals
 from shared.db.compatibility import find_incompatibility
 from shared.db.database import newest_revision
 from shared.errors import Unavailable
 
-TURNS = text("""
-SELECT loop_mode, status, CASE WHEN status = 'answered' AND finished THEN 'finished'
-                               WHEN status = 'answered' THEN 'unfinished' ELSE status END AS outcome,
-       count(*), sum(extract(epoch FROM finished_at - started_at)), sum(waves), sum(iterations)
-FROM turns WHERE status <> 'running' AND parent_turn_id IS NULL GROUP BY 1, 2, 3
-""")
-LEDGER = text("""
-SELECT model, purpose, count(*), sum(input_tokens), sum(cached_tokens), sum(output_tokens),
-       coalesce(sum(cost_estimate), 0)
-FROM token_logs GROUP BY model, purpose
-""")
+# The outcomes of turns whose status is "answered".
+ANSWERED = ("finished", "unfinished")
 QUEUES = text("""
 SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
@@ -81,8 +73,8 @@ class Snapshot:
 async def read_metrics(app: App) -> list[Metric]:
     """Return the metrics from the tables."""
     async with app.database.transaction() as session:
-        turns = (await session.execute(TURNS)).all()
-        ledger = (await session.execute(LEDGER)).all()
+        turns = await read_turn_totals(session)
+        ledger = await read_call_totals(session)
         waiting, running, unsent, age = (await session.execute(QUEUES)).one()
     calls = CounterMetricFamily("parley_model_calls", "Model calls.", labels=["model", "purpose"])
     tokens = CounterMetricFamily("parley_tokens", "Tokens by kind.", labels=["model", "purpose", "kind"])
@@ -109,8 +101,8 @@ def _turns(rows: Sequence[Any]) -> list[Metric]:
     seconds = SummaryMetricFamily("parley_turn_seconds", "How long turns took.", labels=labels)
     waves = SummaryMetricFamily("parley_turn_waves", "Waves of tool calls in a turn.", labels=labels)
     calls = SummaryMetricFamily("parley_turn_model_calls", "Model calls in a turn.", labels=labels)
-    for mode, status, outcome, count, sum_of_seconds, sum_of_waves, sum_of_calls in rows:
-        counts[status] += count
+    for mode, outcome, count, sum_of_seconds, sum_of_waves, sum_of_calls in rows:
+        counts["answered" if outcome in ANSWERED else outcome] += count
         for family, total in ((seconds, sum_of_seconds), (waves, sum_of_waves), (calls, sum_of_calls)):
             family.add_metric([mode, outcome], count_value=count, sum_value=float(total))
     for status, count in counts.items():

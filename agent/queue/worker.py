@@ -64,12 +64,6 @@ SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
 """)
 BEAT = text("UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]))")
-# Finished jobs contain nothing that is not stored with the turns, and they slow down every fetch.
-PURGE = text("""
-DELETE FROM procrastinate_jobs WHERE id IN (
-    SELECT id FROM procrastinate_jobs WHERE status IN ('succeeded', 'failed', 'cancelled', 'aborted') LIMIT 50000
-)
-""")
 
 log = get_logger()
 
@@ -123,8 +117,6 @@ class Worker:
         self._slots = Slots(self._limits.bounds)
         self._queue, self._queued = build_queue(database, self._slots)
         self._queue.task(name=TAKE_TURN, queue=QUEUE, pass_context=True)(self._take)
-        purge = self._queue.task(name="purge_jobs", queue=QUEUE, queueing_lock="purge_jobs")(self._purge)
-        self._queue.periodic(cron="* * * * *")(purge)
 
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are queued again for another worker."""
@@ -200,10 +192,6 @@ class Worker:
     async def _requeue(self, inbox_id: int) -> None:
         async with self._database.transaction() as session:
             await session.execute(REQUEUE, {"inbox_id": inbox_id})
-
-    async def _purge(self, timestamp: int) -> None:
-        async with self._database.transaction() as session:
-            await session.execute(PURGE)
 
     async def _sweep(self) -> None:
         async with self._database.transaction() as session:

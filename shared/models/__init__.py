@@ -5,6 +5,7 @@ from shared.models.base import Base
 from shared.models.bot import Bot, DirectChannel, Shard
 from shared.models.budget import BudgetReservation, TokenLog
 from shared.models.channel import ChannelMode
+from shared.models.compatibility import SchemaCompatibility
 from shared.models.confirmation import Confirmation
 from shared.models.conversation import Conversation
 from shared.models.feedback import Feedback
@@ -16,6 +17,7 @@ from shared.models.persona import Persona
 from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
 from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
+from shared.models.totals import CallTotal, CountedRows, TurnTotal
 from shared.models.turn import Message, Turn, TurnEvent
 from shared.models.user import User, UserPlatformLink
 
@@ -24,10 +26,12 @@ __all__ = [
     "Base",
     "Bot",
     "BudgetReservation",
+    "CallTotal",
     "ChannelMode",
     "Confirmation",
     "Conversation",
     "DirectChannel",
+    "CountedRows",
     "Feedback",
     "FileRecord",
     "InboxMessage",
@@ -41,6 +45,7 @@ __all__ = [
     "OutboxReply",
     "Persona",
     "RoleGrant",
+    "SchemaCompatibility",
     "Server",
     "Shard",
     "SlackGroupList",
@@ -50,6 +55,7 @@ __all__ = [
     "TokenLog",
     "Turn",
     "TurnEvent",
+    "TurnTotal",
     "User",
     "UserPlatformLink",
 ]

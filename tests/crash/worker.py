@@ -41,7 +41,7 @@ from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
 
 # Periodic tasks of the worker, independent of turns.
-CHORES = {"sweeper", "outbox sweeper", "vectors", "MCP servers", "claim", "live message"}
+CHORES = {"sweeper", "outbox sweeper", "maintenance", "vectors", "MCP servers", "claim", "live message"}
 
 Action = Literal["none", "kill", "freeze", "hold"]
 
@@ -142,7 +142,7 @@ def is_of_turn() -> bool:
     """Return whether this is a turn's task and not a periodic task."""
     task = asyncio.current_task()
     name = task.get_name() if task is not None else ""
-    return name not in CHORES and "purge_jobs" not in name
+    return name not in CHORES
 
 
 class Counts:

@@ -1,0 +1,35 @@
+"""The steps in which the maintenance works: one process at a time, and most of the time idle."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import TextClause, text
+
+from shared.clock import Clock
+from shared.db.database import Database
+
+# An arbitrary number, the same in all processes.
+MAINTENANCE_LOCK = 7_209_534_103
+# If the server crashes, the last steps are done again, so that none has to wait for the disk.
+BEGIN = text("SELECT pg_try_advisory_xact_lock(:key) AS is_ours, set_config('synchronous_commit', 'off', true)")
+# A step is followed by a pause of this many times its own duration.
+PAUSE_FACTOR = 4.0
+
+
+class Steps:
+    """Runs single statements with pauses between them: on a busy machine a step takes longer, and so does its pause."""
+
+    def __init__(self, database: Database, clock: Clock, pause_factor: float = PAUSE_FACTOR) -> None:
+        self._database = database
+        self._clock = clock
+        self._pause_factor = pause_factor
+
+    async def run(self, statement: TextClause, given: Mapping[str, Any]) -> Sequence[Any]:
+        """Run one step in its own transaction, then pause; no rows if another process is at work."""
+        began = self._clock.monotonic()
+        async with self._database.transaction() as session:
+            is_ours = (await session.execute(BEGIN, {"key": MAINTENANCE_LOCK})).one().is_ours
+            rows = (await session.execute(statement, given)).all() if is_ours else ()
+        await asyncio.sleep(self._pause_factor * (self._clock.monotonic() - began))
+        return rows

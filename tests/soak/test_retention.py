@@ -1,0 +1,90 @@
+"""A million turns: what expires takes the same room all the time, turns stay fast, and the metrics answer at once."""
+
+import asyncio
+import statistics
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+
+from adapters.cli.worker import build_worker
+from agent.maintenance.retention import list_kinds, remove_expired
+from agent.maintenance.steps import Steps
+from agent.maintenance.totals import count_finished
+from shared.clock import SystemClock
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.adapters.web.conftest import TOKEN, open_site
+from tests.standins.openai_api import OpenAIStub
+from tests.support.parley import Parley, open_parley
+from tests.support.past import write_past
+
+pytestmark = pytest.mark.soak
+MONTHS, DAYS, TURNS = 20, 30, 50_000
+KEPT_DAYS = 90
+METRICS_SECONDS = 0.3
+
+
+async def size_of_what_expires(address: Address, settings: Settings) -> int:
+    """Return the bytes of the tables that are kept short, after the vacuum that the server would do by itself."""
+    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    try:
+        tables = [kind.table for kind in list_kinds(settings)]
+        await connection.execute(f"VACUUM ANALYZE {', '.join(tables)}")
+        sizes = [await connection.fetchval("SELECT pg_total_relation_size($1::regclass)", table) for table in tables]
+        return sum(sizes)
+    finally:
+        await connection.close()
+
+
+def kept(settings: Settings, days: int) -> Settings:
+    names = ("inbox", "outbox", "events", "confirmations", "logs")
+    return settings.model_copy(update={f"retention_{name}_days": days for name in names})
+
+
+async def seconds_of_turns(
+    parley: Parley, clock: SystemClock, until: "asyncio.Task[object] | None" = None
+) -> list[float]:
+    """Return how long turns take one after another: fifty, or as many as there is time for."""
+    taken: list[float] = []
+    while len(taken) < 50 if until is None else not until.done():
+        began = clock.monotonic()
+        # Few messages in each place: a long history would slow the turns, too.
+        await parley.ask("hello", channel=f"c{len(taken) // 20}-{began}")
+        taken.append(clock.monotonic() - began)
+    return taken
+
+
+async def test_a_million_turns_leave_the_working_set_as_it_was(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    clock, sizes, alone, beside = SystemClock(), [], [], []
+    changed = {"default_guest_token_budget": 10**9, "api_token": SecretStr(TOKEN), "port": 0}
+    free = settings.model_copy(update=changed)
+    async with open_parley(free, address, model, works=False) as parley:
+        # The maintenance of this worker would have the days of today.
+        parley.worker = asyncio.create_task(build_worker(parley.app, maintenance_seconds=10**6).run())
+        for month in range(MONTHS):
+            # The months that are still to come lie between the written rows and now.
+            ahead = (MONTHS - month - 1) * DAYS
+            await write_past(address, turns=TURNS, days=DAYS, until=ahead)
+            await count_finished(Steps(parley.app.database, clock, pause_factor=0))
+            alone += await seconds_of_turns(parley, clock)
+            removing = asyncio.create_task(
+                remove_expired(Steps(parley.app.database, clock), kept(settings, KEPT_DAYS + ahead))
+            )
+            beside += await seconds_of_turns(parley, clock, until=removing)
+            await removing
+            sizes.append(await size_of_what_expires(address, settings))
+        async with open_site(parley) as site:
+            answers = [await site.client.get("/metrics") for _ in range(5)]
+
+    shown = [f"{size / 1e6:.0f}" for size in sizes]
+    medians = statistics.median(alone) * 1000, statistics.median(beside) * 1000
+    metrics = min(answer.elapsed.total_seconds() for answer in answers)
+    print(f"MB by month: {shown}; turn alone and beside, ms: {medians}; /metrics: {metrics:.3f} s")  # noqa: T201  # figures for people
+    settled = sizes[KEPT_DAYS // DAYS + 1 :]
+    assert max(settled) < 1.1 * settled[0], shown
+    assert medians[1] < 2 * medians[0]
+    assert metrics <= METRICS_SECONDS
+    assert 'parley_turns_total{status="answered"} ' in answers[0].text
