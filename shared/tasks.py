@@ -1,8 +1,10 @@
-"""Awaiting work that cancellation must not interrupt, work with a time limit, and work on long texts."""
+"""Awaiting work that cancellation must not interrupt, work with a time limit, on long texts, and a few at a time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from shared.db.retries import Result
 
@@ -10,6 +12,25 @@ from shared.db.retries import Result
 LEAVE_SECONDS = 0.5
 # Rendering or parsing a text of this length takes at most some 20 ms.
 LONG_TEXT_CHARS = 10_000
+
+
+class FairPool:
+    """Lets `size` callers work at once, and of one person `per_person`; further callers wait.
+
+    The callers of one person wait among themselves first, so that a person's many callers take nobody's turn.
+    """
+
+    def __init__(self, size: int, per_person: int) -> None:
+        self._all = asyncio.Semaphore(size)
+        self._per_person = per_person
+        self._persons: WeakValueDictionary[object, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def enter(self, person: object) -> AsyncIterator[None]:
+        """Wait for this person's turn; the block is the work."""
+        own = self._persons.setdefault(person, asyncio.Semaphore(self._per_person))
+        async with own, self._all:
+            yield
 
 
 async def shield_until_done(work: Coroutine[Any, Any, Result]) -> Result:

@@ -34,7 +34,7 @@ async def create_document(
 async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> dict[str, Any]:
     """Read a file's text."""
     file, content = await context.storage.read(file_id)
-    text = await read_text(file, content)
+    text = await read_text(context.storage, file, content)
     start = min(max(offset, 0), len(text))
     # Leaves a quarter of the limit for the escapes that JSON adds for quotes and line breaks.
     part = text[start : start + max(100, context.app_settings.tool_result_max_chars * 3 // 4)]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from shared.errors import ToolError
 from shared.files.file_types import WORD
-from shared.files.storage import StoredFile
-from shared.files.subprocess_sandbox import run_isolated
+from shared.files.storage import FilesOfUser, StoredFile
 from shared.text import clean
 
 PARSER = Path(__file__).with_name("extract.py")
@@ -16,10 +15,13 @@ PARSED_KINDS = {"application/pdf": "pdf", WORD: "docx", "text/html": "html"}
 TEXTLESS_KINDS = {"image": "a picture", "audio": "a sound file", "video": "a video", "font": "a font"}
 
 
-async def read_text(file: StoredFile, content: bytes, seconds: float = PARSE_SECONDS) -> str:
-    """Return the text of a file; raises `ToolError` when it has none or can't be parsed within `seconds`."""
+async def read_text(files: FilesOfUser, file: StoredFile, content: bytes, *, seconds: float = PARSE_SECONDS) -> str:
+    """Return the text of one of the user's files.
+
+    Raises `ToolError` when it has none or can't be parsed within `seconds`.
+    """
     if kind := PARSED_KINDS.get(file.mime_type):
-        return clean(await _parse(file, kind, content, seconds=seconds))
+        return clean(await _parse(files, file, kind, content=content, seconds=seconds))
     if file.mime_type.startswith("text/") or file.mime_type == "application/json":
         encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
         return clean(content.decode(encoding, "replace"))
@@ -30,9 +32,9 @@ async def read_text(file: StoredFile, content: bytes, seconds: float = PARSE_SEC
     )
 
 
-async def _parse(file: StoredFile, kind: str, content: bytes, seconds: float) -> str:
+async def _parse(files: FilesOfUser, file: StoredFile, kind: str, *, content: bytes, seconds: float) -> str:
     try:
-        parser = await run_isolated(PARSER, kind, content=content, seconds=seconds)
+        parser = await files.run_parser(PARSER, kind, content=content, seconds=seconds)
     except TimeoutError as error:
         raise ToolError(f"{file.filename} takes too long to read.") from error
     if parser.status == UNREADABLE:

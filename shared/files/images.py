@@ -1,6 +1,5 @@
 """Stored images as models are given them: scaled down, upright and without metadata."""
 
-import asyncio
 from base64 import b64encode
 from pathlib import Path
 
@@ -10,12 +9,13 @@ from shared.errors import NotFound, Unavailable
 from shared.files.storage import Storage
 from shared.files.subprocess_sandbox import run_isolated
 from shared.log import get_logger
+from shared.tasks import FairPool
 
 RESIZER = Path(__file__).with_name("image_resizer.py")
 RESIZE_SECONDS = 20.0
 MIME_TYPES = {b"p": "image/png", b"j": "image/jpeg"}
 # Decoding one image may take a gigabyte of memory.
-MAX_CONCURRENT = 2
+MAX_CONCURRENT, MAX_CONCURRENT_OF_PERSON = 2, 1
 # The model is given the latest images of a conversation with every message.
 CACHE_BYTES = 32 * 1024 * 1024
 MAX_FAILURES = 10_000
@@ -33,13 +33,14 @@ class Images:
         self._cache: LRUCache[str, str] = LRUCache(CACHE_BYTES, getsizeof=len)
         # Without it, every later message of the conversation would try to convert the same image again.
         self._failed: TTLCache[str, None] = TTLCache(MAX_FAILURES, FAILURE_SECONDS)
-        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._pool = FairPool(MAX_CONCURRENT, MAX_CONCURRENT_OF_PERSON)
 
     async def show(self, key: str) -> str | None:
         """Return the image under this key as a `data:` URL; None when it is missing, damaged or too large."""
         if (cached := self._cache.get(key)) is not None:
             return cached
-        async with self._slots:
+        # The first part of a key is the person's.
+        async with self._pool.enter(key.partition("/")[0]):
             if key in self._failed:
                 return None
             shown = await self._resize(key)

@@ -5,6 +5,7 @@ import hmac
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -17,14 +18,18 @@ from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
 from shared.files.folder import FolderStore
+from shared.files.subprocess_sandbox import Finished, run_isolated
 from shared.models.file import FileRecord
 from shared.settings import Secrets, Settings
+from shared.tasks import FairPool
 
 MEGABYTE = 1024 * 1024
 QUOTA_BYTES = 500 * MEGABYTE
 LINK_SECONDS = 24 * 3600
 MAX_LISTED = 100
 MAX_ID = 2**63 - 1
+# Parsing one document may take a gigabyte of memory.
+MAX_PARSERS, MAX_PARSERS_OF_PERSON = 2, 1
 # A file that is pending for longer was lost in a crash, and no longer counts against the quota.
 PENDING_SECONDS = 3600
 
@@ -92,6 +97,7 @@ class Storage:
         # Derived keys, so that a signature made for another purpose is not valid for a link.
         self._keys = tuple(hmac.digest(key.encode(), b"parley file link", "sha256") for key in secret_keys)
         self._clock = clock or SystemClock()
+        self.parsers = FairPool(MAX_PARSERS, MAX_PARSERS_OF_PERSON)
         self.max_file_bytes = max_file_bytes
         self.quota_bytes = quota_bytes
 
@@ -256,6 +262,15 @@ class FilesOfUser:
         async with self._database.transaction() as session:
             await session.execute(delete(FileRecord).where(FileRecord.id == record.id))
         return self._storage.describe(record)
+
+    async def run_parser(self, program: Path, *arguments: str, content: bytes, seconds: float) -> Finished:
+        """Run a parser of untrusted content in a process of its own; raises `TimeoutError` after `seconds`.
+
+        At most `MAX_PARSERS` run at once in this process, and one for each person; the wait for the others does not
+        count.
+        """
+        async with self._storage.parsers.enter(self._user_id):
+            return await run_isolated(program, *arguments, content=content, seconds=seconds)
 
     async def _reserve(self, session: AsyncSession, size_bytes: int) -> None:
         # Serialises concurrent uploads of a user, which could otherwise exceed the quota together.

@@ -369,6 +369,8 @@ async def test_a_damaged_document_is_refused_with_one_line(context: ToolContext,
 @pytest.mark.parametrize(
     ("mime_type", "content"), [(WORD, make_docx(body("<w:p/>"))), ("application/pdf", make_pdf("x"))]
 )
-async def test_parsing_a_document_times_out(mime_type: str, content: bytes) -> None:
+async def test_parsing_a_document_times_out(context: ToolContext, mime_type: str, content: bytes) -> None:
     with pytest.raises(ToolError, match="takes too long"):
-        await read_text(StoredFile(1, "slow", mime_type, len(content), ""), content, seconds=0.001)
+        await read_text(
+            context.storage, StoredFile(1, "slow", mime_type, len(content), ""), content=content, seconds=0.001
+        )
