@@ -118,6 +118,9 @@ class TurnTexts:
     memories_heading: Text
     earlier_heading: Text
     image_unseen: Text
+    file_missing: Text
+    files_missing: Text
+    files_missing_notice: Text
     files_hint: Text
 
 

@@ -8,16 +8,18 @@ from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.prompts import prompts
+from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
 from shared.errors import NotFound, ToolError, Unavailable
-from shared.files.attachments import Stored, store_attachment
+from shared.files.attachments import FETCH_SECONDS, FetchLimits, Stored, store_attachment
 from shared.files.filenames import clean_filename, new_key
 from shared.files.storage import Storage, used_bytes
 from shared.http.client import GuardedClient
 from shared.log import get_logger
 from shared.messages import Attachment
 from shared.models import FileRecord
+from shared.tasks import FairPool
 
 log = get_logger()
 
@@ -40,11 +42,23 @@ class HoldsCredentials(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """A recorded file whose content has not been stored yet; `key` is its key in the object storage."""
+    """A recorded file whose content has not been stored yet; `key` is its key in the object storage.
+
+    `has_failed` is True when an earlier attempt at the turn could not store it.
+    """
 
     file_id: int
     key: str
     attachment: Attachment
+    has_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedFile:
+    """A file of a message that could not be fetched or stored, and why."""
+
+    name: str
+    reason: str
 
 
 async def draw_files(session: Session, user_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
@@ -80,7 +94,7 @@ async def record_files(
 
 
 async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
-    """Return the files of a turn that an earlier attempt has recorded but not stored."""
+    """Return the files of a turn that an earlier attempt has recorded but not stored, failed ones included."""
     if not attachments:
         return []
     query = (
@@ -91,7 +105,11 @@ async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequenc
     )
     rows = (await session.execute(query)).all()
     pairs = zip(rows, attachments, strict=False)
-    return [PendingFile(row.id, row.minio_key, each) for row, each in pairs if row.status == "pending"]
+    return [
+        PendingFile(row.id, row.minio_key, each, has_failed=row.status == "failed")
+        for row, each in pairs
+        if row.status != "stored"
+    ]
 
 
 def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
@@ -105,23 +123,62 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
     return "\n".join([content, "", "[Attached files:]", *lines, prompts().turn.files_hint]).strip()
 
 
+def with_failed_files(content: str, failed: Sequence[FailedFile]) -> str:
+    """Append to the message text, for the model, which files are missing and why."""
+    if not failed:
+        return content
+    listed = "\n".join(f"- {each.name}: {each.reason}" for each in failed)
+    return f"{content}\n\n{prompts().turn.files_missing}\n{listed}"
+
+
+def with_failed_notice(text_: str, failed: Sequence[FailedFile]) -> str:
+    """Append to an answer, for the person, which files are missing."""
+    if not failed:
+        return text_
+    names = ", ".join(each.name for each in failed)
+    return f"{text_}\n\n{prompts().turn.files_missing_notice.format(names=names)}".strip()
+
+
 @dataclass(frozen=True, slots=True)
 class AttachmentStore:
-    """Downloads attachments and stores them; `senders`, by adapter, may provide credentials for their URLs."""
+    """Downloads attachments and stores them; `senders`, by adapter, may provide credentials for their URLs.
+
+    `downloads` bounds how many messages' attachments are fetched at once.
+    """
 
     database: Database
     storage: Storage
     http: GuardedClient
     senders: Mapping[str, object]
+    downloads: FairPool
+    clock: Clock
 
-    async def store(self, user_id: int, files: Sequence[PendingFile]) -> None:
-        """Store each file and mark it stored or failed; a failure does not affect the others. Raises `DatabaseLost`."""
+    async def store(self, user_id: int, files: Sequence[PendingFile]) -> list[FailedFile]:
+        """Store each file and mark it stored or failed; return those that failed. Raises `DatabaseLost`.
+
+        Fetching all of them takes at most `FETCH_SECONDS`, after a wait for other messages' files.
+        """
+        if all(each.attachment.storage_key is not None for each in files):
+            return await self._store_all(user_id, files)
+        async with self.downloads.enter(user_id):
+            return await self._store_all(user_id, files)
+
+    async def _store_all(self, user_id: int, files: Sequence[PendingFile]) -> list[FailedFile]:
+        failed: list[FailedFile] = []
+        ends = self.clock.monotonic() + FETCH_SECONDS
         # Sequentially, because each file uses up a part of the user's quota.
         for each in files:
-            await self._store(user_id, each)
+            reason: str | None = prompts().turn.file_missing
+            if not each.has_failed:
+                reason = await self._store(user_id, each, seconds=max(0.0, ends - self.clock.monotonic()))
+            if reason is not None:
+                failed.append(FailedFile(clean_filename(each.attachment.filename), reason))
+        return failed
 
-    async def _store(self, user_id: int, file: PendingFile) -> None:
+    async def _store(self, user_id: int, file: PendingFile, *, seconds: float) -> str | None:
+        # Returns why it could not be stored; None if it is stored.
         stored: Stored | None = None
+        reason: str | None = None
         async with self.database.transaction() as session:
             free_bytes = self.storage.quota_bytes - await used_bytes(session, user_id)
         try:
@@ -129,12 +186,18 @@ class AttachmentStore:
                 raise ToolError("The quota for files is used up.")
             headers = await self._find_headers(file.attachment)
             stored = await store_attachment(
-                self.storage, self.http, file.attachment, key=file.key, headers=headers, max_bytes=free_bytes
+                self.storage,
+                self.http,
+                file.attachment,
+                key=file.key,
+                headers=headers,
+                limits=FetchLimits(free_bytes, seconds),
             )
         except DatabaseLost:
             raise
         except (ToolError, Unavailable) as error:
-            log.warning("attachment_failed", file=file.file_id, cause=str(error))
+            reason = str(error)
+            log.warning("attachment_failed", file=file.file_id, cause=reason)
             await _remove(self.storage, file)
         row = {
             "id": file.file_id,
@@ -144,6 +207,7 @@ class AttachmentStore:
         }
         async with self.database.transaction() as session:
             await session.execute(MARK, row)
+        return reason
 
     async def _find_headers(self, attachment: Attachment) -> Mapping[str, str]:
         """Return the HTTP headers that the platform requires for downloading the file."""

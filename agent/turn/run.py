@@ -9,7 +9,13 @@ from sqlalchemy import text
 
 from agent.billing.budget import AdmissionStatus
 from agent.billing.ledger import PaidCall
-from agent.context.attachments import AttachmentStore, drop_pending
+from agent.context.attachments import (
+    AttachmentStore,
+    FailedFile,
+    drop_pending,
+    with_failed_files,
+    with_failed_notice,
+)
 from agent.context.builder import Context, PromptParts, build_context
 from agent.context.history import PastStep
 from agent.context.images import load_images
@@ -140,20 +146,32 @@ async def _work(services: TurnServices, turn: RunningTurn) -> TurnResult:
         return to_question(turn, decision.again, again=True)
     if turn.spend.admission.status is AdmissionStatus.EXHAUSTED and not turn.log.answers:
         raise turn.spend.admission.refusal()
-    if turn.request.files:
-        files = services.files
-        attachments = AttachmentStore(services.database, files.storage, http=files.http, senders=services.senders)
-        async with turn.start.slot.released():
-            await attachments.store(turn.user.id, turn.request.files)
-    context = await _build_context(services, turn)
+    failed = await _store_files(services, turn) if turn.request.files else []
+    context = await _build_context(services, turn, failed)
     if services.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:
             turn.spend.number_calls(await count_calls(session, turn.conversation.id, turn.key.id))
-    return await respond(services, turn, context)
+    result = await respond(services, turn, context)
+    return replace(result, text=with_failed_notice(result.text, failed))
 
 
-async def _build_context(services: TurnServices, turn: RunningTurn) -> Context:
-    message, history = PastStep(turn.key.id, turn.user.id, turn.log.message), turn.request.history
+async def _store_files(services: TurnServices, turn: RunningTurn) -> list[FailedFile]:
+    files = services.files
+    attachments = AttachmentStore(
+        services.database,
+        files.storage,
+        http=files.http,
+        senders=services.senders,
+        downloads=files.downloads,
+        clock=services.clock,
+    )
+    async with turn.start.slot.released():
+        return await attachments.store(turn.user.id, turn.request.files)
+
+
+async def _build_context(services: TurnServices, turn: RunningTurn, failed: Sequence[FailedFile]) -> Context:
+    written = replace(turn.log.message, content=with_failed_files(turn.log.message.content, failed))
+    message, history = PastStep(turn.key.id, turn.user.id, written), turn.request.history
     parts = PromptParts(
         user=turn.user,
         persona=turn.persona,

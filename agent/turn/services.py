@@ -1,7 +1,7 @@
 """The collaborators of a turn, built once by the composition root and passed as arguments."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.events.listener import Listener
 from agent.llm.router import Router
@@ -16,15 +16,20 @@ from shared.files.storage import Storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.settings import Settings
+from shared.tasks import FairPool
+
+# Of the messages whose attachments are fetched at once.
+MAX_DOWNLOADS, MAX_DOWNLOADS_OF_PERSON = 16, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The collaborators that download, store and show files."""
+    """The collaborators that download, store and show files. `downloads` bounds the attachments fetched at once."""
 
     storage: Storage
     images: Images
     http: GuardedClient
+    downloads: FairPool = field(default_factory=lambda: FairPool(MAX_DOWNLOADS, MAX_DOWNLOADS_OF_PERSON))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,18 @@ from shared.files.storage import Storage
 from shared.http.client import GuardedClient, StreamedResponse
 from shared.messages import Attachment
 
-FETCH_SECONDS = 60.0
+# How long fetching all attachments of one message may take.
+FETCH_SECONDS = 30.0
+
+
+class FetchLimits(NamedTuple):
+    """What fetching one attachment may take; the store's and the declared size limit it, too."""
+
+    max_bytes: int | None = None
+    seconds: float = FETCH_SECONDS
+
+
+USUAL_LIMITS = FetchLimits()
 
 
 class Stored(NamedTuple):
@@ -27,25 +38,26 @@ async def store_attachment(
     key: str,
     *,
     headers: Mapping[str, str] | None = None,
-    max_bytes: int | None = None,
+    limits: FetchLimits = USUAL_LIMITS,
 ) -> Stored:
     """Fetch an attachment and store it under `key`; one with a `storage_key` is stored already and only inspected.
 
-    The type is detected from the content. Raises `ToolError` for a file that is missing, larger than `max_bytes` or
-    without a URL, `Unavailable` when the platform or the store can't be reached.
+    The type is detected from the content. Raises `ToolError` for a file that is missing, larger than it may be or than
+    its declared size, or without a URL; `Unavailable` when the platform or the store can't be reached in time.
     """
     if attachment.storage_key is not None:
         head = await storage.head(attachment.storage_key)
         return Stored(detect_type(head, attachment.mime_type), await storage.size(attachment.storage_key))
     if attachment.url is None:
         raise ToolError("The file came without a place to fetch it from.")
-    limit = storage.max_file_bytes if max_bytes is None else min(max_bytes, storage.max_file_bytes)
+    sizes = (storage.max_file_bytes, limits.max_bytes, attachment.size_bytes)
+    limit = min(size for size in sizes if size is not None)
     async with http.stream(
         "GET",
         attachment.url,
         headers=headers or {},
         trusted=http.is_platform(attachment.url),
-        timeout_seconds=FETCH_SECONDS,
+        timeout_seconds=limits.seconds,
         max_bytes=limit,
     ) as response:
         _check_status(response)

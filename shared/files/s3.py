@@ -20,10 +20,11 @@ from shared.settings import Settings
 
 THREADS = 8
 CONNECT_SECONDS = 3.0
-READ_SECONDS = 15.0
-CALL_SECONDS = 30.0
+# How long the server may be silent; with the time to connect, it is less than `CALL_SECONDS`.
+READ_SECONDS = 5.0
+CALL_SECONDS = 10.0
 # One upload call may send many requests.
-UPLOAD_FACTOR = 4
+UPLOAD_FACTOR = 12
 CHUNK_BYTES = 256 * 1024
 MAX_MEMORY_BYTES = 1024 * 1024
 NOT_FOUND_CODES = frozenset({"NoSuchKey", "NoSuchObject", "NoSuchBucket", "NoSuchVersion"})
@@ -66,7 +67,10 @@ class S3Store:
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
                 maxsize=THREADS,
                 ca_certs=certificates(),
-                retries=urllib3.Retry(total=2, backoff_factor=0.1, status_forcelist=[500, 502, 503, 504]),
+                # A server that does not answer is asked once: the callers wait.
+                retries=urllib3.Retry(
+                    total=2, connect=1, read=0, backoff_factor=0.1, status_forcelist=[500, 502, 503, 504]
+                ),
             ),
         )
 

@@ -121,7 +121,8 @@ def to_attachment(given: Json, token: Token) -> Attachment:
     return Attachment(
         str(given.get("name") or given.get("title") or given.get("id") or "file"),
         str(given.get("mimetype") or "application/octet-stream"),
-        size if isinstance(size, int) else None,
+        # Slack does not know the size of files that are kept elsewhere.
+        size if isinstance(size, int) and size > 0 else None,
         url=given.get("url_private_download") or given.get("url_private"),
         credential=f"{PLATFORM}:{token.team_id}",
     )

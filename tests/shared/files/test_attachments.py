@@ -5,7 +5,7 @@ import codecs
 import pytest
 
 from shared.errors import NotFound, ToolError, Unavailable
-from shared.files.attachments import store_attachment
+from shared.files.attachments import FetchLimits, store_attachment
 from shared.files.filenames import new_key
 from shared.files.storage import Storage
 from shared.http.client import GuardedClient
@@ -68,11 +68,26 @@ async def test_an_error_status_of_the_attachments_server_is_raised(
         await http.aclose()
 
 
+async def test_an_attachment_that_is_larger_than_declared_is_refused_and_not_stored(storage: Storage) -> None:
+    async with serving(reply(b"x" * 200_000)) as server:
+        http = GuardedClient(Settings(egress_allow=(server.origin,)))
+        with pytest.raises(ToolError, match="larger than 100 bytes"):
+            await store_attachment(
+                storage, http, Attachment("a", size_bytes=100, url=f"{server.origin}/a"), key="1/a/b"
+            )
+        await http.aclose()
+
+    with pytest.raises(NotFound):
+        await storage.size("1/a/b")
+
+
 async def test_an_attachment_above_the_size_limit_is_refused_and_not_stored(storage: Storage) -> None:
     async with serving(reply(b"x" * 200_000)) as server:
         http = GuardedClient(Settings(egress_allow=(server.origin,)))
         with pytest.raises(ToolError, match="larger than"):
-            await store_attachment(storage, http, Attachment("a", url=f"{server.origin}/a"), "1/a/b", max_bytes=100_000)
+            await store_attachment(
+                storage, http, Attachment("a", url=f"{server.origin}/a"), key="1/a/b", limits=FetchLimits(100_000)
+            )
         await http.aclose()
 
     with pytest.raises(NotFound):

@@ -231,6 +231,18 @@ async def test_an_s3_that_does_not_answer_is_unavailable_after_the_timeout() -> 
         await store.aclose()
 
 
+async def test_an_upload_to_an_s3_that_never_answers_is_refused_within_ten_seconds() -> None:
+    async def silence(_request: Request, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with serving(silence) as server:
+        store = S3Store(s3_settings(server.port))
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable):
+                await store.put("1/a/b", chunks(b"x"), "text/plain")
+        await store.aclose()
+
+
 async def test_an_s3_that_denies_access_is_unavailable() -> None:
     refusal = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
     async with serving(reply(refusal, 403, {"Content-Type": "application/xml"})) as server:
