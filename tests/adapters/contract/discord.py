@@ -19,7 +19,7 @@ from tests.adapters.contract.driver import (
     PlatformDriver,
     Post,
 )
-from tests.adapters.discord.conftest import Scene, make_scene
+from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene, make_scene
 from tests.standins.discord import DiscordStandIn, Fault, Interaction, Limits, Sent
 
 PINGS = re.compile(r"<@!?(\d+)>|@(everyone|here)|<@(&\d+)>")
@@ -42,6 +42,7 @@ class Driver(PlatformDriver):
     async def running(cls, settings: Settings) -> AsyncIterator[Self]:
         """Run the stand-in."""
         async with DiscordStandIn() as standin:
+            standin.gateway.identify_seconds = BETWEEN_STARTS
             yield cls(make_scene(standin, settings))
 
     def build(self) -> DiscordPlatform:

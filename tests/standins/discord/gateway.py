@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ class Wire:
 
     def __init__(self, socket: web.WebSocketResponse, *, is_compressed: bool) -> None:
         self.socket = socket
+        self.is_dropped = False
         self._packer = zlib.compressobj() if is_compressed else None
 
     async def send(self, payload: Json) -> None:
@@ -66,6 +68,8 @@ class Gateway:
         self.identifies: list[Json] = []
         self.resumes = 0
         self.acks = True
+        self.identify_seconds = 5.0
+        self._began = -self.identify_seconds
         self.heartbeat_seconds = 41.25
         self.changed = asyncio.Condition()
 
@@ -83,6 +87,9 @@ class Gateway:
         finally:
             if session is not None and session.wire is wire:
                 session.wire = None
+                if not wire.is_dropped and socket.close_code in (1000, 1001):
+                    # Who closes with these codes ends the session.
+                    self.sessions.pop(session.id, None)
                 await self._tell()
         return socket
 
@@ -91,6 +98,8 @@ class Gateway:
         if code == 1:
             if self.acks:
                 await wire.send({"op": 11, "s": None, "t": None, "d": None})
+        elif code == 2 and session is not None:
+            await wire.socket.close(code=4005)
         elif code == 2:
             session = await self._identify(wire, payload["d"])
         elif code == 6:
@@ -112,11 +121,22 @@ class Gateway:
         if not 0 <= shard[0] < shard[1]:
             await wire.socket.close(code=4010)
             return None
+        if not self._may_begin():
+            await wire.send({"op": 9, "s": None, "t": None, "d": False})
+            return None
         session = Session(uuid4().hex, given["intents"], (shard[0], shard[1]), wire=wire)
         self.sessions[session.id] = session
         await self._greet(session)
         await self._tell()
         return session
+
+    def _may_begin(self) -> bool:
+        """Return whether no other session has just begun: one in five seconds, because `max_concurrency` is 1."""
+        at = time.monotonic()
+        if at - self._began < self.identify_seconds:
+            return False
+        self._began = at
+        return True
 
     async def _greet(self, session: Session) -> None:
         mine = [guild_id for guild_id in self.world.guilds if session.sees(guild_id)]
@@ -136,6 +156,8 @@ class Gateway:
 
     async def _resume(self, wire: Wire, given: Json) -> Session | None:
         session = self.sessions.get(given.get("session_id", ""))
+        if given.get("token") != self.token:
+            session = None
         if session is None or given.get("seq") is None or given["seq"] > session.seq:
             await wire.send({"op": 9, "s": None, "t": None, "d": False})
             return None
@@ -198,6 +220,7 @@ class Gateway:
         """Close every connection with this code."""
         for session in self.connected():
             if session.wire is not None:
+                session.wire.is_dropped = True
                 await session.wire.socket.close(code=code)
 
     async def _tell(self) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +15,13 @@ from tests.standins.discord.world import EPHEMERAL, LOADING, SUPPRESS_EMBEDS, Js
 
 ACK_SECONDS, TOKEN_SECONDS = 3.0, 900.0
 SAY, DEFER, DEFER_UPDATE, UPDATE, MODAL = 4, 5, 6, 7, 9
+CHECKS: dict[int, Callable[[Json, int], None]] = {
+    SAY: rules.check_response,
+    DEFER: rules.check_deferral,
+    DEFER_UPDATE: rules.check_deferral,
+    UPDATE: partial(rules.check_message, is_edit=True),
+    MODAL: rules.check_form,
+}
 
 
 @dataclass
@@ -62,16 +71,14 @@ async def respond(call: Call) -> Json | None:
     if time.monotonic() - interaction.began > ACK_SECONDS:
         raise Refused(404, 10062, "Unknown interaction")
     kind, given = call.body.get("type"), call.body.get("data") or {}
-    if kind not in (SAY, DEFER, DEFER_UPDATE, UPDATE, MODAL):
+    if kind not in CHECKS:
         raise rules.invalid("type", "Value must be one of {1, 4, 5, 6, 7, 8, 9, 10, 12}.")
     inner = Call(call.standin, call.ids, call.query, given, call.files)
-    if kind in (SAY, UPDATE):
-        rules.check_message(given, len(call.files), is_edit=kind == UPDATE)
+    CHECKS[kind](given, len(call.files))
     interaction.is_private = bool(given.get("flags", 0) & EPHEMERAL)
     if kind in (SAY, DEFER):
         await _say(inner, interaction, LOADING if kind == DEFER else 0)
     elif kind == MODAL:
-        rules.check_form(given)
         interaction.form = given
     elif kind == UPDATE:
         message = interaction.payload["message"]
@@ -148,7 +155,7 @@ async def delete_response(call: Call) -> None:
 @route("POST", "/webhooks/{}/{}")
 async def follow_up(call: Call) -> Json:
     interaction = _open(call)
-    rules.check_message(call.body, len(call.files))
+    rules.check_response(call.body, len(call.files))
     if interaction.messages and interaction.messages[0]["flags"] & LOADING:
         # The first follow-up to a deferred response becomes that response, with the deferral's visibility.
         first = interaction.messages[0]

@@ -28,10 +28,10 @@ class Limits:
             self._all.append(at)
         taken = self._buckets[bucket]
         _forget(taken, at - self.window)
-        if len(taken) >= self.per_route:
-            return self._refuse(taken[0] + self.window - at, is_global=False)
-        taken.append(at)
-        wait = taken[0] + self.window - at
+        is_over = len(taken) >= self.per_route
+        if not is_over:
+            taken.append(at)
+        wait = taken[0] + self.window - at if taken else self.window
         headers = {
             "X-RateLimit-Limit": str(self.per_route),
             "X-RateLimit-Remaining": str(self.per_route - len(taken)),
@@ -39,7 +39,10 @@ class Limits:
             "X-RateLimit-Reset-After": f"{wait:.3f}",
             "X-RateLimit-Bucket": bucket.partition(" ")[0],
         }
-        return headers, None
+        if not is_over:
+            return headers, None
+        refused, body = self._refuse(wait, is_global=False)
+        return headers | refused, body
 
     def _refuse(self, wait: float, *, is_global: bool) -> tuple[dict[str, str], Json]:
         self.refused += 1
@@ -47,9 +50,10 @@ class Limits:
 
 
 def too_many(wait: float, *, is_global: bool) -> tuple[dict[str, str], Json]:
-    """Return headers and body of a 429."""
+    """Return headers and body of a 429; those of the route's limit come on top, unless all requests are refused."""
     headers = {"Retry-After": f"{wait:.3f}", "Via": "1.1 google"}
-    headers |= {"X-RateLimit-Global": "true"} if is_global else {"X-RateLimit-Scope": "user"}
+    headers |= {"X-RateLimit-Global": "true"} if is_global else {}
+    headers["X-RateLimit-Scope"] = "global" if is_global else "user"
     return headers, {"message": "You are being rate limited.", "retry_after": round(wait, 3), "global": is_global}
 
 

@@ -122,10 +122,12 @@ async def get_channel(call: Call) -> Json:
 
 @route("GET", "/channels/{}/messages")
 async def list_messages(call: Call) -> list[Json]:
-    _channel(call, "read_message_history")
+    channel = _channel(call, "view_channel")
     limit = int(call.query.get("limit", "50"))
     if not 1 <= limit <= 100:
         raise rules.invalid("limit", "int value should be between 1 and 100.")
+    if not call.standin.world.may(channel, "read_message_history"):
+        return []
     after, before = int(call.query.get("after", "0")), int(call.query.get("before", str(1 << 63)))
     found = [each for key, each in call.standin.world.messages[call.ids[0]].items() if after < int(key) < before]
     # With `after` the oldest later messages are returned, without it the newest; both are sorted newest first.

@@ -5,14 +5,17 @@ from typing import Any
 
 Json = dict[str, Any]
 
-MOST_CHARS, MOST_FILES = 2000, 10
+MOST_CHARS, MOST_FILES, MOST_MENTIONED = 2000, 10, 100
 MEGABYTE = 1024 * 1024
 BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
 MESSAGE_KEYS = frozenset(
     {"content", "tts", "nonce", "enforce_nonce", "embeds", "allowed_mentions", "message_reference", "components"}
     | {"attachments", "flags", "sticker_ids"}
 )
-ALLOWED_FLAGS = (1 << 2) | (1 << 6) | (1 << 12) | (1 << 15)
+EPHEMERAL = 1 << 6
+# Suppressed embeds and notifications, voice messages, components.
+ALLOWED_FLAGS = (1 << 2) | (1 << 12) | (1 << 13) | (1 << 15)
+MOST_COMMANDS = {1: 100, 2: 15, 3: 15}
 BUTTON, SELECT, TEXT_INPUT, LABEL = 2, 3, 4, 18
 COMMAND_NAME = re.compile(r"^[-_\w]{1,32}$")
 
@@ -35,6 +38,18 @@ def invalid(field: str, reason: str, code: str = "INVALID") -> Refused:
     for part in reversed(field.split(".")):
         fault = {part: fault}
     return Refused(400, 50035, "Invalid Form Body", fault)
+
+
+def check_response(body: Any, files: int) -> None:
+    """Refuse a response to an interaction; it may be for one person only."""
+    flags = body.get("flags", 0) & ~EPHEMERAL if isinstance(body, dict) else 0
+    check_message(body | {"flags": flags} if isinstance(body, dict) else body, files)
+
+
+def check_deferral(given: Json, _files: int) -> None:
+    """Refuse a deferral with anything but the flag that makes the response private."""
+    if given.get("flags", 0) & ~EPHEMERAL:
+        raise invalid("data.flags", "Flag can not be set.")
 
 
 def check_message(body: Any, files: int, *, is_edit: bool = False) -> None:
@@ -72,8 +87,14 @@ def _check_mentions(allowed: Any) -> None:
         return
     if not isinstance(allowed, dict) or set(allowed) - {"parse", "users", "roles", "replied_user"}:
         raise invalid("allowed_mentions", "Unknown field")
-    if set(allowed.get("parse", [])) - {"users", "roles", "everyone"}:
+    parse = set(allowed.get("parse", []))
+    if parse - {"users", "roles", "everyone"}:
         raise invalid("allowed_mentions.parse", "Value must be one of users, roles, everyone.")
+    for kind in ("users", "roles"):
+        if kind in parse and allowed.get(kind):
+            raise invalid("allowed_mentions", f'parse:["{kind}"] and {kind}: [ids...] are mutually exclusive.')
+        if len(allowed.get(kind) or []) > MOST_MENTIONED:
+            raise invalid(f"allowed_mentions.{kind}", "Must be 100 or fewer in length.", "BASE_TYPE_MAX_LENGTH")
 
 
 def check_embeds(embeds: Any) -> None:
@@ -121,7 +142,7 @@ def _check_component(given: Json, seen: set[str]) -> None:
     seen.add(custom_id)
 
 
-def check_form(form: Json) -> None:
+def check_form(form: Json, _files: int) -> None:
     """Refuse an invalid form; text inputs are in labels, rows are deprecated there."""
     if not 1 <= len(form.get("custom_id", "")) <= 100 or not 1 <= len(form.get("title", "")) <= 45:
         raise invalid("title", "Must be between 1 and 45 in length.", "BASE_TYPE_BAD_LENGTH")
@@ -139,14 +160,19 @@ def check_form(form: Json) -> None:
 
 def check_commands(given: Any) -> None:
     """Refuse a set of commands that could not be registered."""
-    if not isinstance(given, list) or len(given) > 110:
-        raise Refused(400, 30032, "Maximum number of application commands reached (100)")
+    if not isinstance(given, list):
+        raise invalid("_", "Only iterables may be used in a ListType")
+    for kind, most in MOST_COMMANDS.items():
+        if sum(each.get("type", 1) == kind for each in given) > most:
+            raise Refused(400, 30032, f"Maximum number of application commands reached ({most})")
     names: set[tuple[int, str]] = set()
     for each in given:
         kind, name = each.get("type", 1), each.get("name", "")
         if (kind, name) in names:
             raise invalid("name", "Application command names must be unique", "APPLICATION_COMMANDS_DUPLICATE_NAME")
         names.add((kind, name))
+        if set(each.get("contexts") or [0]) - {0, 1, 2} or set(each.get("integration_types") or [0]) - {0, 1}:
+            raise invalid("contexts", "Value must be one of {0, 1, 2}.")
         if kind == 1:
             _check_chat_command(each)
         elif not 1 <= len(name) <= 32 or each.get("description"):

@@ -170,12 +170,12 @@ class DiscordStandIn:
         if fault is not None:
             fault.times -= 1
             if not fault.after:
-                return _broken(fault)
+                return _broken(fault, headers)
         try:
             result = await answer(Call(self, ids, dict(request.query), body, files))
         except Refused as refused:
             return headers, refused.status, refused.body()
-        return _broken(fault) if fault is not None else (headers, 200, result)
+        return _broken(fault, headers) if fault is not None else (headers, 200, result)
 
     def find_nonce(self, body: Json) -> Json | None:
         """Return the recent message of the bot with this nonce, in any channel, when the nonce is enforced."""
@@ -260,10 +260,10 @@ def _find(method: str, path: str) -> tuple[str, tuple[str, ...], Answer] | None:
     return None
 
 
-def _broken(fault: Fault) -> tuple[dict[str, str], int, Any]:
+def _broken(fault: Fault, limits: dict[str, str]) -> tuple[dict[str, str], int, Any]:
     if fault.status == 429:
         headers, body = too_many(fault.retry_after, is_global=fault.is_global)
-        return headers, 429, body
+        return headers if fault.is_global else limits | headers, 429, body
     return {}, fault.status, {"message": "The stand-in was told to fail.", "code": fault.code}
 
 
