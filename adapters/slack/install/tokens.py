@@ -29,9 +29,7 @@ class AllTokens:
             if found is None:
                 raise
             return found
-        if own is not None and team_id in (None, own.team_id):
-            return own
-        return await self._installations.find(team_id)
+        return own or await self._installations.find(team_id)
 
 
 def open_installations(app: "App", settings: "SlackSettings") -> Installations | None:

@@ -71,8 +71,17 @@ class Actors:
     async def find_payload_actor(self, payload: Json) -> Actor | None:
         """Return the actor whom the payload of a click or a form names."""
         user = payload.get("user") or {}
-        team = (payload.get("team") or {}).get("id") or user.get("team_id")
-        return await self.find_actor(team, str(user.get("id")), user.get("team_id"))
+        # In a shared channel `team` may be the person's workspace; the app's own messages and views name its own.
+        teams = [
+            (payload.get("view") or {}).get("app_installed_team_id"),
+            (payload.get("message") or {}).get("team"),
+            (payload.get("team") or {}).get("id") or user.get("team_id"),
+        ]
+        for team in dict.fromkeys(each for each in teams if each):
+            actor = await self.find_actor(team, str(user.get("id")), user.get("team_id"))
+            if actor is not None:
+                return actor
+        return None
 
     async def find_place(self, actor: Actor, channel: str, thread: str | None = None) -> Place:
         """Return a place in the actor's workspace; it is direct if it is the person's direct message with the agent."""

@@ -91,7 +91,7 @@ class Clients:
 
 
 class SettingsToken:
-    """The token in the settings; its workspace is looked up once."""
+    """The token in the settings, for its own workspace alone; which one that is, is looked up once."""
 
     def __init__(self, settings: SlackSettings, clients: Clients) -> None:
         self._secret, self._clients = settings.bot_token, clients
@@ -99,9 +99,11 @@ class SettingsToken:
         self._lock = asyncio.Lock()
 
     async def find(self, team_id: str | None) -> Token | None:
-        """Return the token; raises `Unavailable` while its workspace can't be looked up."""
-        if (known := self._token) is not None:
-            return known
+        """Return the token, None for another workspace; raises `Unavailable` while its own can't be looked up."""
+        token = self._token or await self._look_up()
+        return token if token is not None and team_id in (None, token.team_id) else None
+
+    async def _look_up(self) -> Token | None:
         async with self._lock:
             if self._token is None and self._secret is not None:
                 self._token = await self._identify(self._secret)

@@ -181,6 +181,32 @@ async def test_only_fresh_signed_requests_are_accepted_and_each_once(
     assert asked.status_code == 405
 
 
+async def test_a_signed_event_of_another_workspace_is_not_answered_with_our_token(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("For us.")])
+    other = scene.slack.world.add_team("Foreign")
+    event = {
+        "type": "message",
+        "channel": "D0FOREIGN",
+        "channel_type": "im",
+        "user": "U0FOREIGN",
+        "text": "hi",
+        "ts": "1.5",
+    }
+    body = json.dumps({"type": "event_callback", "team_id": other["id"], "event": event}).encode()
+    now = str(int(time.time()))
+    headers = {"x-slack-request-timestamp": now, "x-slack-signature": sign(scene.slack.signing_secret, now, body)}
+    async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
+        await scene.slack.deliver_to(url)
+        told = await client.post(url, content=body, headers=headers)
+        await scene.ann.direct("hello")
+
+        assert await scene.ann.hears() == ["For us."]
+        assert await scene.value(COUNT) == 1
+    assert told.status_code == 200
+
+
 async def test_without_a_signing_secret_the_routes_are_not_found(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
