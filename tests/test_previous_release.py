@@ -72,18 +72,22 @@ def read(log: Path) -> str:
 
 
 async def until_ready(client: httpx.AsyncClient, process: asyncio.subprocess.Process, log: Path) -> None:
-    said = "no answer"
+    answer = "no answer"
     try:
         async with asyncio.timeout(60):
-            while said != '{"status":"ready"}':
+            while answer != '{"status":"ready"}':
                 assert process.returncode is None, read(log)
                 await asyncio.sleep(0.1)
-                try:
-                    said = (await client.get("/readyz")).text
-                except httpx.TransportError:
-                    continue
+                answer = await readiness(client)
     except TimeoutError:
-        raise AssertionError(f"/readyz: {said}\n{read(log)}") from None
+        raise AssertionError(f"/readyz: {answer}\n{read(log)}") from None
+
+
+async def readiness(client: httpx.AsyncClient) -> str:
+    try:
+        return (await client.get("/readyz")).text
+    except httpx.TransportError as error:
+        return str(error)
 
 
 async def test_the_release_before_is_ready_on_the_tables_of_this_one_and_answers(
