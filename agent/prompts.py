@@ -108,6 +108,8 @@ class TurnTexts:
     steps_left: Text
     too_many_calls: Text
     no_text: Text
+    secret_removed: Text
+    secret_result: Text
     repeated_call: Text
     left_out: Text
     unknown_outcome: Text

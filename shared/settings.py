@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from dotenv import dotenv_values
 from pydantic import (
@@ -259,6 +260,30 @@ def load_secrets(settings: Settings) -> Secrets:
     if not secret_keys:
         raise ConfigurationError("SECRET_KEY holds no key; write one, or several with commas between, or remove it.")
     return Secrets(api_token, secret_keys)
+
+
+# Variables whose names say that they hold a secret.
+SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)S?$")
+
+
+def list_secret_values(settings: Settings, secrets: Secrets) -> set[str]:
+    """Return the values that no reply may contain: secrets in settings and variables, passwords in addresses.
+
+    A value that is short and without a digit is left out: it may be an ordinary word.
+    """
+    given = [each.get_secret_value() for _, each in settings if isinstance(each, SecretStr)]
+    named = [value for name, value in os.environ.items() if SECRET_NAME.search(name)]
+    addresses = [each for each in (*given, *os.environ.values()) if "://" in each]
+    values = [*given, *named, *(_password_in(each) for each in addresses), secrets.api_token, *secrets.secret_keys]
+    parts = [part.strip() for value in values for part in (value, *value.split(","))]
+    return {each for each in parts if len(each) >= 12 or (len(each) >= 8 and any(map(str.isdigit, each)))}
+
+
+def _password_in(address: str) -> str:
+    try:
+        return unquote(urlsplit(address).password or "")
+    except ValueError:
+        return ""
 
 
 def _kept(path: Path) -> str:

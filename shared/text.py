@@ -1,9 +1,12 @@
-"""Sanitises and shortens text that enters or leaves the program."""
+"""Sanitises and shortens text that enters or leaves the program, and finds the code blocks in its Markdown."""
 
+import re
 from math import isfinite
 from typing import Any
 
 MAX_DEPTH = 32
+# A line that opens or closes a code block.
+FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
 
 
 def clean(text: str) -> str:
@@ -34,3 +37,36 @@ def cut(text: str, limit: int) -> str:
         return text
     note = f"… [cut: {len(text):,} characters in all]"
     return text[: max(0, limit - len(note))] + note
+
+
+def to_label(text: str) -> str:
+    """Return a name as the label of a Markdown link: its brackets do not end the label."""
+    return "".join(f"\\{each}" if each in "[]\\`" else each for each in text)
+
+
+def fence_after(fence: str, line: str) -> str:
+    """Return the line that opened the code block of the next line, "" outside of one."""
+    found = FENCE.match(line)
+    if found is None:
+        return fence
+    if not fence:
+        return line.strip()
+    mark = found[1] or found[3]
+    is_closing = mark.startswith(fence_mark(fence)) and not (found[2] or found[4] or "").strip()
+    return "" if is_closing else fence
+
+
+def fence_mark(fence: str) -> str:
+    """Return the backticks or tildes of a line that opens a code block."""
+    found = FENCE.match(fence)
+    return (found[1] or found[3]) if found else ""
+
+
+def with_closed_fence(text: str) -> str:
+    """Return the text with a line that closes the code block that it leaves open, if there is one."""
+    if "```" not in text and "~~~" not in text:
+        return text
+    fence = ""
+    for line in text.split("\n"):
+        fence = fence_after(fence, line)
+    return f"{text}\n{fence_mark(fence)}" if fence else text

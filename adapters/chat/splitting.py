@@ -1,8 +1,7 @@
 """Splits a long answer into messages: every part fits the platform's limit, and code blocks stay closed."""
 
-import re
+from shared.text import fence_after, fence_mark
 
-FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
 # A zero-width prefix keeps a piece of a longer line from being read as a fence.
 GUARD = "\N{ZERO WIDTH SPACE}"
 
@@ -34,24 +33,6 @@ def split_text(text: str, limit: int) -> list[str]:
 def size(text: str) -> int:
     """Return the length in UTF-16 units, which platforms count: an emoji has two."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
-
-
-def fence_after(fence: str, line: str) -> str:
-    """Return the line that opened the code block of the next line, "" outside of one."""
-    found = FENCE.match(line)
-    if found is None:
-        return fence
-    if not fence:
-        return line.strip()
-    mark = found[1] or found[3]
-    is_closing = mark.startswith(fence_mark(fence)) and not (found[2] or found[4] or "").strip()
-    return "" if is_closing else fence
-
-
-def fence_mark(fence: str) -> str:
-    """Return the backticks or tildes of a line that opens a code block."""
-    found = FENCE.match(fence)
-    return (found[1] or found[3]) if found else ""
 
 
 def _close(parts: list[str], part: str, fence: str) -> None:

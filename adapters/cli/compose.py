@@ -14,6 +14,8 @@ from agent.delegation.provider import AgentTools
 from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.mcp.servers import RemoteTools
+from agent.outflow.reply import OutflowRules
+from agent.outflow.secrets import Secrets
 from agent.people.personas import LoopMode
 from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders
@@ -28,7 +30,7 @@ from shared.files.images import Images
 from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
-from shared.settings import Settings, load_secrets
+from shared.settings import Settings, list_secret_values, load_secrets
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -70,7 +72,8 @@ async def open_app(
         closing.push_async_callback(router.aclose)
         memory = Memories(database, settings, clock)
         closing.push_async_callback(memory.aclose)
-        events = Listener(database)
+        secret_values = Secrets(list_secret_values(settings, secrets))
+        events = Listener(database, OutflowRules(storage.base_url, secret_values))
         await events.start()
         closing.push_async_callback(events.close)
         peers = RemoteAgents(database, http, secrets)

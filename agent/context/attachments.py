@@ -40,6 +40,9 @@ class HoldsCredentials(Protocol):
         ...
 
 
+FILES_HEADING = "[Attached files:]"
+
+
 @dataclass(frozen=True, slots=True)
 class PendingFile:
     """A recorded file whose content has not been stored yet; `key` is its key in the object storage.
@@ -120,7 +123,7 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
         f"- {clean_filename(each.attachment.filename)} (file_id {each.file_id}, {_describe(each.attachment)})"
         for each in files
     ]
-    return "\n".join([content, "", "[Attached files:]", *lines, prompts().turn.files_hint]).strip()
+    return "\n".join([content, "", FILES_HEADING, *lines, prompts().turn.files_hint]).strip()
 
 
 def with_failed_files(content: str, failed: Sequence[FailedFile]) -> str:

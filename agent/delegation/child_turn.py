@@ -15,6 +15,7 @@ from agent.billing.ledger import to_usage
 from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
 from agent.events.announcer import Announcer
+from agent.events.listener import Listener
 from agent.journal.log import TurnLog
 from agent.journal.records import Entry, record, settle
 from agent.journal.steps import Step, TurnKey, list_steps
@@ -26,7 +27,7 @@ from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.made_files import list_files
 from agent.tools.outcomes import ApprovalRequest
-from agent.turn.close import TurnResult, count_iterations, to_ending, to_last_step
+from agent.turn.close import TurnResult, count_iterations, filtered, to_ending, to_last_step
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Start
 from agent.turn.services import TurnServices
 from agent.turn.spend import Spend
@@ -134,10 +135,10 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
         row = await _get_row(session, asker, agent)
         if found is None:
             begun = await _begin(
-                services.database, session, asker=asker, asked=asked | {"persona_id": row.persona_id}, task=task
+                services.events, session, asker=asker, asked=asked | {"persona_id": row.persona_id}, task=task
             )
         else:
-            begun = await _take_over(services.database, session, child_id=found.id, attempt=asker.key.attempt)
+            begun = await _take_over(services.events, session, child_id=found.id, attempt=asker.key.attempt)
         child = await _to_child(services, session, asker=asker, begun=begun, row=row)
     return OpenedChild(begun.key.id, call_id, turn=child, agent=row, is_known=found is not None)
 
@@ -151,13 +152,13 @@ async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agen
 
 
 async def _begin(
-    database: Database, session: AsyncSession, asker: CallingTurn, asked: dict[str, Any], task: str
+    announcers: Listener, session: AsyncSession, asker: CallingTurn, asked: dict[str, Any], task: str
 ) -> _Begun:
     child_id = (await session.execute(BEGIN, asked)).scalar_one_or_none()
     if child_id is None:
         raise Superseded
     key = TurnKey(child_id, attempt=1)
-    announcer = Announcer(database, key, (), last_seq=-1, watched=False)
+    announcer = announcers.announcer(key)
     first = Step(0, "user", content=task, token_count=count_tokens(task), speaker=asker.user.name)
     events = [
         announcer.event("user_message", content=task, speaker=asker.user.name),
@@ -174,14 +175,14 @@ async def _begin(
     return _Begun(key, TurnLog(key.id, [first]), announcer)
 
 
-async def _take_over(database: Database, session: AsyncSession, child_id: int, attempt: int) -> _Begun:
+async def _take_over(announcers: Listener, session: AsyncSession, child_id: int, attempt: int) -> _Begun:
     new_attempt = (await session.execute(TAKE_OVER, {"id": child_id, "attempt": attempt})).scalar_one_or_none()
     if new_attempt is None:
         raise Superseded
     key = TurnKey(child_id, new_attempt)
     await release(session, child_id)
     last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == child_id))).scalar()
-    announcer = Announcer(database, key, (), last_seq=-1 if last is None else last, watched=False)
+    announcer = announcers.announcer(key, last_seq=-1 if last is None else last)
     return _Begun(key, TurnLog(key.id, await list_steps(session, child_id)), announcer)
 
 
@@ -238,7 +239,7 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
 
 async def close_child(database: Database, child: RunningTurn, answer: TurnResult) -> DelegationResult:
     """End the child turn with this answer and return its result; raises `Superseded` if another attempt runs it."""
-    announcer, spend = child.announcer, child.spend
+    announcer, spend, answer = child.announcer, child.spend, await filtered(child, answer)
     facts = {"finished": answer.finished, "error": answer.error}
     payload = {"iterations": count_iterations(child), "usage": asdict(spend.usage), "model": spend.model}
     events = [

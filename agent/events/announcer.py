@@ -5,8 +5,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.events.notifications import NOTIFY, TURNS, to_delta_note, to_note
+from agent.events.notifications import NOTIFY, TURNS, Readers
 from agent.journal.steps import Event, TurnKey
+from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import REFUSED, Database, DatabaseLost
 from shared.text import clean
 
@@ -20,15 +21,25 @@ Observer = Callable[[str, dict[str, Any]], None]
 
 
 class Announcer:
-    """Numbers the events of one running turn, and sends its text deltas if a reader is watching."""
+    """Numbers the events of one running turn, and sends its text deltas if a reader is watching.
+
+    All text of the model passes the turn's `outflow`; of a stream, only what is certain is sent.
+    """
 
     def __init__(
-        self, database: Database, key: TurnKey, inbox_ids: Sequence[int], *, last_seq: int, watched: bool
+        self,
+        database: Database,
+        rules: OutflowRules,
+        key: TurnKey,
+        inbox_ids: Sequence[int] = (),
+        *,
+        last_seq: int = -1,
+        watched: bool = False,
     ) -> None:
         """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none."""
+        self.outflow = Outflow(rules)
         self._database = database
-        self._key = key
-        self._inbox_ids = list(inbox_ids)
+        self._readers = Readers(key.id, tuple(inbox_ids))
         # Deltas are numbered but not stored, so readers may have seen higher numbers of the previous attempt.
         self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
         self._waiting: list[str] = []
@@ -52,38 +63,47 @@ class Announcer:
         self._seq += 1
         if self._observer is not None and name != "text_delta":
             self._observer(name, payload)
-        return Event(self._key.id, self._seq - 1, name=name, payload=payload)
+        return Event(self._readers.turn_id, self._seq - 1, name=name, payload=payload)
 
     def thinking(self, text: str) -> list[Event]:
         """Return the event with the model's thinking; an empty list if the text is empty."""
-        return [self.event("thinking", text=text)] if text else []
+        return [self.event("thinking", text=self.outflow.filtered(text))] if text else []
 
     def note(self, *, is_end: bool = False) -> str:
         """Return the payload to notify in this transaction; empty without a watching reader, except at the end."""
-        return to_note(self._key.id, self._inbox_ids, is_end=is_end) if self.is_watched or is_end else ""
+        return self._readers.note(is_end=is_end) if self.is_watched or is_end else ""
 
     def add_text(self, delta: str) -> None:
-        """Add a piece of text from the model; it is sent within 50 ms."""
-        if self._observer is not None:
-            self._observer("text_delta", {"text": delta})
-        if not self.is_watched:
+        """Add a piece of text from the model; what is certain of it is sent within 50 ms."""
+        if not self.wants_text:
             return
-        self._waiting.append(delta)
+        self._tell(self.outflow.feed(delta))
+
+    def _tell(self, text: str) -> None:
+        if text and self._observer is not None:
+            self._observer("text_delta", {"text": text})
+        if text and self.is_watched:
+            self._waiting.append(text)
+            self._send_soon()
+
+    def _send_soon(self) -> None:
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_batches(), name="text deltas")
 
     def reset_text(self) -> None:
         """Tell readers to drop the text of this step: the model's stream was interrupted and starts again."""
+        self.outflow.drop_stream()
         if self._observer is not None:
             self._observer("text_delta", {"text": "", "reset": True})
         if not self.is_watched:
             return
         self._waiting.clear()
         self._is_reset = True
-        self.add_text("")
+        self._send_soon()
 
     async def flush(self) -> None:
-        """Send the collected text at once, so that it arrives before the stored event that follows it."""
+        """Send the rest of the text at once, so that it arrives before the stored event that follows it."""
+        self._tell(self.outflow.finish())
         if self._sender is not None and not self._sender.done():
             self._hurry.set()
             # Not awaited directly, because a cancellation would then also cancel the sender and break the next flush.
@@ -111,4 +131,4 @@ class Announcer:
             payload["reset"] = True
             self._is_reset = False
         seq = self.event("text_delta").seq
-        return to_delta_note(self._key.id, self._inbox_ids, seq=seq, delta=payload)
+        return self._readers.delta_note(seq, payload)

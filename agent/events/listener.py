@@ -15,6 +15,7 @@ from uuid import uuid4
 import asyncpg
 from sqlalchemy import bindparam, select
 
+from agent.events.announcer import Announcer
 from agent.events.notifications import (
     CANCELLATIONS,
     NOTIFY,
@@ -25,7 +26,8 @@ from agent.events.notifications import (
     to_question_note,
 )
 from agent.journal.responses import find_response
-from agent.journal.steps import Event
+from agent.journal.steps import Event, TurnKey
+from agent.outflow.reply import OutflowRules
 from shared.db.database import Database, DatabaseLost
 from shared.log import get_logger
 from shared.messages import AgentResponse
@@ -51,8 +53,9 @@ class Listener:
     A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rules: OutflowRules | None = None) -> None:
         self._database = database
+        self._rules = rules or OutflowRules()
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
@@ -61,6 +64,12 @@ class Listener:
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
+
+    def announcer(
+        self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
+    ) -> Announcer:
+        """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
+        return Announcer(self._database, self._rules, key, inbox_ids, last_seq=last_seq, watched=watched)
 
     async def start(self) -> None:
         """Open the connection; it is kept until `close`."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
@@ -11,6 +12,22 @@ from sqlalchemy import text
 TURNS, CANCELLATIONS, READERS = "parley_turns", "parley_stops", "parley_readers"
 
 NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The readers of one turn: those who wait for one of the messages that it answers."""
+
+    turn_id: int
+    inbox_ids: tuple[int, ...] = ()
+
+    def note(self, *, is_end: bool = False) -> str:
+        """Return the payload that announces new stored events of the turn, or its end."""
+        return to_note(self.turn_id, self.inbox_ids, is_end=is_end)
+
+    def delta_note(self, seq: int, delta: dict[str, Any]) -> str:
+        """Return the payload with a text delta of the turn."""
+        return to_delta_note(self.turn_id, self.inbox_ids, seq=seq, delta=delta)
 
 
 def to_note(turn_id: int, inbox_ids: Sequence[int], *, is_end: bool = False) -> str:

@@ -31,6 +31,11 @@ class ToolEvents:
 
     def of_result(self, step: Step, call: PendingCall, outcome: Outcome) -> list[Event]:
         """Return the events of a call's outcome, which this journal step records."""
-        events = [self.announcer.event(name, **payload) for name, payload in self.toolbox.result_events(call, outcome)]
+        # These may hold the text of another agent.
+        foreign = self.announcer.outflow.foreign
+        events = [
+            self.announcer.event(name, **{key: foreign(it) if isinstance(it, str) else it for key, it in more.items()})
+            for name, more in self.toolbox.result_events(call, outcome)
+        ]
         payload = {"id": call.id, "tool": call.name, "result": step.value, "error": is_error(outcome)}
         return [*events, self.announcer.event("tool_result", **payload)]

@@ -12,13 +12,16 @@ Taint passes through delegation: a child turn starts with the taint of the turn 
 turn has read counts for the turn that receives its answer.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from sqlalchemy import text
 
+from agent.context.attachments import FILES_HEADING
 from agent.context.history import PastStep
 from agent.journal.log import TurnLog
 from agent.journal.steps import Step
+from agent.outflow.hosts import hosts_in
 from agent.people.participants import Participants
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
@@ -95,8 +98,39 @@ class TurnTaint:
         shown: Taint,
     ) -> None:
         self._database, self._toolbox = database, toolbox
+        self._participants = participants
         self._user, self._conversation = participants.user, participants.conversation
         self._message, self._history, self._shown = message, history, shown
+
+    def show(self, taint: Taint) -> None:
+        """Add the taint of what the prompt shows besides messages and results: its images and memories."""
+        self._shown |= taint
+
+    def trusted_hosts(self, log: TurnLog) -> set[str]:
+        """Return the hosts that were named by the persona, by the user, or by tools whose results are trusted.
+
+        Hosts in the arguments of calls do not count: a tool may repeat them in its result. Private results do not
+        count either, because the model may have written them, as it writes memories.
+        """
+        past = [each.step for each in self._history]
+        named = hosts_in(self._user_texts())
+        steps = [*past, *log.steps]
+        results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
+        trusted = [step for step in results if self._is_trusted(step.tool.name)]
+        in_results = {host for step in trusted for host in hosts_in("\n".join(_texts_in(step.value)))}
+        arguments = "\n".join(text for step in steps if step.role == "tool_call" for text in _texts_in(step.value))
+        return named | (in_results - hosts_in(arguments))
+
+    def _is_trusted(self, name: str) -> bool:
+        tool = self._toolbox.find(name)
+        return tool is not None and not tool.resumable and not tool.reads_untrusted and not tool.reads_private
+
+    def _user_texts(self) -> str:
+        prompt = self._participants.persona.system_prompt
+        if self._message.adapter in AGENT_ADAPTERS:
+            return prompt
+        own = [each.step for each in self._history if each.step.role == "user" and each.user_id == self._user.id]
+        return "\n".join((prompt, self._message.content, *(without_additions(step.content) for step in own)))
 
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
@@ -170,3 +204,22 @@ class TurnTaint:
 
 def _of_tool(tool: Tool | None) -> Taint:
     return Taint(untrusted=True) if tool is None else Taint(tool.reads_untrusted, tool.reads_private)
+
+
+def without_additions(content: str) -> str:
+    """Return what the user typed of a message, without the names of files and the messages of others behind it."""
+    for heading in (prompts().turn.earlier_heading, FILES_HEADING):
+        content = content.partition(heading)[0]
+    return content
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield str(key)
+            yield from _texts_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(each)

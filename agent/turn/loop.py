@@ -33,39 +33,43 @@ from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest, NeedsApproval, Outcome, kind_of
 from agent.turn.close import TurnResult
 from agent.turn.modes import Mode, ModelTurn, waves_left
+from agent.turn.restriction import restrict
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
 from shared.db.retries import retry_on_lost_db
 from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Refusal, Stopped
 from shared.tasks import shield_until_done
+from shared.text import with_closed_fence
 from shared.tools import ToolContext
 
 # Seconds between two requests for budget; they grow, because each request takes locks.
 MIN_BUDGET_WAIT_SECONDS, MAX_BUDGET_WAIT_SECONDS = 0.1, 1.0
 
 
-async def respond(services: TurnServices, turn: RunningTurn, context: Context) -> TurnResult:
+async def respond(services: TurnServices, turn: RunningTurn, context: Context, taint: TurnTaint) -> TurnResult:
     """Call the model and run its tool calls until it answers.
 
     Raises `Refusal` (budget, stop) and `Unavailable` (no model, deadline). `turn.log` and `turn.spend` then hold the
     work done so far.
     """
     log, mode = turn.log, services.modes[turn.loop_mode]
-    shown = Taint(context.shows_untrusted, context.shows_private)
+    taint.show(Taint(context.shows_untrusted, context.shows_private))
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
         interrupted = [call.tool.call_id for call in log.open_calls]
-        await _run_wave(services, turn, shown, interrupted=interrupted)
+        await _run_wave(services, turn, taint, interrupted=interrupted)
         # If no model can be reached, the user still learns what happened to the call they approved or denied.
         log.keep_partial(describe_decision(log.steps))
     while (end := _find_end(turn, mode)) is None:
         await _admit(services, turn)
+        if turn.announcer.wants_text:
+            await restrict(turn, taint)
         answer = await _ask(services, turn, context)
         if answer.is_answer:
             return _to_result(turn, answer)
         await _record_answer(services, turn, answer)
-        await _run_wave(services, turn, shown)
+        await _run_wave(services, turn, taint)
     return end
 
 
@@ -217,17 +221,11 @@ async def _record_answer(services: TurnServices, turn: RunningTurn, answer: Mode
         raise Stopped
 
 
-async def _run_wave(services: TurnServices, turn: RunningTurn, shown: Taint, interrupted: Collection[str] = ()) -> None:
+async def _run_wave(
+    services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Collection[str] = ()
+) -> None:
     # Runs the open calls, and starts each dependent call as soon as the results it needs are recorded.
     mode = services.modes[turn.loop_mode]
-    taint = TurnTaint(
-        services.database,
-        services.toolbox,
-        participants=turn.participants,
-        message=turn.message,
-        history=turn.request.history,
-        shown=shown | turn.request.taint,
-    )
     policies = _policies(services, turn, taint=taint, interrupted=interrupted)
     async with ToolBatch(policies, partial(_run_tool, services, turn, taint), services.settings.wave_width) as batch:
         calls: Sequence[Step] = turn.log.open_calls
@@ -303,11 +301,12 @@ def _build_tool_context(services: TurnServices, turn: RunningTurn, call: Pending
 
 
 def _to_step(turn: RunningTurn, call: PendingCall, outcome: Outcome) -> Step:
+    content = turn.announcer.outflow.json_without_secrets(outcome.content)
     return Step(
         seq=turn.log.result_seq(turn.log.find_call(call.id)),
         role="tool_result",
-        content=outcome.content,
-        token_count=count_tokens(outcome.content),
+        content=content,
+        token_count=count_tokens(content),
         tool=ToolUse(
             call.id,
             call.name,
@@ -378,7 +377,7 @@ def to_question(turn: RunningTurn, question: ApprovalRequest, *, again: bool = F
 
 def _to_result(turn: RunningTurn, answer: ModelTurn) -> TurnResult:
     is_last, is_cut = waves_left(turn) <= 0, answer.stop == "max_tokens"
-    text = answer.text.strip()
+    text = with_closed_fence(answer.text.strip())
     if is_cut:
         text = f"{text}\n\n{prompts().turn.cut_note}".strip()
     if is_last:

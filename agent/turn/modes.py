@@ -139,7 +139,7 @@ class NativeMode:
 
 def to_step(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
     """Convert a tool call of a model to a journal step at position `seq`; `arguments` is the text the model wrote."""
-    given = read_arguments(arguments)
+    given = turn.announcer.outflow.without_secrets(read_arguments(arguments))
     content = json.dumps(given, ensure_ascii=False)
     return Step(
         seq=seq,

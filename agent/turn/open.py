@@ -14,7 +14,6 @@ from agent.context.attachments import PendingFile, draw_files, list_pending, rec
 from agent.context.builder import estimate
 from agent.context.history import PastStep, load_history
 from agent.context.messages import with_earlier
-from agent.events.announcer import Announcer
 from agent.events.tool_events import ToolEvents
 from agent.journal.log import TurnLog
 from agent.journal.records import Entry
@@ -183,7 +182,7 @@ async def _begin(
     participants, message = opening.participants, opening.message
     loop_mode = choose_loop_mode(services, opening)
     key = TurnKey(opening.turn_id, attempt=1)
-    announcer = Announcer(services.database, key, opening.inbox_ids, last_seq=-1, watched=message.wants_stream)
+    announcer = services.events.announcer(key, opening.inbox_ids, watched=message.wants_stream)
     written = with_file_lines(message.content, files) if files else message.content
     content = with_earlier(written, message.platform_context.earlier)
     first = _user_step(participants.user, message, content)
@@ -272,7 +271,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         offer=opening.offer,
         start=start,
         loop_mode=loop_mode,
-        announcer=Announcer(services.database, key, opening.inbox_ids, last_seq=last, watched=message.wants_stream),
+        announcer=services.events.announcer(key, opening.inbox_ids, last_seq=last, watched=message.wants_stream),
         log=TurnLog(key.id, steps),
         spend=Spend(admission, tokens),
     )

@@ -23,6 +23,7 @@ from agent.events.live import LiveTurn, shown_live
 from agent.events.notifications import CANCELLATIONS
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey, count_calls
+from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
 from agent.queue.inbox import Job
 from agent.queue.outbox import deliver
@@ -31,6 +32,7 @@ from agent.turn.cancellation import Cancellations
 from agent.turn.close import TurnResult, close, count_iterations, to_response
 from agent.turn.loop import respond, to_question
 from agent.turn.open import open_turn
+from agent.turn.restriction import build_taint, restrict
 from agent.turn.running import RunningTurn
 from agent.turn.services import TurnServices
 from shared.db.database import Database, DatabaseLost
@@ -38,6 +40,7 @@ from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Refusal, Stopped, TurnTimedOut, Unavailable
 from shared.log import get_logger
 from shared.messages import Place
+from shared.text import with_closed_fence
 
 MAX_FAILURES = 3
 CLOSING_SECONDS = 30
@@ -114,9 +117,19 @@ async def answer_turn(
     if turn.start.failures >= MAX_FAILURES:
         cause = f"failed {turn.start.failures} times; last: {last_error or 'the worker died'}"
         return TurnResult(prompts().turn.parked, status="failed", finished=False, error="parked", cause=cause)
+    taint = build_taint(services, turn)
+    result = await _answer(services, turn, cancellations, taint=taint)
+    if turn.announcer.outflow.depends_on_hosts(result.text):
+        await restrict(turn, taint)
+    return result
+
+
+async def _answer(
+    services: TurnServices, turn: RunningTurn, cancellations: Cancellations, taint: TurnTaint
+) -> TurnResult:
     try:
         async with asyncio.timeout(turn.deadline - services.clock.monotonic()), cancellations.watch(turn.key.id):
-            return await _work(services, turn)
+            return await _work(services, turn, taint)
     except TimeoutError:
         return _interrupted(turn, TurnTimedOut())
     except DatabaseLost:
@@ -136,7 +149,7 @@ async def hand_over(database: Database, key: TurnKey, unpaid: Sequence[PaidCall]
             await settle(session, key, unpaid)
 
 
-async def _work(services: TurnServices, turn: RunningTurn) -> TurnResult:
+async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> TurnResult:
     decision = turn.start.decision
     if turn.start.is_stopped:
         raise Stopped
@@ -151,7 +164,7 @@ async def _work(services: TurnServices, turn: RunningTurn) -> TurnResult:
     if services.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:
             turn.spend.number_calls(await count_calls(session, turn.conversation.id, turn.key.id))
-    result = await respond(services, turn, context)
+    result = await respond(services, turn, context, taint=taint)
     return replace(result, text=with_failed_notice(result.text, failed))
 
 
@@ -190,13 +203,13 @@ def _interrupted(turn: RunningTurn, error: ParleyError) -> TurnResult:
     # Keeps the text that the model has written so far, and adds a sentence with the reason for the interruption.
     result = TurnResult(str(error), finished=False, error=error.code, file_ids=list_file_ids(turn.log.steps))
     if isinstance(error, Stopped):
-        return replace(result, text=f"{turn.log.partial}\n\n{error}".strip(), status="cancelled")
+        return replace(result, text=f"{with_closed_fence(turn.log.partial)}\n\n{error}".strip(), status="cancelled")
     if isinstance(error, Refusal) and not turn.log.answers:
         return replace(result, status="refused")
     sentence = prompts().turn.ended_in_mid_turn.format(sentence=error) if isinstance(error, Refusal) else str(error)
     return replace(
         result,
-        text=f"{turn.log.partial}\n\n{sentence}".strip(),
+        text=f"{with_closed_fence(turn.log.partial)}\n\n{sentence}".strip(),
         status="answered" if isinstance(error, Refusal) else "failed",
         cause=str(error.__cause__) if error.__cause__ else None,
     )

@@ -93,7 +93,7 @@ class Storage:
         quota_bytes: int = QUOTA_BYTES,
     ) -> None:
         self._store = store
-        self._base_url = base_url.rstrip("/")
+        self.base_url = base_url.rstrip("/")
         # Derived keys, so that a signature made for another purpose is not valid for a link.
         self._keys = tuple(hmac.digest(key.encode(), b"parley file link", "sha256") for key in secret_keys)
         self._clock = clock or SystemClock()
@@ -150,7 +150,7 @@ class Storage:
         """Return a link to a file that is valid for a day."""
         until = int(self._clock.now().timestamp()) + LINK_SECONDS
         query = urlencode({"until": until, "signature": _signature(self._keys[0], file_id, until)})
-        return f"{self._base_url}/files/{file_id}?{query}"
+        return f"{self.base_url}/files/{file_id}?{query}"
 
     def check(self, file_id: int, query: Mapping[str, str]) -> bool:
         """Tell whether these query parameters are a valid signature for this file that has not expired."""

@@ -3,8 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from adapters.chat.splitting import fence_after, split_text
+from adapters.chat.splitting import split_text
 from adapters.chat.uploads import Upload
+from shared.text import fence_after
 
 MESSAGE_LIMIT = 2000
 MOST_PARTS = 6

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from adapters.chat.splitting import split_text
 from adapters.slack.transport.api import Json
 from shared.messages import ReplyFile
+from shared.text import to_label
 
 # Next to blocks, the text is used for notifications; without blocks it is the message.
 MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
@@ -45,7 +46,7 @@ def neutralise_mentions(text: str, *, allows_mentions: bool = False) -> str:
 
 def links_to(files: Iterable[ReplyFile]) -> list[str]:
     """Return a line with a link for each file."""
-    return [f"\n[{each.filename}]({each.url})" for each in files]
+    return [f"\n[{to_label(each.filename)}]({each.url})" for each in files]
 
 
 def to_blocks(part: str) -> list[Json]:

@@ -23,7 +23,7 @@ from agent.app import App
 from agent.journal.steps import Event
 from shared.errors import Unavailable
 from shared.messages import IncomingMessage, Place, Sender
-from shared.text import clean, cut
+from shared.text import clean, cut, to_label
 
 PLATFORM = "openai"
 MODEL = "parley"
@@ -201,7 +201,7 @@ class Shown:
 
 def with_links(content: str, files: list[dict[str, Any]]) -> str:
     """Return the text with a link for each file of the reply: the API has no field for files."""
-    return "\n\n".join([content, *(f"[{file['filename']}]({file['url']})" for file in files)])
+    return "\n\n".join([content, *(f"[{to_label(file['filename'])}]({file['url']})" for file in files)])
 
 
 def finish_reason(*, finished: bool, error: str | None) -> str:

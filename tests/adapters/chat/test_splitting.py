@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.chat.splitting import GUARD, fence_after, size, split_text
+from adapters.chat.splitting import GUARD, size, split_text
 from adapters.discord.sending import render as discord
 from adapters.slack.sending import render as slack
+from shared.text import fence_after
 
 MARKS = st.sampled_from(["```", "````", "~~~", "`" * 30, "`" * 1000, "```python", "~~~ sh `x`", "```" + "i" * 2500])
 WORDS = st.text(alphabet="ab `~|<>@!-😀é\t", max_size=60)

@@ -1,0 +1,310 @@
+"""Takes images and links out of Markdown that a model wrote, line by line, so that a stream is checked as it comes.
+
+Programs read Markdown differently, so this is not a parser for one of them: it looks for everything that one of them
+may turn into an image, HTML or a link, and breaks it where it stands. The rest of the text stays as it is.
+
+- Images by URL: only from the installation's own files; others become links.
+- HTML that can load or link something, and links with schemes such as `javascript:`: text.
+- Links to hosts that are not allowed, where only some are: text without scheme, `example[.]org/page`.
+"""
+
+import re
+from dataclasses import dataclass
+
+from agent.outflow.hosts import LINK_SCHEMES, Hosts, scheme_of
+from shared.text import fence_after, fence_mark
+
+# Between the characters of a mark it is no mark any more, and cannot be seen.
+BREAK = "\N{ZERO WIDTH SPACE}"
+# The longest construct that is read as one. In a stream, the text behind an open one is held back up to this length.
+MAX_SPAN = 600
+
+# All marks at which something is decided.
+ADDRESS_MARK = r"(?:\\?:|&(?:#0*58|#[xX]0*3[aA]|colon);)(?:\\?/|&(?:#0*47|#[xX]0*2[fF]|sol);){2}"
+MARK = re.compile(rf"!+\[|\](?:\(|:)\s*|<(?=[A-Za-z/!?])|{ADDRESS_MARK}")
+# Hosts without a scheme that some programs make links: with `www.`, with a path, or with a part for words of the turn.
+WWW = re.compile(
+    r"(?:(?<![A-Za-z0-9./-])(?:www\.|(?:[\w-]{1,63}\.){1,8}[A-Za-z][\w-]{1,62}\.?(?=[/?#]|:\d)|(?:[\w-]{1,63}\.){2,8}"
+    r"(?:[a-z]{2}|com|net|org|info|biz|dev|app|xyz|site|online|top|shop|link|click|cloud)(?![\w-]|\.\w))"
+    r"|(?<!:)//(?=[\w-]{1,63}\.))[^\s/?#\\<>]*",
+    re.IGNORECASE,
+)
+SUSPICIOUS = re.compile(r"[<`\[\]]|[:;][\\/&]")
+BARE = re.compile(r"\.(?:[\w-]+(?:[/?#:]|\.[/?#:A-Za-z])|(?<=[wW]{3}\.))|//")
+TICKS = re.compile(r"`+")
+AUTHORITY = re.compile(r"[^\s/?#\\<>]*")
+HOST = re.compile(r"[^\s/?#\\<>:&!()\[\]`\"'|]*")
+# The beginning of a destination, which says where it leads.
+MAX_BEGINNING = 150
+DESTINATION = re.compile(rf"<[^<>\n]{{0,{MAX_BEGINNING}}}>|\S{{0,{MAX_BEGINNING}}}")
+SCHEME_BEFORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}$")
+DOT = re.compile(r"\.(?=\w)")
+IMAGE = re.compile(r"!+(?=\[[^\[\]\n]{0,200}\][(\[])")
+ADDRESS = re.compile(r"<([A-Za-z][A-Za-z0-9+.-]{1,30}:[^\s<>]{0,400})>|<[\w.+-]{1,64}@[\w.-]{1,200}>")
+# Markup of chat platforms, and marks of letters; a tag with attributes can do anything.
+HARMLESS = re.compile(
+    r"<(?:a:\w{1,32}:\d{1,20}|t:-?\d{1,15}(?::[A-Za-z])?|id:\w{1,32}|![A-Za-z][^<>\n]{0,100})>"
+    r"|<https?://[^\s<>|]{1,300}\|[^<>\n=\"']{0,200}>"
+)
+LETTERING = re.compile(r"</?(?:b|i|u|s|em|strong|del|ins|mark|sub|sup|kbd|small|br)\s{0,3}/?>", re.IGNORECASE)
+# What may stand before the first word of a line: indentation, and the marks of quotes and lists.
+LINE_HEAD = re.compile(r"[\s>*+\-\d.)]*$")
+# What may stand before the first word of a definition of a link.
+DEFINITION = re.compile(r"[\s>*+\-\d.)]*\[")
+# Where a stream may be cut: no host or address goes on behind these.
+BOUNDARY = "\\s\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f"
+CUTS = re.compile(f"[{BOUNDARY}](?=[^{BOUNDARY}]*$)")
+IMAGE_END = re.compile(r"!\[[^\[\]\n]*\](?:\([^()\n]*\)|[^(])")
+OPEN_END = re.compile(r"\](?:[(:]\s*<?)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRules:
+    """What is allowed: images whose URLs begin with `own_files`, and links to `hosts`; None: links to all hosts."""
+
+    own_files: str
+    hosts: Hosts | None = None
+
+
+class LinkFilter:
+    """Reads a text in pieces and returns it in pieces; how it was cut into pieces makes no difference to the result."""
+
+    def __init__(self, rules: LinkRules) -> None:
+        self._rules = rules
+        self._own_image = re.compile(
+            r"!\[[^\[\]\n]{0,150}\]\(<?" + re.escape(rules.own_files) + r"\d{1,19}(?:\?[\w=&.-]{0,200})?>?"
+            r"(?:\s\"[^\"\n]{0,50}\")?\)"
+        )
+        self._pending = ""
+        # The text of the line that has been passed on.
+        self._line_head = ""
+        self._fence = ""
+        # Not every program reads these fences as fences.
+        self._is_doubtful = False
+        # An open backtick of this paragraph may change what the following ones mean.
+        self._is_ambiguous = False
+        self._last = ""
+
+    def feed(self, text: str) -> str:
+        """Add a piece and return what is certain."""
+        self._pending += text
+        if not CUTS.search(text):
+            return ""
+        out = []
+        while (end := self._pending.find("\n")) >= 0:
+            line, self._pending = self._pending[:end], self._pending[end + 1 :]
+            out.append(self._end_line(line) + "\n")
+        if cut := self._settled():
+            part, self._pending = self._pending[:cut], self._pending[cut:]
+            out.append(self._part(part))
+            self._line_head += part
+        return self._passed("".join(out))
+
+    def finish(self) -> str:
+        """Return the rest, with a line that closes an open code block."""
+        rest, self._pending = self._end_line(self._pending), ""
+        is_new_line = not rest and self._last in ("", "\n")
+        closing = fence_mark(self._fence)
+        self._fence = ""
+        return rest + (f"{'' if is_new_line else chr(10)}{closing}" if closing else "")
+
+    def _passed(self, text: str) -> str:
+        self._last = text[-1:] or self._last
+        return text
+
+    def _end_line(self, rest: str) -> str:
+        line, fence = self._line_head + rest, self._fence
+        # Only the beginning of a line makes it a fence, and that is passed on with its end.
+        after = fence_after(fence, line) if not self._line_head else fence
+        if fence or after:
+            mark = line.strip() if fence else fence_mark(after)
+            self._is_doubtful = self._is_doubtful or (fence != after and mark != "```")
+            self._fence, self._line_head, self._is_ambiguous = after, "", False
+            return self._code(rest, is_fence=fence != after)
+        if not line.strip():
+            self._is_ambiguous = False
+        checked, self._line_head = self._part(rest), ""
+        return checked
+
+    def _settled(self) -> int:
+        """Return up to where the line that has begun can be decided."""
+        found = CUTS.search(self._pending)
+        if found is None:
+            return 0
+        part = self._pending[: found.end()]
+        is_fence = not self._line_head and part.lstrip()[:1] in ("", "`", "~")
+        if is_fence or (not self._fence and _is_open(part)):
+            return 0
+        return found.end()
+
+    def _part(self, text: str) -> str:
+        """Return a part of a line, in which no construct is cut."""
+        if self._fence:
+            return self._code(text)
+        if not SUSPICIOUS.search(text):
+            return self._without_bare_hosts(text)
+        out, at = [], 0
+        while at < len(text):
+            found = None if self._is_ambiguous else TICKS.search(text, at)
+            if found is None:
+                break
+            end = _find_end(text, found)
+            if len(found[0]) >= 3:
+                self._is_doubtful = True
+            if end < 0 or text[found.start() - 1 : found.start()] == "\\":
+                self._is_ambiguous = self._is_doubtful = True
+                break
+            code = text[found.start() : end]
+            if "|" in code:
+                self._is_ambiguous = True
+                break
+            out += [self._prose(text[at : found.start()], self._line_head + text[:at]), self._without_links(code)]
+            at = end
+        self._is_doubtful = self._is_doubtful or "```" in text
+        return "".join([*out, self._prose(text[at:], self._line_head + text[:at])])
+
+    def _code(self, text: str, *, is_fence: bool = False) -> str:
+        self._is_doubtful = self._is_doubtful or (not is_fence and "```" in text)
+        return self._without_links(text) if self._is_doubtful else text
+
+    def _without_links(self, text: str) -> str:
+        if self._rules.hosts is None:
+            return text
+        return self._prose(text.replace("](", f"]{BREAK}("), text, is_code=True)
+
+    def _prose(self, text: str, before: str, *, is_code: bool = False) -> str:
+        out: list[str] = []
+        at = 0
+        while (found := MARK.search(text, at)) is not None:
+            out.append(self._without_bare_hosts(text[at : found.start()]))
+            at = self._decide(text, found, out, before=before, is_code=is_code)
+        out.append(self._without_bare_hosts(text[at:]))
+        return "".join(out)
+
+    def _without_bare_hosts(self, text: str) -> str:
+        if self._rules.hosts is None or not BARE.search(text):
+            return text
+        return WWW.sub(self._bare_host, text)
+
+    def _decide(self, text: str, found: re.Match[str], out: list[str], before: str, *, is_code: bool) -> int:
+        """Append what takes the place of a mark; return where to go on."""
+        mark = found[0]
+        if mark[0] in ":\\&":
+            return self._url(text, found, out)
+        if is_code:
+            out.append(mark)
+            return found.end()
+        if mark[0] == "!":
+            return self._image(text, found, out)
+        line = before + text[: found.start()]
+        if mark[0] == "<":
+            return self._tag(text, found, out, line=line)
+        if mark[1] == "(" or DEFINITION.match(line):
+            return self._link(text, found, out)
+        out.append(mark)
+        return found.end()
+
+    def _image(self, text: str, found: re.Match[str], out: list[str]) -> int:
+        own = self._own_image.match(text, found.end() - 2)
+        if own is not None:
+            out.append(own[0])
+            return own.end()
+        # The mark goes: what remains is a link.
+        out.append("[" if IMAGE.match(text, found.start()) else f"{found[0][:-1]}{BREAK}[")
+        return found.end()
+
+    def _link(self, text: str, found: re.Match[str], out: list[str]) -> int:
+        whole = DESTINATION.match(text, found.end())
+        destination = whole[0].strip("<>") if whole else ""
+        if destination and self._leads_to_allowed(destination):
+            is_in_brackets = text[found.end() : found.end() + 1] == "<" and scheme_of(destination) is not None
+            out.append(text[found.start() : found.end() + is_in_brackets])
+            return found.end() + is_in_brackets
+        if found[0][1] == "(":
+            out.append("] (")
+        else:
+            out.append(f"]{BREAK}:{found[0][2:]}")
+        return found.end()
+
+    def _leads_to_allowed(self, destination: str) -> bool:
+        scheme = scheme_of(destination)
+        if self._rules.hosts is None:
+            return scheme in LINK_SCHEMES or (scheme is None and len(destination) < MAX_BEGINNING)
+        start = destination.partition("://")
+        return scheme in ("http", "https") and self._is_allowed(start[0], start[2])
+
+    def _is_allowed(self, scheme: str, rest: str) -> bool:
+        if self._rules.hosts is None or scheme.lower() not in ("http", "https"):
+            return False
+        authority = AUTHORITY.match(rest)
+        end = authority.end() if authority else 0
+        return authority is not None and rest[end : end + 1] != "\\" and self._rules.hosts.allow(authority[0])
+
+    def _url(self, text: str, found: re.Match[str], out: list[str]) -> int:
+        if self._rules.hosts is None:
+            out.append(found[0])
+            return found.end()
+        before = SCHEME_BEFORE.search(out[-1])
+        if before is None:
+            out.append(f":{BREAK}//")
+            return found.end()
+        if found[0] == "://" and self._is_allowed(before[0], text[found.end() :][:300]):
+            out.append(found[0])
+            return found.end()
+        out[-1] = out[-1][: before.start()]
+        host = HOST.match(text, found.end())
+        out.append(_plain(host[0]) if host else "")
+        return host.end() if host else found.end()
+
+    def _bare_host(self, found: re.Match[str]) -> str:
+        is_allowed = self._rules.hosts is not None and self._rules.hosts.allow(found[0].lstrip("/"))
+        return found[0] if is_allowed else _plain(found[0])
+
+    def _tag(self, text: str, found: re.Match[str], out: list[str], line: str) -> int:
+        at = found.start()
+        out.append("<" if self._is_harmless(text, at, line) else f"<{BREAK}")
+        return found.end()
+
+    def _is_harmless(self, text: str, at: int, line: str) -> bool:
+        address = ADDRESS.match(text, at)
+        if address is not None:
+            return address[1] is None or self._leads_to_allowed(address[1])
+        if HARMLESS.match(text, at):
+            return True
+        # A tag that begins a line makes the lines behind it HTML too.
+        return LETTERING.match(text, at) is not None and LINE_HEAD.match(line) is None
+
+
+def may_link(text: str) -> bool:
+    """Return whether the text has anything that some program may make a link."""
+    return SUSPICIOUS.search(text) is not None or BARE.search(text) is not None
+
+
+def _plain(host: str) -> str:
+    return DOT.sub("[.]", host)
+
+
+def _find_end(text: str, opening: re.Match[str]) -> int:
+    """Return the end of the code that these backticks open in this line; -1 if it is not near."""
+    for found in TICKS.finditer(text, opening.end(), opening.end() + MAX_SPAN):
+        if len(found[0]) == len(opening[0]):
+            return found.end()
+    return -1
+
+
+def _is_open(part: str) -> bool:
+    """Return whether a construct at the end of this part of a line may go on behind it."""
+    near = part[-MAX_SPAN:]
+    tag, image = near.rfind("<"), near.rfind("![")
+    if tag >= 0 and ">" not in near[tag:]:
+        return True
+    if image >= 0 and IMAGE_END.match(near, image) is None:
+        return True
+    if OPEN_END.search(near):
+        return True
+    at = 0
+    while (found := TICKS.search(part, at)) is not None:
+        at = _find_end(part, found)
+        if at < 0:
+            return len(part) - found.start() <= MAX_SPAN
+    return False

