@@ -245,8 +245,17 @@ async def test_an_admin_declares_what_the_results_of_an_mcp_server_contain(
         await until(parley, lambda _found: reads("far.add") == (False, True))
         assert (await plays(parley, (described,), (added,), channel="dm-2")).content == "Done."
 
-        await parley.sql("""UPDATE mcp_servers SET reads_untrusted = true, read_only_tools = '["add"]'""")
+        # A search changes nothing, and tells others what it is asked.
+        await parley.sql("""UPDATE mcp_servers SET reads_untrusted = true, read_only_tools = '["*"]'""")
         await until(parley, lambda _found: reads("far.add") == (True, True))
+        assert (await plays(parley, (described,), (added,), channel="dm-4")).confirmation is not None
+
+        def acts() -> bool:
+            tool = parley.app.toolbox.find("far.add")
+            return tool is not None and tool.acts_on({})
+
+        await parley.sql("""UPDATE mcp_servers SET tells_nobody_tools = '["add"]'""")
+        await until(parley, lambda _found: not acts())
         assert (await plays(parley, (described,), (added,), channel="dm-3")).content == "Done."
 
 

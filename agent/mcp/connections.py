@@ -55,6 +55,7 @@ class Server:
     headers: Mapping[str, str] = field(repr=False)
     permission: Permission
     read_only_tools: Sequence[str]
+    tells_nobody_tools: Sequence[str]
     timeout_seconds: float
     tells_user: bool
     reads_untrusted: bool

@@ -273,6 +273,7 @@ def _to_server(row: McpServer) -> Server:
         headers=row.headers,
         permission=Permission.from_label(row.required_permission),
         read_only_tools=row.read_only_tools,
+        tells_nobody_tools=row.tells_nobody_tools,
         timeout_seconds=row.timeout_seconds,
         tells_user=row.tells_user,
         reads_untrusted=row.reads_untrusted,
@@ -280,13 +281,19 @@ def _to_server(row: McpServer) -> Server:
     )
 
 
+def _names(listed: Sequence[str], name: str) -> bool:
+    return name in listed or "*" in listed
+
+
 def _rules(server: Server, name: str) -> dict[str, Any]:
-    is_read_only = name in server.read_only_tools or "*" in server.read_only_tools
+    is_read_only = _names(server.read_only_tools, name)
     return {
         "module": server.name,
         "requires": server.permission,
         "read_only": is_read_only,
         "repeatable": is_read_only,
+        # A search changes nothing, and still sends words of the conversation to others.
+        "acts": not (is_read_only and _names(server.tells_nobody_tools, name)),
         "timeout_seconds": server.timeout_seconds,
         "reads_untrusted": server.reads_untrusted,
         "reads_private": server.reads_private,

@@ -35,6 +35,9 @@ class McpServer(Row, Base):
         CheckConstraint(IS_STRING_MAP.format("headers"), name="headers_is_an_object_of_strings"),
         CheckConstraint(IS_STRING_ARRAY.format("read_only_tools"), name="read_only_tools_is_an_array_of_tool_names"),
         CheckConstraint(
+            IS_STRING_ARRAY.format("tells_nobody_tools"), name="tells_nobody_tools_is_an_array_of_tool_names"
+        ),
+        CheckConstraint(
             "required_permission IN ('guest', 'user', 'admin', 'owner')",
             name="required_permission_is_guest_user_admin_or_owner",
         ),
@@ -65,7 +68,12 @@ class McpServer(Row, Base):
     read_only_tools: Mapped[list[Any]] = mapped_column(
         JSONB,
         server_default=text("'[]'"),
-        comment='Tools without effects, which may run again after a failure; ["*"]: all of them.',
+        comment='Tools that change nothing, and may run again after a failure; ["*"]: all. A search is one.',
+    )
+    tells_nobody_tools: Mapped[list[Any]] = mapped_column(
+        JSONB,
+        server_default=text("'[]'"),
+        comment='Tools that send no word of a call to others, so that they need no yes; ["*"]: all. A search is none.',
     )
     reads_untrusted: Mapped[bool] = mapped_column(
         server_default=text("true"),

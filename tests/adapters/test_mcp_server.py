@@ -28,10 +28,11 @@ ANN = {"platform": "test", "platform_user_id": "ann"}
 SERVERS = """
 INSERT INTO mcp_servers (
     name, transport, url, headers, command, args, env,
-    required_permission, tells_user, reads_untrusted, read_only_tools
+    required_permission, tells_user, reads_untrusted, read_only_tools, tells_nobody_tools
 ) VALUES
-    ('web', 'http', :url, CAST(:headers AS jsonb), NULL, '[]', '{}', 'guest', true, false, '["*"]'),
-    ('pipes', 'stdio', NULL, '{}', :command, CAST(:args AS jsonb), CAST(:env AS jsonb), 'guest', true, false, '["*"]')
+    ('web', 'http', :url, CAST(:headers AS jsonb), NULL, '[]', '{}', 'guest', true, false, '["*"]', '["*"]'),
+    ('pipes', 'stdio', NULL, '{}', :command, CAST(:args AS jsonb), CAST(:env AS jsonb), 'guest', true, false, '["*"]',
+     '["*"]')
 """
 Call = Callable[..., Awaitable[Any]]
 
