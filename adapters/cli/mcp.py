@@ -31,7 +31,8 @@ def serve_mcp(
         from adapters.mcp.server import ModuleServer, serve_http, serve_stdio
 
         working = asyncio.current_task()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: working and working.cancel())
+        for number in (signal.SIGTERM, signal.SIGINT) if http else (signal.SIGTERM,):
+            asyncio.get_running_loop().add_signal_handler(number, lambda: working and working.cancel())
         async with open_app(settings, await prepare(find_database(settings))) as running_app:
             with watched():
                 if http:
@@ -49,4 +50,7 @@ def serve_mcp(
     try:
         asyncio.run(work())
     except asyncio.CancelledError:
+        if http:
+            # A server is ended by a signal: this is no failure.
+            return
         raise typer.Exit(128 + signal.SIGTERM) from None

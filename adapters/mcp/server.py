@@ -29,8 +29,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adapters.terminal import terminal_place, terminal_sender
-from adapters.web.app import Server as WebServer
-from adapters.web.app import listen, to_config
+from adapters.web.app import listen, run_server, to_config
 from adapters.web.wire import BoundedProtocol
 from agent.app import App
 from agent.people.participants import resolve_conversation
@@ -233,7 +232,7 @@ class _WithToken:
 
 
 async def serve_http(app: App, server: ModuleServer, port: int, started: Callable[[str], None]) -> None:
-    """Serve streamable HTTP until cancelled; `started` is called with the URL.
+    """Serve streamable HTTP until cancelled, and finish running requests; `started` is called with the URL.
 
     Raises `ConfigurationError` if the port is taken.
     """
@@ -241,4 +240,4 @@ async def serve_http(app: App, server: ModuleServer, port: int, started: Callabl
     config = to_config(build_http(app, server), lifespan="on", http=BoundedProtocol)
     host, bound = listening.getsockname()[:2]
     started(f"http://{host}:{bound}{PATH}")
-    await WebServer(config).serve([listening])
+    await run_server(config, listening)

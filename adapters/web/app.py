@@ -8,13 +8,14 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from adapters.base import ChatPlatform
 from adapters.web import files, health
 from adapters.web.api import messages, openai
-from adapters.web.faults import HANDLERS
+from adapters.web.faults import HANDLERS, ReadableAddresses
 from adapters.web.page import chat, page
 from adapters.web.wire import BoundedProtocol
 from agent.app import App
@@ -51,6 +52,7 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
             *platform_routes(app),
         ],
         exception_handlers=HANDLERS,
+        middleware=[Middleware(ReadableAddresses)],
     )
     # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
@@ -113,12 +115,17 @@ async def serve(app: App, started: Callable[[str, int], None] | None = None, *, 
     """
     listening = listen(app.settings)
     own: dict[str, Any] = {"http": BoundedProtocol, "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
-    server = Server(to_config(build_web(app, mounted), **own))
+    if started is not None:
+        # The socket listens already: requests that arrive before the server runs wait for a moment.
+        started(*listening.getsockname()[:2])
+    await run_server(to_config(build_web(app, mounted), **own), listening)
+
+
+async def run_server(config: uvicorn.Config, listening: socket.socket) -> None:
+    """Serve on this socket until cancelled, then finish the requests that are running."""
+    server = Server(config)
     serving = asyncio.create_task(server.serve([listening]), name="web server")
     try:
-        if started is not None:
-            # The socket listens already: requests that arrive before the server runs wait for a moment.
-            started(*listening.getsockname()[:2])
         await asyncio.shield(serving)
     finally:
         server.should_exit = True

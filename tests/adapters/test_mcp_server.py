@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -54,20 +55,28 @@ def environment(address: Address, home: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-async def url(address: Address, tmp_path: Path) -> AsyncIterator[str]:
-    """The address of `parley mcp --http` on the test's database."""
+@asynccontextmanager
+async def running(address: Address, home: Path) -> AsyncIterator[tuple[Process, str]]:
+    """Run `parley mcp --http` on the test's database; give the process and its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "adapters.cli", "mcp", "--http", "--port", "0",
-        env=environment(address, tmp_path), stderr=PIPE,
+        env=environment(address, home), stderr=PIPE,
     )  # fmt: skip
     try:
         async with asyncio.timeout(60):
-            yield await _told_address(process)
+            told = await _told_address(process)
+        yield process, told
     finally:
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+@pytest.fixture
+async def url(address: Address, tmp_path: Path) -> AsyncIterator[str]:
+    """The address of `parley mcp --http` on the test's database."""
+    async with running(address, tmp_path) as (_, told):
+        yield told
 
 
 async def _told_address(process: Process) -> str:
@@ -107,6 +116,16 @@ async def test_a_person_who_is_named_is_served_as_that_person(url: str, parley: 
     assert "Ann likes tea" in json.dumps(mine)
     assert "Ann likes tea" not in json.dumps([others, outside])
     assert await parley.value("SELECT count(*) FROM users") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_the_server_cleanly(number: signal.Signals, address: Address, tmp_path: Path) -> None:
+    async with running(address, tmp_path) as (process, url), connected(url) as call:
+        assert "error" not in await call("knowledge__remember", {"content": "Ann likes tea"}, person=ANN)
+        process.send_signal(number)
+        _, said = await asyncio.wait_for(process.communicate(), 60)
+
+    assert (process.returncode, said.decode()) == (0, "")
 
 
 async def test_headers_may_name_the_person_too(url: str, parley: Parley) -> None:

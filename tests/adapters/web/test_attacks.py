@@ -52,6 +52,27 @@ async def test_long_headers_and_bodies_in_tiny_pieces_are_taken(site: Site) -> N
     assert answered.json()["content"] == "You said: hello"
 
 
+@pytest.mark.parametrize("mark", ["%00", "a%00b", "%ED%A0%80", "%C0%80", "%2500"])
+async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_any_address(site: Site, mark: str) -> None:
+    paths = [f"/v1/models/{mark}", f"/v1/conversations/{mark}/events", f"/v1/conversations/1/events?after={mark}"]
+    paths += [
+        f"/files/{mark}",
+        f"/files/1?until={mark}&signature={mark}",
+        f"/static/{mark}",
+        f"/{mark}",
+        f"/?key={mark}",
+    ]
+    paths += [f"/chat/history?chat={mark}", f"/chat/events?event_id={mark}", f"/a2a/{mark}"]
+    async with site.browser() as page:
+        answered = [await client.get(path) for client in (page, site.client) for path in paths]
+        answered.append(await page.get("/chat/history", headers={"Cookie": 'parley_session="\\000"'}))
+
+    assert [(each.url, each.status_code) for each in answered if each.status_code >= 500] == []
+    if "%00" in mark:
+        history = next(each for each in answered if "chat/history?" in str(each.url))
+        assert (history.status_code, history.json()["error"]["code"]) == (400, "invalid_request")
+
+
 async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]:
     """Send without end; return how much was taken before the other side hung up, and what it said."""
     address = urlsplit(site.url)
