@@ -22,6 +22,7 @@ from agent.queue.outbox import Senders
 from agent.queue.worker import SWEEP_SECONDS, Chore
 from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
+from agent.tools.search import MODULE as SEARCH
 from agent.turn.modes import Mode, NativeMode
 from agent.turn.services import Files
 from shared.clock import SystemClock
@@ -88,7 +89,7 @@ async def open_app(
             memory=memory,
             models=Models(router, MODES),
             tools=ToolSources(
-                modules, RemoteTools(database, modules.modules | {AGENTS}), partial(AgentTools, peers=peers)
+                modules, RemoteTools(database, modules.modules | {AGENTS, SEARCH}), partial(AgentTools, peers=peers)
             ),
             events=events,
             senders=senders or {},

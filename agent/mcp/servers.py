@@ -77,6 +77,8 @@ class RemoteTools(ToolProvider):
     `reserved`: names of other modules, which no server may have.
     """
 
+    is_searchable = True
+
     def __init__(self, database: Database, reserved: Collection[str] = ()) -> None:
         self._database = database
         self._reserved = frozenset(reserved)

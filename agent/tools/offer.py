@@ -34,11 +34,13 @@ class Scope:
 class Offer:
     """The tools of one turn, in the same order for every model call.
 
-    `instructions` is the text that their modules add to the system prompt.
+    `instructions` is the text that their modules add to the system prompt. `left_out` may be used too, but did not fit:
+    the model finds them by search.
     """
 
     tools: tuple[Tool, ...]
     instructions: str = ""
+    left_out: tuple[Tool, ...] = ()
 
     @cached_property
     def schemas(self) -> tuple[dict[str, Any], ...]:
@@ -60,10 +62,11 @@ class Offer:
 
         A tool with `owns_bare_name` takes precedence over other tools with the same bare name.
         """
-        for each in self.tools:
+        usable = (*self.tools, *self.left_out)
+        for each in usable:
             if name in (each.wire_name, each.name):
                 return each
-        bare = [each for each in self.tools if each.run.__name__ == name]
+        bare = [each for each in usable if each.run.__name__ == name]
         bare = [each for each in bare if each.owns_bare_name] or bare
         return bare[0] if len(bare) == 1 else None
 

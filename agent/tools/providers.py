@@ -32,6 +32,8 @@ class ToolProvider(Protocol):
     """
 
     is_personal: bool = False
+    # Tools of a searchable provider are left out of an offer that has grown too large, and found by search.
+    is_searchable: bool = False
     # Changes whenever the tools change; the toolbox caches offers by it.
     version: int = 0
 

@@ -16,6 +16,7 @@ from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import NO_WORK, Failed, ModelWork, Outcome, Result, unknown_outcome
 from agent.tools.providers import Returned, ToolEvent, ToolProvider
 from agent.tools.results import to_json
+from agent.tools.search import ToolSearch, build_search, fit
 from shared.db.database import DatabaseLost
 from shared.errors import ConfirmationNeeded, ToolError, Unavailable
 from shared.log import get_logger
@@ -42,6 +43,7 @@ class Toolbox:
         self._providers = tuple(providers)
         self._result_limit = result_limit
         self._offers: dict[Hashable, Offer] = {}
+        self._search = ToolSearch(self.offered_to)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -67,14 +69,18 @@ class Toolbox:
     def _build_offer(self, scope: Scope) -> Offer:
         permitted = [(each, tool) for each in self._providers for tool in _permitted(each, scope)]
         permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))
-        tools = tuple(tool for _, tool in permitted)
+        fixed = [tool for provider, tool in permitted if not provider.is_searchable]
+        offered, left_out = fit(fixed, [tool for provider, tool in permitted if provider.is_searchable])
+        shown = {id(each) for each in offered}
+        tools = tuple(tool for _, tool in permitted if id(tool) in shown) + (build_search(left_out) if left_out else ())
         known = {module: text for each in self._providers for module, text in each.instructions.items()}
         texts = [known.get(module, "") for module in dict.fromkeys(tool.module for tool in tools)]
-        return Offer(tools, "\n\n".join(text for text in texts if text))
+        return Offer(tools, "\n\n".join(text for text in texts if text), tuple(left_out))
 
     def find(self, name: str) -> Tool | None:
         """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
-        return next((tool for each in self._providers if (tool := each.find(name)) is not None), None)
+        providers = (*self._providers, self._search)
+        return next((tool for each in providers if (tool := each.find(name)) is not None), None)
 
     async def find_scope(self, scope: Scope, agent: str) -> Scope:
         """Return the scope of an agent, for an approved call of that agent; raises `ToolError` for an unknown agent."""
@@ -159,7 +165,7 @@ class Toolbox:
         # Checked against the current tools: the offered one may have been removed, or permissions may have changed.
         if (offered := call.tool) is None:
             return None
-        for provider in self._providers:
+        for provider in (*self._providers, self._search):
             now = provider.list(call.scope) if provider.is_personal else (provider.find(offered.name),)
             for tool in now:
                 if tool is not None and tool.name == offered.name:

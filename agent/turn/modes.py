@@ -15,6 +15,7 @@ from agent.policies.base import Policy
 from agent.policies.surplus import MAX_CALLS
 from agent.prompts import prompts
 from agent.tools.arguments import read_arguments, to_shown_arguments
+from agent.tools.search import unwrap
 from agent.turn.running import RunningTurn
 
 STEPS_LEFT_NOTED = 2
@@ -139,7 +140,7 @@ class NativeMode:
 
 def to_step(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
     """Convert a tool call of a model to a journal step at position `seq`; `arguments` is the text the model wrote."""
-    given = turn.announcer.outflow.without_secrets(read_arguments(arguments))
+    name, given = unwrap(turn.offer, name, turn.announcer.outflow.without_secrets(read_arguments(arguments)))
     content = json.dumps(given, ensure_ascii=False)
     return Step(
         seq=seq,

@@ -1,0 +1,125 @@
+"""Search among tools that do not fit into a prompt: `find_tool` describes them, `use_tool` calls one.
+
+A call of `use_tool` becomes a call of the tool that it names when the model's answer is read; so permission, taint,
+journal and events see that tool.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agent.llm.tokens import count_prompt
+from agent.tools.offer import Offer, Scope
+from agent.tools.providers import ToolProvider
+from shared.errors import ToolError
+from shared.permissions import Permission
+from shared.text import cut
+from shared.tools import Tool, ToolContext
+
+MODULE = "tools"
+FIND, USE = f"{MODULE}.find_tool", f"{MODULE}.use_tool"
+# What one offer may hold; providers refuse more than 128 tools, and every request pays for their tokens.
+MAX_OFFERED_TOOLS = 128
+MAX_OFFERED_TOKENS = 16_000
+MAX_FOUND = 5
+# The part of a result that the descriptions may take.
+RESULT_SHARE = 0.8
+WORD = re.compile(r"[^\W_]+")
+
+
+class ToolSearch(ToolProvider):
+    """Runs `find_tool` and `use_tool`, which are part of an offer only if tools are left out of it."""
+
+    is_personal = True
+
+    def __init__(self, offered_to: Callable[[Scope], Offer]) -> None:
+        self._offered_to = offered_to
+        self._of_nothing = {each.name: each for each in build_search(())}
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Return no tools, because they depend on the offer."""
+        return ()
+
+    def list(self, scope: Scope) -> Sequence[Tool]:
+        """Return the two tools if the offer of this scope leaves tools out."""
+        return [each for each in self._offered_to(scope).tools if each.module == MODULE]
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool with this name, without anything to search in."""
+        return self._of_nothing.get(name)
+
+
+def fit(tools: Sequence[Tool], searchable: Sequence[Tool]) -> tuple[list[Tool], list[Tool]]:
+    """Return the tools to offer and those to leave out: of `searchable` the largest modules, as a whole."""
+    groups: dict[str, list[Tool]] = defaultdict(list)
+    for each in searchable:
+        groups[each.module].append(each)
+    offered, left_out = [*tools], list[Tool]()
+    tokens = count_prompt(each.schema for each in tools)
+    sizes = {name: count_prompt(each.schema for each in group) for name, group in groups.items()}
+    for name in sorted(groups, key=lambda each: (sizes[each], each)):
+        group = groups[name]
+        if len(offered) + len(group) <= MAX_OFFERED_TOOLS and tokens + sizes[name] <= MAX_OFFERED_TOKENS:
+            offered, tokens = [*offered, *group], tokens + sizes[name]
+        else:
+            left_out += group
+    return offered, left_out
+
+
+def build_search(left_out: Sequence[Tool]) -> tuple[Tool, Tool]:
+    """Return `find_tool` and `use_tool` for these tools."""
+    modules = sorted({each.module for each in left_out})
+
+    async def find_tool(context: ToolContext, query: str) -> dict[str, Any]:
+        limit = int(context.app_settings.tool_result_max_chars * RESULT_SHARE)
+        found = _describe(_rank(left_out, query), limit)
+        return {"tools": found} if found else {"tools": [], "servers": modules}
+
+    async def use_tool(_context: ToolContext, name: str, arguments: dict[str, Any] | None = None) -> None:
+        raise ToolError(f"There is no tool {name[:64]!r} here. Look for it with find_tool.")
+
+    find_tool.__doc__ = f"Find tools by words. More tools than are listed here have: {cut(', '.join(modules), 300)}."
+    use_tool.__doc__ = "Use a tool that find_tool has found, with its name and arguments as they are described there."
+    return (
+        Tool(find_tool, Permission.GUEST, read_only=True, module=MODULE),
+        Tool(use_tool, Permission.GUEST, read_only=True, module=MODULE),
+    )
+
+
+def unwrap(offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the tool and the arguments of a call; a call of `use_tool` is a call of the tool that it names."""
+    tool = offer.find(name)
+    if tool is None or tool.name != USE:
+        return name, arguments
+    meant, given = offer.find(str(arguments.get("name"))), arguments.get("arguments", {})
+    if meant is None or meant.module == MODULE or not isinstance(given, dict):
+        return name, arguments
+    return meant.name, given
+
+
+def _rank(tools: Sequence[Tool], query: str) -> list[Tool]:
+    wanted = {each.lower() for each in WORD.findall(query)}
+    scored = [(_score(each, wanted), each) for each in tools]
+    return [each for score, each in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score][:MAX_FOUND]
+
+
+def _score(tool: Tool, wanted: set[str]) -> int:
+    name = {each.lower() for each in WORD.findall(tool.name)}
+    described = {each.lower() for each in WORD.findall(tool.description)}
+    return sum(
+        3 * any(each.startswith(word) or word.startswith(each) for each in name) + (word in described)
+        for word in wanted
+    )
+
+
+def _describe(tools: Sequence[Tool], limit: int) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for each in tools:
+        function = each.schema["function"]
+        limit -= len(str(function))
+        if limit < 0 and found:
+            break
+        found.append(function)
+    return found
