@@ -14,20 +14,21 @@ from sqlalchemy import text
 from agent.billing.budget import Admission, to_admission
 from agent.billing.ledger import PaidCall, Payment
 from agent.journal.steps import Event, Step, TurnKey
+from agent.people.rights import RIGHTS, Rights, to_rights
 from shared.db.driver import Session
 from shared.errors import Superseded
 from shared.text import clean_json
 
-RECORD = text("""
-SELECT stop_requested FROM parley_record_v1(
+RECORD = text(f"""
+SELECT stop_requested, rights.* FROM parley_record_v1(
     p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note
-)
+), ({RIGHTS}) AS rights
 """)
-RECORD_AND_SETTLE = text("""
+RECORD_AND_SETTLE = text(f"""
 SELECT * FROM parley_record_v1(
     p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note,
     p_calls => :calls, p_reserve => :reserve, p_seconds => :seconds
-)
+), ({RIGHTS}) AS rights
 """)
 SETTLE = text("""
 SELECT * FROM parley_settle_v1(
@@ -56,9 +57,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The result of `record`; `admission` is set when calls were paid and the next model call was reserved."""
+    """The result of `record`; `admission` is set when calls were paid and the next model call was reserved.
+
+    `rights` are those of the turn's user now, for the calls that were recorded.
+    """
 
     stop_requested: bool
+    rights: Rights
     admission: Admission | None = None
 
 
@@ -74,7 +79,7 @@ async def record(session: Session, key: TurnKey, entry: Entry, *, payment: Payme
         row = (await session.execute(RECORD_AND_SETTLE, given | payment.to_parameters())).one_or_none()
     if row is None:
         raise Superseded
-    return Recorded(row.stop_requested, None if payment is None else to_admission(row))
+    return Recorded(row.stop_requested, to_rights(row), None if payment is None else to_admission(row))
 
 
 async def pay(session: Session, key: TurnKey, payment: Payment) -> Admission:

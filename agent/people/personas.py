@@ -104,14 +104,18 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
     )
 
 
-def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
+def built_in_modules(permission: Permission, settings: Settings) -> frozenset[str] | None:
+    """Return the modules that the built-in persona allows; None: all that the permission allows."""
     # No persona restricts the modules of guests here, so the setting does.
-    modules = frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
+    return frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
+
+
+def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
     return ResolvedPersona(
         id=None,
         name="Parley",
         system_prompt=prompts().persona.system,
-        allowed_modules=modules,
+        allowed_modules=built_in_modules(permission, settings),
         model=None,
         max_output_tokens=DEFAULT_MAX_OUTPUT_TOKENS,
         max_iterations=settings.max_agent_iterations,

@@ -1,14 +1,16 @@
 """The tools that are offered to a turn, and the scope (user, persona and place) that decides which they are."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from agent.llm.tokens import count_prompt
 from agent.people.agents import ListedAgent
-from agent.people.personas import ResolvedPersona
+from agent.people.personas import ResolvedPersona, built_in_modules
+from agent.people.rights import Rights
 from shared.messages import Place
+from shared.settings import Settings
 from shared.text import clean
 from shared.tools import Caller, Tool
 
@@ -28,6 +30,17 @@ class Scope:
     agents: tuple[ListedAgent, ...] = ()
     hops: tuple[str, ...] = ()
     can_ask: bool = True
+
+
+def with_rights(scope: Scope, rights: Rights, settings: Settings) -> Scope:
+    """Return the scope with the rights of this moment. They may shrink while a turn runs; a turn never gains any."""
+    permission, persona = min(scope.user.permission, rights.permission), scope.persona
+    if rights.has_persona:
+        allowed = None if rights.allowed_modules is None else frozenset(rights.allowed_modules)
+        persona = replace(persona, allowed_modules=allowed)
+    elif persona.id is None:
+        persona = replace(persona, allowed_modules=built_in_modules(permission, settings))
+    return replace(scope, user=replace(scope.user, permission=permission), persona=persona)
 
 
 @dataclass(frozen=True)

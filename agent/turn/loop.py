@@ -30,6 +30,7 @@ from agent.policies.taint import TaintGuard, TurnTaint
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn, PendingCall, Taint, to_pending
 from agent.tools.made_files import list_file_ids
+from agent.tools.offer import Scope, with_rights
 from agent.tools.outcomes import ApprovalRequest, NeedsApproval, Outcome, kind_of
 from agent.turn.close import TurnResult
 from agent.turn.modes import Mode, ModelTurn, waves_left
@@ -58,7 +59,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
         interrupted = [call.tool.call_id for call in log.open_calls]
-        await _run_wave(services, turn, taint, interrupted=interrupted)
+        await _run_wave(services, turn, taint, scope=turn.scope, interrupted=interrupted)
         # If no model can be reached, the user still learns what happened to the call they approved or denied.
         log.keep_partial(describe_decision(log.steps))
     while (end := _find_end(turn, mode)) is None:
@@ -68,8 +69,8 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
         answer = await _ask(services, turn, context)
         if answer.is_answer:
             return _to_result(turn, answer)
-        await _record_answer(services, turn, answer)
-        await _run_wave(services, turn, taint)
+        scope = await _record_answer(services, turn, answer)
+        await _run_wave(services, turn, taint, scope=scope)
     return end
 
 
@@ -187,7 +188,8 @@ class _Stream:
             self._announcer.add_text(text)
 
 
-async def _record_answer(services: TurnServices, turn: RunningTurn, answer: ModelTurn) -> None:
+async def _record_answer(services: TurnServices, turn: RunningTurn, answer: ModelTurn) -> Scope:
+    # Returns the scope in which the calls of the answer may run.
     await turn.announcer.flush()
     log, spend = turn.log, turn.spend
     step = Step(
@@ -217,25 +219,30 @@ async def _record_answer(services: TurnServices, turn: RunningTurn, answer: Mode
         spend.settle(recorded.admission)
         return recorded
 
-    if (await shield_until_done(record_it())).stop_requested:
+    return _read_scope(services, turn, await shield_until_done(record_it()))
+
+
+def _read_scope(services: TurnServices, turn: RunningTurn, recorded: Recorded) -> Scope:
+    if recorded.stop_requested:
         raise Stopped
+    return with_rights(turn.scope, recorded.rights, services.settings)
 
 
 async def _run_wave(
-    services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Collection[str] = ()
+    services: TurnServices, turn: RunningTurn, taint: TurnTaint, scope: Scope, interrupted: Collection[str] = ()
 ) -> None:
     # Runs the open calls, and starts each dependent call as soon as the results it needs are recorded.
     mode = services.modes[turn.loop_mode]
     policies = _policies(services, turn, taint=taint, interrupted=interrupted)
     async with ToolBatch(policies, partial(_run_tool, services, turn, taint), services.settings.wave_width) as batch:
         calls: Sequence[Step] = turn.log.open_calls
-        await _start(services, turn, batch=batch, steps=calls)
+        await _start(services, turn, batch=batch, calls=[to_pending(step, scope, turn.offer) for step in calls])
         while finished := await batch.finished():
             results = [(_to_step(turn, call, outcome), call, outcome) for call, outcome in finished]
             results.sort(key=lambda result: result[0].seq)
             calls = mode.ready_calls(turn, [step for step, *_ in results])
-            await _record_results(services, turn, results=results, following=calls)
-            await _start(services, turn, batch=batch, steps=calls)
+            scope = await _record_results(services, turn, results=results, following=calls)
+            await _start(services, turn, batch=batch, calls=[to_pending(step, scope, turn.offer) for step in calls])
 
 
 def _policies(
@@ -253,8 +260,7 @@ def _policies(
     )
 
 
-async def _start(services: TurnServices, turn: RunningTurn, batch: ToolBatch, steps: Sequence[Step]) -> None:
-    calls = [to_pending(step, turn.scope, turn.offer) for step in steps]
+async def _start(services: TurnServices, turn: RunningTurn, batch: ToolBatch, calls: Sequence[PendingCall]) -> None:
     if any(call.tool is not None and call.tool.spends_budget for call in calls):
         # These tools call models themselves. If this turn kept its reservation, they could wait for budget that this
         # turn only frees after they have finished.
@@ -284,7 +290,7 @@ def _build_tool_context(services: TurnServices, turn: RunningTurn, call: Pending
     # User, place and conversation come from the turn, never from the model.
     place, user, conversation = turn.conversation.place, turn.user, turn.conversation
     return ToolContext(
-        user=turn.scope.user,
+        user=call.scope.user,
         place=place,
         conversation_id=conversation.id,
         turn_id=turn.key.id,
@@ -321,7 +327,7 @@ async def _record_results(
     turn: RunningTurn,
     results: Sequence[tuple[Step, PendingCall, Outcome]],
     following: Sequence[Step],
-) -> None:
+) -> Scope:
     tool_events = _events(services, turn)
     events = [event for result in results for event in tool_events.of_result(*result)] + tool_events.of_calls(following)
     steps = [*(step for step, *_ in results), *following]
@@ -336,8 +342,7 @@ async def _record_results(
         turn.spend.grow(sum(step.token_count for step in steps))
         return recorded
 
-    if (await shield_until_done(record_it())).stop_requested:
-        raise Stopped
+    return _read_scope(services, turn, await shield_until_done(record_it()))
 
 
 def _events(services: TurnServices, turn: RunningTurn) -> ToolEvents:
