@@ -111,7 +111,7 @@ class LocalWorker:
     async def _is_one_alive(self) -> bool:
         from sqlalchemy import text
 
-        from agent.queue.worker import STALE_SECONDS
+        from agent.queue.heartbeats import STALE_SECONDS
 
         alive = text(
             "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => :stale)"

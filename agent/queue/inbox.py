@@ -149,7 +149,7 @@ class Job:
 
     `was_lost`: the previous attempt in this process lost the database connection, which does not count as a failure.
     `last_error`: the error of the previous attempt if it failed for another reason. `slot`: the worker's slot that the
-    job holds.
+    job holds. `deaths`: for a suspect, how often its worker died while it ran alone.
     """
 
     id: int
@@ -157,6 +157,7 @@ class Job:
     was_lost: bool = False
     last_error: str | None = None
     slot: Slot = field(default_factory=Slot, compare=False)
+    deaths: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,9 @@ UPDATE outbox SET attempts = attempts + 1, status = CASE WHEN attempts < :most T
     error = CASE WHEN attempts < :most THEN error ELSE coalesce(error, 'no delivery of it came to an end') END
 WHERE id IN (
     SELECT id FROM outbox
-    WHERE status IN ('pending', 'claimed') AND coalesce(claimed_until, now()) <= now() AND door = ANY(:doors)
+    WHERE status IN ('pending', 'claimed') AND door = ANY(:doors)
+      -- No lease lasts that long: the database's clock was set back since, and the sender may be dead.
+      AND (coalesce(claimed_until, now()) <= now() OR claimed_until > now() + 2 * :lease * interval '1 second')
     ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
 )
 RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,

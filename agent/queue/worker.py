@@ -17,15 +17,19 @@ from agent.billing.budget import release_expired
 from agent.prompts import prompts
 from agent.queue import inbox
 from agent.queue.connector import DATABASE_WAITS, build_queue, opened
+from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
 from agent.queue.inbox import QUEUE, TAKE_TURN, Job
 from agent.queue.slots import Bounds, Slots
+from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, Gate, start_alone
 from shared.clock import Clock
 from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
+from shared.db.retries import retry_on_lost_db
 from shared.errors import Superseded
 from shared.log import get_logger
 
 HEARTBEAT_SECONDS = 5.0
-STALE_SECONDS = 10.0
+# procrastinate itself deletes no rows of workers: it would judge them by the wall clock alone.
+NEVER_SECONDS = 100 * 365 * 86400.0
 SWEEP_SECONDS = 2.0
 GRACE_SECONDS = 20.0
 # A notification that arrives during an empty fetch is lost; then polling finds the job after this time.
@@ -39,20 +43,20 @@ RESTART_SECONDS = 1.0
 # the same row were reused, a worker that resumes late could end it while another worker runs it.
 REQUEUE_STALE = text(f"""
 WITH stale AS (
-    SELECT jobs.id FROM procrastinate_jobs AS jobs
-    LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
+    SELECT jobs.id, jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[])) AS is_suspect
+    FROM procrastinate_jobs AS jobs
     WHERE jobs.status = 'doing'
-      AND (workers.id IS NULL OR workers.last_heartbeat < now() - :stale * interval '1 second'
+      AND (jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[]))
            OR jobs.id = ANY(CAST(:lost AS bigint[])))
     FOR UPDATE OF jobs SKIP LOCKED
 ), ended AS (
-    UPDATE procrastinate_jobs SET status = 'failed', attempts = attempts + 1 FROM stale
-    WHERE procrastinate_jobs.id = stale.id
-    RETURNING procrastinate_jobs.task_name, procrastinate_jobs.lock, procrastinate_jobs.args
+    UPDATE procrastinate_jobs AS jobs SET status = 'failed' FROM stale
+    WHERE jobs.id = stale.id
+    RETURNING jobs.task_name, jobs.lock, jobs.args, jobs.attempts, jobs.priority, is_suspect
 )
-SELECT procrastinate_defer_jobs_v1(
-    array_agg(ROW('{QUEUE}', '{TAKE_TURN}', 0, lock, NULL, args, NULL)::procrastinate_job_to_defer_v1)
-) FROM ended WHERE task_name = '{TAKE_TURN}' HAVING count(*) > 0
+INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args, attempts)
+SELECT '{QUEUE}', '{TAKE_TURN}', CASE WHEN is_suspect THEN {SUSPECT_PRIORITY} ELSE priority END, lock, args, attempts
+FROM ended WHERE task_name = '{TAKE_TURN}'
 """)
 MINE = text(f"""
 SELECT id FROM procrastinate_jobs
@@ -115,6 +119,8 @@ class Worker:
         self._unknown: set[int] = set()
         self._ids: set[int] = set()
         self._slots = Slots(self._limits.bounds)
+        self._gate = Gate()
+        self._heartbeats = Heartbeats()
         self._queue, self._queued = build_queue(database, self._slots)
         self._queue.task(name=TAKE_TURN, queue=QUEUE, pass_context=True)(self._take)
 
@@ -140,7 +146,7 @@ class Worker:
                     shutdown_graceful_timeout=self._limits.grace_seconds,
                     install_signal_handlers=False,
                     update_heartbeat_interval=HEARTBEAT_SECONDS,
-                    stalled_worker_timeout=STALE_SECONDS,
+                    stalled_worker_timeout=NEVER_SECONDS,
                 )
             except ConnectorException as error:
                 # Other workers deleted its row while this process was frozen; it restarts with a new row.
@@ -153,8 +159,10 @@ class Worker:
     async def _take(self, context: procrastinate.JobContext, inbox_id: int) -> None:
         job_id, worker_id = context.job.id or 0, context.job.worker_id
         self._ids |= {worker_id} if worker_id is not None else set()
+        deaths = context.job.attempts if context.job.priority == SUSPECT_PRIORITY else None
+        job = Job(job_id, inbox_id, slot=self._slots.of(job_id), deaths=deaths)
         try:
-            await self._run_with_retries(Job(job_id, inbox_id, slot=self._slots.of(job_id)))
+            await (self._run_beside_others(job) if deaths is None else self._run_alone(job))
         except asyncio.CancelledError:
             # Stopping: another worker continues the turn from its journal.
             with suppress(DatabaseLost):
@@ -163,6 +171,17 @@ class Worker:
         finally:
             self._slots.end(job_id)
             await self._queued.wake()
+
+    async def _run_beside_others(self, job: Job) -> None:
+        async with self._gate.shared():
+            await self._run_with_retries(job)
+
+    async def _run_alone(self, job: Job) -> None:
+        async with self._gate.alone():
+            if job.deaths is not None and job.deaths > MAX_DEATHS:
+                await self._give_up(replace(job, last_error=f"the worker died {job.deaths} times while it ran alone"))
+            elif await retry_on_lost_db(lambda: start_alone(self._database, job.id), self._limits.retry_seconds):
+                await self._run_with_retries(job)
 
     async def _run_with_retries(self, job: Job) -> None:
         errors = losses = 0
@@ -185,9 +204,12 @@ class Worker:
                 log.exception("turn_failed", inbox=job.inbox_id)
                 job = replace(job, was_lost=False, last_error=describe(error))
                 errors += 1
+        await self._give_up(job)
+        return None
+
+    async def _give_up(self, job: Job) -> None:
         async with self._database.transaction() as session:
             await inbox.give_up(session, job, prompts().turn.parked)
-        return None
 
     async def _requeue(self, inbox_id: int) -> None:
         async with self._database.transaction() as session:
@@ -201,7 +223,11 @@ class Worker:
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
             unknown = held - self._slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
-            await session.execute(REQUEUE_STALE, {"stale": STALE_SECONDS, "lost": list(lost)})
+            heartbeats = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
+            dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
+            await session.execute(REQUEUE_STALE, {"dead": dead, "lost": list(lost)})
+            if dead:
+                await session.execute(DELETE, {"dead": dead})
             await inbox.requeue_lost(session)
             await release_expired(session)
 

@@ -237,7 +237,10 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
     participants, message, turn_id = opening.participants, opening.message, opening.turn_id
     user, conversation = participants.user, participants.conversation
     async with services.database.transaction() as session:
-        given = {"turn_id": turn_id, "forgiven": int(opening.job.was_lost)}
+        job = opening.job
+        # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
+        is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
+        given = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
         row = (await session.execute(TAKE_OVER, given)).one_or_none()
         if row is None:
             raise Superseded
@@ -258,7 +261,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
     start = Start(
         began,
         began + services.settings.turn_deadline_seconds,
-        failures=row.attempt - 1 - row.handovers,
+        failures=row.attempt - 1 - row.handovers + (job.deaths or 0),
         is_stopped=row.stop_requested,
         decision=decision,
         slot=opening.job.slot,

@@ -137,12 +137,12 @@ class Stage:
         return Attachment("notes.txt", "text/plain", 6, storage_key="stage/notes.txt")
 
     async def age_the_dead(self) -> None:
-        """Expire heartbeats, leases and open transactions."""
+        """Let the other workers count as dead: their rows, leases and open transactions end."""
         await self.owner.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND state = 'idle in transaction'"
         )
-        await self.owner.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
+        await self.owner.execute("DELETE FROM procrastinate_workers")
         await self.owner.execute("UPDATE outbox SET claimed_until = now() WHERE claimed_until > now()")
 
     async def until_delivered(self, count: int) -> None:

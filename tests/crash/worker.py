@@ -41,7 +41,16 @@ from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
 
 # Periodic tasks of the worker, independent of turns.
-CHORES = {"sweeper", "outbox sweeper", "maintenance", "vectors", "MCP servers", "claim", "live message"}
+CHORES = {
+    "sweeper",
+    "outbox sweeper",
+    "orphan sweeper",
+    "maintenance",
+    "vectors",
+    "MCP servers",
+    "claim",
+    "live message",
+}
 
 Action = Literal["none", "kill", "freeze", "hold"]
 
@@ -62,7 +71,8 @@ CREATE TRIGGER stage_delivered AFTER UPDATE ON outbox FOR EACH ROW WHEN (NEW.sta
 class Orders:
     """A worker's orders: its database, its model's answers, and what it does to itself at which point.
 
-    `last_tool` ("effect" or "read") returns only after the other tool's result is recorded.
+    `deadly` is the first word of messages that kill the process. `last_tool` ("effect" or "read") returns only after
+    the other tool's result is recorded.
     """
 
     url: URL
@@ -73,6 +83,7 @@ class Orders:
     action: Action = "none"
     grace: float = GRACE_SECONDS
     last_tool: str = ""
+    deadly: str = ""
 
 
 class Points:
@@ -172,9 +183,9 @@ class MarkedRouter(Router):
     A place's name is the first word of its messages.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, name: str, points: Points, counts: Counts) -> None:
+    def __init__(self, settings: Settings, clock: Clock, orders: Orders, points: Points, counts: Counts) -> None:
         super().__init__(settings, clock)
-        self._name, self._points, self._counts = name, points, counts
+        self._orders, self._points, self._counts = orders, points, counts
 
     async def complete(
         self,
@@ -186,13 +197,15 @@ class MarkedRouter(Router):
         """Answer from the script while the place's advisory lock is held."""
         place = last_user_text({"messages": request.messages}).split()[0]
         await self._points.reach("model before")
+        if place == self._orders.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
         async with self._counts.connected() as connection:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
             completion = await super().complete(request, deadline=deadline, observer=observer)
             await connection.execute(
                 "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4)",
                 place,
-                self._name,
+                self._orders.name,
                 completion.usage.total,
                 is_alone,
             )
@@ -267,7 +280,7 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
             yield replace(
                 app,
                 database=database,
-                models=replace(app.models, router=MarkedRouter(settings, app.clock, orders.name, points, counts)),
+                models=replace(app.models, router=MarkedRouter(settings, app.clock, orders, points, counts)),
                 tools=replace(app.tools, modules=build_tools(points, counts, orders.last_tool)),
             )
         finally:

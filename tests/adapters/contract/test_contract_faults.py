@@ -17,7 +17,7 @@ DIRECT_INBOX = "SELECT content FROM inbox WHERE platform_channel_id = :channel O
 FORGET_DELIVERY = (
     "UPDATE outbox SET status = 'pending', delivered_at = NULL, platform_message_id = NULL, claimed_until = now()"
 )
-DEAD_WORKERS = "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
+DEAD_WORKERS = "DELETE FROM procrastinate_workers"
 FLOOD, CHANNELS = 30, 5
 NUMBER = re.compile(r"question (\d+)\b")
 

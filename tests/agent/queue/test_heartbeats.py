@@ -1,0 +1,82 @@
+"""Dead workers are found by heartbeats that stay the same, whatever the wall clock of the database does."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from agent.queue.heartbeats import AWAY_SECONDS, OLD_SECONDS, STALE_SECONDS, Heartbeat, Heartbeats
+from agent.queue.inbox import Job
+from agent.queue.worker import Worker
+from shared.clock import SystemClock
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.parley import open_parley
+
+BEAT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LEFT_BY_A_DEAD_WORKER = """
+WITH dead AS (
+    INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour') RETURNING id
+)
+UPDATE procrastinate_jobs SET status = 'doing', worker_id = dead.id FROM dead
+"""
+
+
+class QuickClock(SystemClock):
+    """A monotonic clock on which ten seconds pass in four."""
+
+    def monotonic(self) -> float:
+        """Return its seconds."""
+        return 2.5 * monotonic()
+
+
+def look(heartbeats: Heartbeats, at: float, beat: datetime = BEAT, *, is_old: bool = False) -> list[int]:
+    """Look at the one worker at a time of the observer's clock."""
+    return heartbeats.find_dead([Heartbeat(1, beat, is_old)], at)
+
+
+def test_a_heartbeat_that_stays_the_same_is_that_of_a_dead_worker() -> None:
+    heartbeats = Heartbeats()
+    found = [look(heartbeats, 100.0 + seconds) for seconds in range(0, int(STALE_SECONDS) + 1, 2)]
+
+    assert found == [[]] * 5 + [[1]]
+
+
+def test_a_worker_that_the_database_calls_old_as_well_is_found_sooner() -> None:
+    heartbeats = Heartbeats()
+    found = [look(heartbeats, 100.0 + seconds, is_old=True) for seconds in range(0, int(OLD_SECONDS) + 1, 2)]
+
+    assert found == [[]] * 3 + [[1]]
+
+
+def test_a_worker_whose_heartbeat_changes_lives_wherever_the_clock_jumps() -> None:
+    heartbeats = Heartbeats()
+    beats = [BEAT + timedelta(hours=hours) for hours in (0, 1, -1, 2, -2, 0, 3)]
+
+    assert [look(heartbeats, 2.0 * n, beat, is_old=True) for n, beat in enumerate(beats)] == [[]] * len(beats)
+
+
+def test_an_observer_that_was_away_itself_begins_anew() -> None:
+    heartbeats = Heartbeats()
+    look(heartbeats, 100.0)
+
+    assert look(heartbeats, 100.0 + 5 * STALE_SECONDS) == []
+    assert look(heartbeats, 100.0 + 5 * STALE_SECONDS + AWAY_SECONDS) == []
+
+
+async def test_the_job_of_a_worker_that_died_before_the_clock_was_set_back_is_taken_over(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    taken: asyncio.Queue[Job] = asyncio.Queue()
+    async with open_parley(settings, address, model, works=False) as parley:
+        accepted = await parley.accept("hello")
+        await parley.sql(LEFT_BY_A_DEAD_WORKER)
+        running = asyncio.create_task(Worker(parley.app.database, QuickClock(), taken.put).run())
+        try:
+            async with asyncio.timeout(30):
+                job = await taken.get()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    assert (job.inbox_id, job.deaths) == (accepted.inbox_id, 0)

@@ -1,0 +1,56 @@
+"""A message that kills its process is parked; messages that ran beside it are answered."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from agent.queue.suspects import MAX_DEATHS
+from tests.crash.stage import open_stage
+
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
+
+INNOCENT = 6
+SLOW = [{"content": "It is done.", "delay": 0.3}]
+
+
+async def test_a_message_that_kills_its_process_is_tried_alone_and_the_others_are_answered(
+    postgres: URL, tmp_path: Path
+) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        first = await stage.worker("first", [{"content": "never", "delay": 60}], deadly="deadly:")
+        innocent = [await stage.accepts(f"room-{number}: hello", channel=f"room-{number}") for number in range(3)]
+        deadly = [await stage.accepts("deadly: hello", channel="deadly")]
+        innocent += [await stage.accepts(f"room-{number}: hello", channel=f"room-{number}") for number in range(3, 6)]
+        await first.until_gone()
+        await stage.age_the_dead()
+        for number in range(MAX_DEATHS):
+            worker = await stage.worker(f"worker-{number}", SLOW, deadly="deadly:")
+            await worker.until_gone()
+            await stage.age_the_dead()
+        last = await stage.worker("last", SLOW, deadly="deadly:")
+
+        assert [(await stage.response(each)).error for each in deadly] == ["parked"]
+        assert [(await stage.response(each)).content for each in innocent] == ["It is done."] * INNOCENT
+        later = await stage.response(await stage.accepts("deadly-not: hello", channel="deadly"))
+        assert later.content == "It is done."
+        await stage.until_delivered(INNOCENT + 2)
+        await last.stop()
+        assert await stage.rows("SELECT count(*) FROM stage_posts") == [(INNOCENT + 2,)]
+
+
+async def test_a_message_that_kills_its_process_before_its_turn_begins_is_parked_too(
+    postgres: URL, tmp_path: Path
+) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        deadly = await stage.accepts("room: hello")
+        for number in range(MAX_DEATHS + 2):
+            # The first commit of a suspect records that it starts alone.
+            point = "commit before 2" if number else "commit before 1"
+            worker = await stage.worker(f"worker-{number}", at=point, action="kill")
+            await worker.until_gone()
+            await stage.age_the_dead()
+        await stage.worker("last", ["It is done."])
+
+        assert (await stage.response(deadly)).error == "parked"
+        assert (await stage.response(await stage.accepts("room: and now?"))).content == "It is done."
