@@ -20,7 +20,7 @@ from tests.adapters.contract.driver import (
     Post,
 )
 from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene, make_scene
-from tests.standins.discord import DiscordStandIn, Fault, Interaction, Limits, Sent
+from tests.standins.discord import CUT, DiscordStandIn, Fault, Interaction, Limits, Sent
 
 PINGS = re.compile(r"<@!?(\d+)>|@(everyone|here)|<@(&\d+)>")
 
@@ -209,6 +209,13 @@ class Driver(PlatformDriver):
     def lose_confirmation(self) -> None:
         """Make the message and answer with a 500."""
         self._standin.faults.append(Fault("POST", "/messages", 500, after=True))
+
+    def strain(self) -> None:
+        """Make posts and readings of history fail."""
+        self.slow_down(0.3)
+        for method in ("POST", "GET"):
+            self._standin.faults += [Fault(method, "/messages", 429), Fault(method, "/messages", CUT)]
+        self._standin.faults.append(Fault("POST", "/messages", CUT, after=True))
 
     def rate_limited(self) -> int:
         """Count the 429s."""

@@ -192,6 +192,13 @@ class PlatformDriver(ABC):
         """Show the next message of the agent, and answer as if it had failed."""
 
     @abstractmethod
+    def strain(self) -> None:
+        """Answer after 300 ms; a 429, then a connection cut before and one cut after the request took effect.
+
+        These happen to the next messages of the agent; the first two also to the next readings of a history.
+        """
+
+    @abstractmethod
     def rate_limited(self) -> int:
         """Return how many requests were answered with a 429."""
 

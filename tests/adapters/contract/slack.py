@@ -202,13 +202,21 @@ class Driver(PlatformDriver):
         """Make the message and break the connection before the answer."""
         self._standin.fail("chat.postMessage", is_lost=True)
 
+    def strain(self) -> None:
+        """Make posts and readings of history fail."""
+        self.slow_down(0.3)
+        for method in ("chat.postMessage", "conversations.history"):
+            self._standin.fail(method, retry_after=1)
+            self._standin.fail(method, is_cut=True)
+        self._standin.fail("chat.postMessage", is_lost=True)
+
     def rate_limited(self) -> int:
         """Count the 429s."""
         return sum(each.status == 429 for each in self._standin.calls())
 
     def refusals(self) -> list[Any]:
         """Return the other refusals."""
-        return self.scene.refusals()
+        return [each for each in self.scene.refusals() if each[1] != "connection_cut"]
 
     def _channel(self, place: Place) -> Json:
         return self._world.channels[place.channel]

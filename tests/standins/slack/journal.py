@@ -85,7 +85,8 @@ class Fault:
     """A fault of the next `times` calls of a method, or of those whose arguments contain `only`.
 
     The response is `error`, or an HTTP `status`; `retry_after` makes it a 429. With `after` the call takes effect all
-    the same; with `is_lost` too, but the connection breaks before the response. `seconds` delays the response.
+    the same; with `is_lost` too, but the connection breaks before the response; with `is_cut` the connection breaks
+    before the call takes effect. `seconds` delays the response.
     """
 
     method: str
@@ -95,12 +96,14 @@ class Fault:
     retry_after: int | None = None
     after: bool = False
     is_lost: bool = False
+    is_cut: bool = False
     seconds: float = 0.0
     only: Json = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         is_only_slow = bool(self.seconds) and not self.error and self.status == 200 and self.retry_after is None
         self.after = self.after or self.is_lost or is_only_slow
+        self.is_lost = self.is_lost or self.is_cut
         self._is_only_slow = is_only_slow
 
     def matches(self, method: str, args: Json) -> bool:
@@ -116,4 +119,8 @@ class Fault:
         """Return status, headers and body of the failure."""
         if self.retry_after is not None:
             return 429, {"Retry-After": str(self.retry_after)}, {"ok": False, "error": "ratelimited"}
-        return self.status, {}, {"ok": False, "error": self.error or "internal_error"}
+        return (
+            self.status,
+            {},
+            {"ok": False, "error": self.error or ("connection_cut" if self.is_cut else "internal_error")},
+        )
