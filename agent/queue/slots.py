@@ -104,18 +104,25 @@ class Slots:
             self._servers[server] += 1
 
     def of(self, job_id: int) -> Slot:
-        """Return the slot of a job."""
-        return self._holders[job_id].slot
+        """Return the slot of a job; one without a limit when its message has been removed."""
+        holder = self._holders.get(job_id)
+        return holder.slot if holder else Slot()
 
-    def end(self, job_id: int) -> None:
-        """Free the slot of a job that has ended, if it has one."""
+    def end(self, job_id: int) -> bool:
+        """Free the slot of a job that has ended, if it has one; return whether other jobs may have waited for it."""
         holder = self._holders.pop(job_id, None)
         if holder is None:
-            return
+            return False
+        is_awaited = (
+            self._running.locked()
+            or self._persons[holder.person] >= self._bounds.per_person
+            or (holder.server is not None and self._servers[holder.server] >= self._bounds.per_server)
+        )
         holder.slot.leave()
         _decrease(self._persons, holder.person)
         if holder.server is not None:
             _decrease(self._servers, holder.server)
+        return is_awaited
 
 
 def _decrease(counts: Counter[str], key: str) -> None:

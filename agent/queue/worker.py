@@ -169,8 +169,8 @@ class Worker:
                 await asyncio.shield(self._requeue(inbox_id))
             raise
         finally:
-            self._slots.end(job_id)
-            await self._queued.wake()
+            if self._slots.end(job_id):
+                await self._queued.wake()
 
     async def _run_beside_others(self, job: Job) -> None:
         async with self._gate.shared():

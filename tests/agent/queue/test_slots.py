@@ -1,0 +1,62 @@
+"""The slots of a worker."""
+
+import asyncio
+
+from agent.queue.slots import Bounds, Slots
+
+
+async def test_as_many_slots_are_reserved_as_are_free() -> None:
+    slots = Slots(Bounds(running=3, per_person=2, per_server=2))
+
+    assert await slots.reserve(2) == 2
+    assert await slots.reserve(2) == 1
+    assert await slots.reserve(2) == 0
+    slots.release(3)
+    assert await slots.reserve(1) == 1
+
+
+async def test_a_server_that_is_nearly_full_keeps_a_reservation_small() -> None:
+    slots = Slots(Bounds(running=10, per_person=5, per_server=3))
+    slots.release(await slots.reserve(1) - 1)
+    slots.assign(1, "test ann", "test s")
+
+    assert await slots.reserve(8) == 2
+
+
+async def test_persons_and_servers_are_full_until_a_job_of_theirs_ends() -> None:
+    slots = Slots(Bounds(running=10, per_person=1, per_server=2))
+    await slots.reserve(2)
+    slots.assign(1, "test ann", "test s")
+    slots.assign(2, "test bob", "test s")
+
+    assert (slots.full_persons, slots.full_servers) == (["test ann", "test bob"], ["test s"])
+    assert slots.end(1)
+    assert (slots.full_persons, slots.full_servers) == (["test bob"], [])
+    assert slots.jobs == {2}
+
+
+async def test_a_slot_that_is_released_serves_another_job_and_is_waited_for_afterwards() -> None:
+    slots = Slots(Bounds(running=1))
+    await slots.reserve(1)
+    slots.assign(1, "test ann", None)
+    first = slots.of(1)
+
+    async with first.released():
+        assert await slots.reserve(1) == 1
+        slots.assign(2, "test bob", None)
+        returning = asyncio.create_task(first.enter())
+        await asyncio.sleep(0)
+        assert not returning.done()
+        slots.end(2)
+        await returning
+
+    assert await slots.reserve(1) == 0
+    slots.end(1)
+    assert await slots.reserve(1) == 1
+
+
+async def test_a_job_whose_message_was_removed_has_a_slot_without_a_limit() -> None:
+    slots = Slots(Bounds(running=1))
+
+    async with slots.of(7).released():
+        assert not slots.end(7)
