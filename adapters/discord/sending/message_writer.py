@@ -120,7 +120,12 @@ class ResponseWriter:
             after: list[Json] = await self._rest.call("GET", path, query=query, channel_id=channel_id)
         except Refused:
             return []
-        return [each for each in after if each["author"]["id"] == me["id"] and each.get("webhook_id") is not None]
+        return [each for each in reversed(after) if each["author"]["id"] == me["id"] and self._follows_first(each)]
+
+    def _follows_first(self, message: Json) -> bool:
+        origin = message.get("interaction_metadata") or {}
+        first_id = origin.get("original_response_message_id", self._first["id"])
+        return first_id == self._first["id"] and bool(origin or message.get("webhook_id"))
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
         """Edit the response."""

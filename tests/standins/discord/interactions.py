@@ -97,6 +97,7 @@ async def _say(call: Call, interaction: Interaction, flags: int) -> Json:
         "components": call.body.get("components") or [],
         "attachments": call.standin.keep_files(channel["id"], call.files),
         "webhook_id": world.bot["id"],
+        "interaction_metadata": _metadata(interaction),
     }
     content = (call.body.get("content") or "").strip()
     if interaction.is_private or call.body.get("flags", 0) & EPHEMERAL:
@@ -108,6 +109,15 @@ async def _say(call: Call, interaction: Interaction, flags: int) -> Json:
         await call.standin.tell_message("MESSAGE_CREATE", message)
     interaction.messages.append(message)
     return message
+
+
+def _metadata(interaction: Interaction) -> Json:
+    payload = interaction.payload
+    user = payload["user"] if "user" in payload else payload["member"]["user"]
+    origin = {"id": payload["id"], "type": payload["type"], "user": user, "authorizing_integration_owners": {}}
+    # Follow-ups name the first response.
+    first = interaction.messages[0]["id"] if interaction.messages else None
+    return origin | ({"original_response_message_id": first} if first is not None else {})
 
 
 def _open(call: Call) -> Interaction:
