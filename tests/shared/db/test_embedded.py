@@ -1,0 +1,147 @@
+"""The embedded Postgres serves its own user alone, and changes nothing outside its home."""
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from shared.db.database import Address, _migrate
+from shared.db.embedded import LONGEST_SOCKET_PATH, SOCKET, find_programs, find_server, start_postgres
+from shared.db.server_user import find_server_user
+from shared.errors import ConfigurationError
+
+NOBODY = 65534
+METHODS = "SELECT DISTINCT auth_method FROM pg_hba_file_rules"
+CONNECT = """
+import os, socket, sys
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as client:
+    client.connect(sys.argv[1])
+    startup = b"user\\0postgres\\0database\\0postgres\\0\\0"
+    client.sendall((len(startup) + 8).to_bytes(4, "big") + (196608).to_bytes(4, "big") + startup)
+    print(client.recv(1000))
+"""
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def connect_as_nobody(path: Path) -> str:
+    """Return what another user of the machine gets: the server's first answer, or the error."""
+    # The script changes its user by itself: another user may not be able to start this Python.
+    done = subprocess.run([sys.executable, "-c", CONNECT, str(path)], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """A home with a running server, in a folder that its owner alone may enter."""
+    with tempfile.TemporaryDirectory(prefix="parley-test-", ignore_cleanup_errors=True) as folder:
+        outer = Path(folder)
+        (outer / "home").mkdir()
+        before = {path: mode_of(path) for path in (outer / "home", *(outer / "home").parents)}
+        start_postgres(outer / "home")
+        assert {path: mode_of(path) for path in before} == before, "permissions outside the data folder have changed"
+        yield outer / "home"
+        find_server(outer / "home").detach()
+
+
+async def test_the_socket_is_private_and_the_server_asks_who_connects(home: Path) -> None:
+    address = Address(start_postgres(home), is_embedded=True)
+    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    try:
+        methods = [row[0] for row in await connection.fetch(METHODS)]
+        listening = await connection.fetchval("SHOW listen_addresses")
+    finally:
+        await connection.close()
+
+    assert methods == ["peer"]
+    assert listening == ""
+    assert mode_of(home / "postgres") == 0o700
+    assert mode_of(home / "postgres" / SOCKET) == 0o700
+    assert (home / "postgres.lock").exists()
+
+
+async def test_the_program_and_the_migrations_come_in(home: Path) -> None:
+    address = Address(start_postgres(home), is_embedded=True)
+    await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
+    connection = await asyncpg.connect(**address.asyncpg_arguments())
+    try:
+        assert await connection.fetchval("SELECT current_user") == "parley_app"
+    finally:
+        await connection.close()
+
+
+def test_another_user_of_the_machine_is_refused_even_where_the_folders_are_open(home: Path) -> None:
+    # What only root can try: to be somebody else.
+    path = home / "postgres" / SOCKET
+    is_root = os.geteuid() == 0
+    assert not is_root or "PermissionError" in connect_as_nobody(path)
+
+    opened = {path: 0o777, path.parent: 0o755, home: 0o755, home.parent: 0o755}
+    before = {each: mode_of(each) for each in opened}
+    try:
+        for each, mode in opened.items():
+            each.chmod(mode)
+        said = connect_as_nobody(path)
+    finally:
+        for each, mode in before.items():
+            each.chmod(mode)
+    assert ("Peer authentication failed" in said) == is_root, said
+
+
+def test_a_path_that_is_too_long_for_the_socket_stops_the_start_with_the_remedy(tmp_path: Path) -> None:
+    room = LONGEST_SOCKET_PATH - len(str(tmp_path / "x" / "postgres" / SOCKET))
+    long = tmp_path / ("x" * (room + 4))
+
+    with pytest.raises(ConfigurationError, match=r"PARLEY_HOME: .* is 3 bytes too long .* set it to a shorter path"):
+        start_postgres(long)
+    assert not (long / "postgres").exists()
+
+
+def test_a_server_that_an_older_release_left_open_is_started_anew(tmp_path: Path) -> None:
+    folder, programs = tmp_path / "postgres", find_programs()
+    assert programs is not None
+    user = find_server_user(folder, programs)
+    folder.mkdir(mode=0o700)
+    if user.is_other:
+        os.chown(folder, user.uid, user.gid)
+    user.run(programs / "initdb", "--auth=trust", "--no-sync", "-U", "postgres", "-D", str(folder))
+    given = ["-l", str(folder / "log"), "-D", str(folder), "-o", f"-h '' -k {folder}"]
+    user.run(programs / "pg_ctl", "-w", *given, "start")
+    try:
+        url = start_postgres(tmp_path)
+        address = Address(url, is_embedded=True)
+
+        async def read() -> list[str]:
+            connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+            methods = [row[0] for row in await connection.fetch(METHODS)]
+            await connection.close()
+            return methods
+
+        assert asyncio.run(read()) == ["peer"]
+    finally:
+        find_server(tmp_path).detach()
+    assert not (folder / "postmaster.pid").exists()
+
+
+def test_a_folder_of_somebody_else_is_refused_and_root_serves_it_as_its_owner(tmp_path: Path) -> None:
+    programs = find_programs()
+    assert programs is not None
+    if os.geteuid() == 0:
+        os.chown(tmp_path, NOBODY, NOBODY)
+        assert find_server_user(tmp_path, programs).uid == NOBODY
+    else:
+        with pytest.raises(ConfigurationError, match="belongs to root; start Parley as that user"):
+            find_server_user(Path("/"), programs)
