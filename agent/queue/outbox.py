@@ -229,7 +229,17 @@ async def claim(session: Session, adapters: Sequence[str]) -> list[tuple[Reply, 
     """
     given = {"doors": list(adapters), "lease": LEASE_SECONDS, "most": MAX_ATTEMPTS}
     rows = (await session.execute(CLAIM, given)).all()
-    return [(to_reply(row), row.attempts) for row in rows if row.status == "claimed"]
+    found = ((_find_reply(row), row.attempts) for row in rows if row.status == "claimed")
+    return [(reply, attempts) for reply, attempts in found if reply is not None]
+
+
+def _find_reply(row: Any) -> Reply | None:
+    """Return the reply of a row; None if it can't be read, so that the others of its batch are sent."""
+    try:
+        return to_reply(row)
+    except (TypeError, ValueError, KeyError) as error:
+        log.error("reply_unreadable", reply=row.id, adapter=row.door, cause=repr(error))
+        return None
 
 
 async def sweep(database: Database, senders: Senders) -> None:

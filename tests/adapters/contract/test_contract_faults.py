@@ -18,6 +18,11 @@ FORGET_DELIVERY = (
     "UPDATE outbox SET status = 'pending', delivered_at = NULL, platform_message_id = NULL, claimed_until = now()"
 )
 DEAD_WORKERS = "DELETE FROM procrastinate_workers"
+# What a caller of the HTTP API may have named as a channel and thread of the platform.
+NAMED_BY_A_CALLER = """
+INSERT INTO conversations (platform, platform_channel_id, platform_thread_id, is_direct)
+VALUES (:platform, :name, NULL, true), (:platform, :name, :name, false)
+"""
 FLOOD, CHANNELS = 30, 5
 NUMBER = re.compile(r"question (\d+)\b")
 
@@ -103,6 +108,8 @@ async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
         await driver.hear(place)
         await driver.until_delivered(2)
         await driver.scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        for name in ("no such channel", "1", "🐸"):
+            await driver.scene.sql(NAMED_BY_A_CALLER, platform=driver.name, name=name)
     unknown = await driver.add_channel("never-spoken-in")
     for text in ("first", "second", "third"):
         await driver.say(ANN, text, place, is_delivered=False)

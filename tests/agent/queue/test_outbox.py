@@ -84,3 +84,15 @@ async def test_the_failure_of_a_late_delivery_does_not_release_the_reply_of_anot
     assert await parley.value("SELECT status FROM outbox") == "claimed"
     with pytest.raises(ClaimLost):
         await freeze(reply).check_claim()
+
+
+async def test_a_stored_reply_that_can_not_be_read_does_not_hold_up_the_others(parley: Parley) -> None:
+    await parley.sql(STORE)
+    await parley.sql(STORE)
+    await parley.sql(
+        """UPDATE outbox SET files = '[{"of_another_release": 1}]' WHERE id = (SELECT min(id) FROM outbox)"""
+    )
+
+    await let_another_worker_send(parley)
+
+    assert [post.content for post in parley.platform.posts] == ["the answer"]
