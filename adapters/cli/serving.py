@@ -3,13 +3,17 @@
 import asyncio
 import gc
 import os
+import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import asyncpg
 import uvloop
+from sqlalchemy.exc import DBAPIError
 
 from adapters.cli.compose import list_routes, open_app
 from adapters.cli.console import complain
@@ -18,7 +22,8 @@ from adapters.cli.watchdog import watched
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.worker import GRACE_SECONDS
-from shared.errors import ConfigurationError
+from shared.db.database import Address, NoDatabase, is_lost
+from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 from shared.settings import Settings
 
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 log = get_logger()
 # A turn creates thousands of short-lived objects, few of them in cycles: the collector may run less often.
 COLLECT_AFTER = (20_000, 20, 20)
+MOST_FILES = 65_536
+# Between two tries to reach the database at the start.
+WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +52,24 @@ class Parts:
 def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
     """Run these parts until a signal; raises the error that ended a part."""
     settings = with_free_port(settings) if parts.web else settings
+    allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, parts, on_ready))
 
 
+def allow_many_files() -> None:
+    """Raise the number of files that the process may open, connections included, to what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
     stopping = _catch_signals()
-    address = await prepare(find_database(settings))
+    address = await _wait_for_database(find_database(settings), stopping)
+    if address is None:
+        return
     senders = {each.name: each for each in parts.senders}
     async with open_app(settings, address, senders) as app:
         tasks = await _start(app, parts)
@@ -61,6 +80,26 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
         with watched():
             await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
+
+
+async def _wait_for_database(address: Address, stopping: asyncio.Event) -> Address | None:
+    """Return the address when its tables are ready, None when the process is to stop before.
+
+    A database that is away, full or locked is waited for: the operator sees why, and nothing has to be restarted.
+    """
+    shown = ""
+    while not stopping.is_set():
+        try:
+            return await prepare(address)
+        except (NoDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
+            if not (isinstance(error, (NoDatabase, Unavailable)) or is_lost(error)):
+                raise
+            if (reason := f"{error}".partition("\n")[0]) != shown:
+                complain(f"waiting for the database: {reason}")
+                shown = reason
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), WAIT_SECONDS)
+    return None
 
 
 async def _warm(app: App, *, answers: bool) -> None:

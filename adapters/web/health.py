@@ -14,12 +14,16 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.auth import app_of, with_token
 from agent.app import App
 from agent.maintenance.totals import read_call_totals, read_turn_totals
+from agent.queue.worker import STALE_SECONDS
 from shared.db.compatibility import find_incompatibility
 from shared.db.database import newest_revision
 from shared.errors import Unavailable
 
 # The outcomes of turns whose status is "answered".
 ANSWERED = ("finished", "unfinished")
+WORKER = text("""
+SELECT EXISTS (SELECT FROM procrastinate_workers WHERE last_heartbeat > now() - :stale * interval '1 second')
+""")
 QUEUES = text("""
 SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
@@ -34,8 +38,9 @@ async def get_health(_request: Request) -> Response:
 
 
 async def get_readiness(request: Request) -> Response:
-    """Answer whether a message could be accepted: the database responds and its tables fit the program."""
-    reason = await find_obstacle(app_of(request))
+    """Answer whether a message could be accepted and answered: the database, its tables, and a worker."""
+    app = app_of(request)
+    reason = await find_obstacle(app) or await find_missing_worker(app)
     if reason is None:
         return JSONResponse({"status": "ready"})
     return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": reason}}, 503)
@@ -48,6 +53,16 @@ async def find_obstacle(app: App) -> str | None:
             return await find_incompatibility(session, newest_revision())
     except Unavailable:
         return "The database can't be reached."
+
+
+async def find_missing_worker(app: App) -> str | None:
+    """Return why no turn can begin, None if a worker is there to run it."""
+    try:
+        async with app.database.transaction() as session:
+            is_there = await session.scalar(WORKER, {"stale": STALE_SECONDS})
+    except Unavailable:
+        return "The database can't be reached."
+    return None if is_there else "No worker runs: messages are stored, and wait for one. Start one: parley worker."
 
 
 @with_token

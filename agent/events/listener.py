@@ -72,8 +72,8 @@ class Listener:
         return Announcer(self._database, self._rules, key, inbox_ids, last_seq=last_seq, watched=watched)
 
     async def start(self) -> None:
-        """Open the connection; it is kept until `close`."""
-        connection = await self._open()
+        """Open the connection, as soon as the database accepts it; it is kept until `close`."""
+        connection = await self._open_again()
         self._task = asyncio.create_task(self._keep(connection), name="event listener")
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from agent.queue.inbox import QUEUE
 from agent.queue.slots import Slots
-from shared.db.database import Database
+from shared.db.database import Database, is_stale
 from shared.log import get_logger
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
@@ -66,7 +66,10 @@ class RetryingConnector(procrastinate.PsycopgConnector):
             try:
                 return await attempt()
             except ConnectorException as error:
-                if not isinstance(error.__cause__, OperationalError):
+                if error.__cause__ is not None and is_stale(error.__cause__):
+                    log.warning("queue_connections_replaced", cause=str(error.__cause__))
+                    await self.pool.drain()
+                elif not isinstance(error.__cause__, OperationalError):
                     raise
                 await asyncio.sleep(DATABASE_WAITS[min(waits, len(DATABASE_WAITS) - 1)])
                 waits += 1
@@ -144,12 +147,31 @@ async def _configure(connection: AsyncConnection[Any]) -> None:
 async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
     """Open the queue's connections for the block."""
     try:
-        await queue.open_async()
+        await _open(queue)
         yield
     finally:
         # Also if opening was cancelled: the pool's tasks treat a cancellation as a failed connection and go on, which
         # would keep the process from exiting.
         await queue.close_async()
+
+
+async def _open(queue: procrastinate.App) -> None:
+    while True:
+        try:
+            await queue.open_async()
+        except ConnectorException as error:
+            log.warning("queue_waits_for_database", cause=str(error.__cause__ or error))
+            # A pool that could not be opened can't be opened again.
+            await queue.close_async()
+            await asyncio.sleep(DATABASE_WAITS[-1])
+        else:
+            return
+
+
+async def replace_connections(queue: procrastinate.App) -> None:
+    """Replace all connections of the queue by new ones."""
+    if isinstance(queue.connector, RetryingConnector):
+        await queue.connector.pool.drain()
 
 
 def build_queue(database: Database, slots: Slots) -> tuple[procrastinate.App, FairJobs]:

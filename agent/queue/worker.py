@@ -16,7 +16,7 @@ from sqlalchemy import text
 from agent.billing.budget import release_expired
 from agent.prompts import prompts
 from agent.queue import inbox
-from agent.queue.connector import DATABASE_WAITS, build_queue, opened
+from agent.queue.connector import DATABASE_WAITS, build_queue, opened, replace_connections
 from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
 from agent.queue.inbox import QUEUE, TAKE_TURN, Job
 from agent.queue.slots import Bounds, Slots
@@ -149,8 +149,10 @@ class Worker:
                     stalled_worker_timeout=NEVER_SECONDS,
                 )
             except ConnectorException as error:
-                # Other workers deleted its row while this process was frozen; it restarts with a new row.
+                # Other workers deleted its row while this process was frozen; it restarts with a new row. If it was
+                # another error, its connections may have caused it.
                 log.warning("worker_restarting", cause=str(error.__cause__ or error))
+                await replace_connections(self._queue)
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 # Cancelled while the database was lost: the database error has replaced the CancelledError.
                 return
@@ -233,18 +235,19 @@ class Worker:
 
 
 async def _keep_up(chore: Chore) -> None:
-    if chore.seconds is None:
-        await chore.run()
-        return
     while True:
-        await asyncio.sleep(chore.seconds)
+        await asyncio.sleep(chore.seconds or 0)
         try:
             await chore.run()
+            if chore.seconds is None:
+                return
         except DatabaseLost:
             log.warning("database_lost")
         except Exception:
             # Chores work on many rows: one row that fails must not end the chore.
             log.exception("chore_failed")
+        if chore.seconds is None:
+            await asyncio.sleep(RESTART_SECONDS)
 
 
 def describe(error: Exception) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import asyncpg
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, event, make_url
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
@@ -35,8 +36,12 @@ CONNECTION_SETTINGS = {
 }
 
 # SQLSTATEs, or their prefixes, that pass by themselves: connection lost, transaction idle for too long, serialization
-# failure, deadlock, too many connections, server starting or stopping.
-TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53300", "57P")
+# failure, deadlock, no room on the disk or for another connection, server starting or stopping, I/O error.
+TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53", "57P", "58030")
+# After a restore or a change of the tables, a connection may keep a plan that no longer fits: only a new one helps.
+# A statement that the server does not know any more, a plan of other columns, a row of the catalogue that is gone.
+UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
+STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed")
 
 # Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
 REFUSED = (DBAPIError, asyncpg.PostgresError)
@@ -46,6 +51,10 @@ class DatabaseLost(Unavailable):
     """I lost my database for a moment; please try again."""
 
     code = "database_lost"
+
+
+class NoDatabase(ConfigurationError):
+    """No Postgres answers at the address; it may be starting, or the address may be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +138,8 @@ async def check(address: Address) -> None:
             f"DATABASE_URL: there is no database {address.url.database!r}; create it: createdb {address.url.database}."
         ) from None
     except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
-        raise ConfigurationError(
-            f"DATABASE_URL: no Postgres answers at {shown} ({error or type(error).__name__})."
-        ) from None
+        kind = NoDatabase if is_lost(error) else ConfigurationError
+        raise kind(f"DATABASE_URL: no Postgres answers at {shown} ({error or type(error).__name__}).") from None
     try:
         version = connection.get_server_version().major
         vector = await connection.fetchval("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
@@ -242,8 +250,9 @@ class Database:
             # Parameters contain message text, which must not be logged.
             hide_parameters=True,
         )
+        event.listen(self.engine.sync_engine, "handle_error", _replace_stale_connections)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
-        self._pool = Pool(address.asyncpg_arguments(), max(1, pool_size - pool_size // 2))
+        self._pool = Pool(address.asyncpg_arguments(), max(1, pool_size - pool_size // 2), is_stale)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
@@ -291,10 +300,24 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error, InterfaceError)):
         return True
     if isinstance(error, REFUSED):
-        return str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
+        return is_stale(error) or str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
     # asyncpg raises a ValueError for a parameter that it can't encode: that is a bug, not a lost connection.
     lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
     return isinstance(error, lost) and not isinstance(error, ValueError)
+
+
+def is_stale(error: BaseException) -> bool:
+    """Tell whether the connection has become useless, although it is open: trying again helps on a new one."""
+    state = sqlstate_of(error)
+    # SQLAlchemy gives a stale plan no state.
+    may_be = state in {UNSUPPORTED, INTERNAL, None}
+    return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in STALE_PLANS))
+
+
+def _replace_stale_connections(context: ExceptionContext) -> None:
+    # SQLAlchemy then replaces this connection and all others that were opened before.
+    if isinstance(context.original_exception, Exception) and is_stale(context.original_exception):
+        context.is_disconnect = True
 
 
 def is_duplicate(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ statement is compiled once.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, Protocol, cast
@@ -96,7 +96,8 @@ class Connection:
 class Pool:
     """A pool of asyncpg connections, opened on demand."""
 
-    def __init__(self, arguments: Mapping[str, Any], size: int) -> None:
+    def __init__(self, arguments: Mapping[str, Any], size: int, is_stale: Callable[[BaseException], bool]) -> None:
+        self._is_stale = is_stale
         self._arguments = dict(arguments)
         self._size = size
         self._pool: asyncpg.Pool | None = None
@@ -122,6 +123,11 @@ class Pool:
             except asyncpg.InternalClientError:
                 # asyncpg's protocol state is broken, which can happen when the server ends the connection.
                 driver.terminate()
+                raise
+            except asyncpg.PostgresError as error:
+                if self._is_stale(error):
+                    # The others were opened before the same change.
+                    await self._pool.expire_connections()
                 raise
 
     async def close(self) -> None:

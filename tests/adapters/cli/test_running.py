@@ -78,9 +78,9 @@ def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> No
             assert expected in said
 
         assert fetch(f"{base}/healthz") == (200, '{"status":"ok"}')
-        assert fetch(f"{base}/readyz")[0] == 200
         assert fetch(link)[0] == 200
         assert "84" in str(ask_over_http(shell, base, "what is 12*7?")["content"])
+        assert fetch(f"{base}/readyz")[0] == 200
         assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
 
         assert stop(running) < 10

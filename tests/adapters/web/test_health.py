@@ -1,5 +1,6 @@
 """What machines ask: health, readiness, metrics; and what an unexpected error looks like from outside."""
 
+import asyncio
 import re
 from dataclasses import replace
 from typing import Any
@@ -20,9 +21,27 @@ async def test_health_needs_no_token(site: Site) -> None:
     del site.client.headers["Authorization"]
 
     assert (await site.client.get("/healthz")).json() == {"status": "ok"}
-    ready = await site.client.get("/readyz")
-    assert ready.status_code == 200
-    assert ready.json() == {"status": "ready"}
+    await until_ready(site)
+    assert (await site.client.get("/readyz")).json() == {"status": "ready"}
+
+
+async def until_ready(site: Site) -> None:
+    """Wait until the worker has connected."""
+    async with asyncio.timeout(30):
+        while (answer := await site.client.get("/readyz")).status_code != 200:
+            assert "parley worker" in answer.text
+
+
+async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
+    await until_ready(site)
+    assert site.parley.worker is not None
+    site.parley.worker.cancel()
+    await asyncio.gather(site.parley.worker, return_exceptions=True)
+
+    answer = await site.client.get("/readyz")
+
+    assert answer.status_code == 503
+    assert "parley worker" in answer.json()["error"]["message"]
 
 
 async def change_tables(parley: Parley, statement: str) -> None:
@@ -35,7 +54,7 @@ async def change_tables(parley: Parley, statement: str) -> None:
 
 async def test_compatible_tables_of_a_newer_release_are_ready(site: Site, parley: Parley) -> None:
     await change_tables(parley, "UPDATE alembic_version SET version_num = '9998'")
-    assert (await site.client.get("/readyz")).status_code == 200
+    await until_ready(site)
 
     await change_tables(
         parley,

@@ -1,0 +1,142 @@
+"""A database that is full, changed under open connections, or not there yet: Parley waits and goes on by itself."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from sqlalchemy import URL, make_url, text
+
+from adapters.cli.serving import _wait_for_database
+from shared.db.database import Address, Database, DatabaseLost
+from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import Body
+from tests.support.given_database import connect, given_database
+from tests.support.parley import Parley
+
+FULL = """
+CREATE SEQUENCE refused;
+GRANT ALL ON refused TO parley_app;
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+'BEGIN PERFORM nextval(''refused'');
+RAISE EXCEPTION ''could not extend file: No space left on device'' USING ERRCODE = ''disk_full''; END'
+"""
+WRITTEN = ("inbox", "turns", "messages", "outbox", "budget_reservations", "procrastinate_jobs")
+
+
+@asynccontextmanager
+async def as_owner(database: Database) -> AsyncIterator[asyncpg.Connection]:
+    """Open a connection of the tables' owner."""
+    owner = await asyncpg.connect(**database.address.asyncpg_arguments(as_owner=True))
+    try:
+        yield owner
+    finally:
+        await owner.close()
+
+
+@asynccontextmanager
+async def full_disk(database: Database) -> AsyncIterator[asyncpg.Connection]:
+    """Refuse every write to the tables of turns as a server without room does."""
+    async with as_owner(database) as owner:
+        await owner.execute(FULL)
+        for table in WRITTEN:
+            await owner.execute(
+                f"CREATE TRIGGER a_full_disk BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()"
+            )
+        yield owner
+        await owner.execute("DROP FUNCTION refuse CASCADE")
+
+
+async def test_a_message_is_not_accepted_while_the_disk_is_full_and_is_afterwards(parley: Parley) -> None:
+    async with full_disk(parley.app.database):
+        with pytest.raises(DatabaseLost):
+            await parley.accept("hello")
+
+    assert (await parley.ask("hello")).error is None
+
+
+async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_reserved(parley: Parley) -> None:
+    gate = asyncio.Event()
+
+    async def answer(_body: Body, _number: int) -> Answer:
+        await gate.wait()
+        return Answer("It is done.")
+
+    parley.model.play(answer)
+    accepted = await parley.accept("hello")
+    await parley.model.until(1)
+    async with full_disk(parley.app.database) as owner, asyncio.timeout(30):
+        gate.set()
+        # The answer was tried to be stored several times.
+        while await owner.fetchval("SELECT last_value FROM refused") < 3:
+            pass
+    answered = await parley.app.events.response(accepted.inbox_id)
+
+    assert (answered.content, answered.error) == ("It is done.", None)
+    assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
+
+
+async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parley: Parley) -> None:
+    for number in range(3):
+        await parley.ask(f"hello {number}")
+    async with as_owner(parley.app.database) as owner:
+        for table in ("procrastinate_jobs", "inbox", "turns", "messages", "users", "conversations"):
+            await owner.execute(f"ALTER TABLE {table} ADD COLUMN of_a_restore text")
+
+    for number in range(3):
+        assert (await parley.ask(f"hello again {number}")).error is None
+
+
+async def test_a_stale_plan_in_a_transaction_counts_as_a_lost_connection(database: Database) -> None:
+    async with as_owner(database) as owner:
+        await owner.execute("CREATE TABLE kept (id int); GRANT SELECT ON kept TO parley_app")
+        for _ in range(2):
+            async with database.transaction() as session:
+                await session.execute(text("SELECT * FROM kept"))
+        await owner.execute("ALTER TABLE kept ADD COLUMN more text")
+
+        with pytest.raises(DatabaseLost):
+            async with database.transaction() as session:
+                await session.execute(text("SELECT * FROM kept"))
+        async with database.transaction() as session:
+            assert list((await session.execute(text("SELECT * FROM kept"))).keys()) == ["id", "more"]
+
+
+async def test_a_process_waits_at_the_start_until_the_database_takes_connections(
+    postgres: URL, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with given_database(postgres) as address:
+        superuser = await connect(Address(postgres, is_embedded=True))
+        try:
+            await superuser.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
+            waiting = asyncio.create_task(_wait_for_database(address, asyncio.Event()))
+            said = ""
+            async with asyncio.timeout(30):
+                while "waiting for the database: " not in said:
+                    await superuser.execute("SELECT 1")
+                    said += capsys.readouterr().err
+            assert "too many connections" in said
+            await superuser.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
+
+            assert await waiting == address
+        finally:
+            await superuser.close()
+
+
+async def test_a_process_that_waits_for_the_database_can_be_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    stopping = asyncio.Event()
+    waiting = asyncio.create_task(
+        _wait_for_database(Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False), stopping)
+    )
+    said = ""
+    async with asyncio.timeout(30):
+        while "no Postgres answers" not in said:
+            await asyncio.wait({waiting}, timeout=0.05)
+            said += capsys.readouterr().err
+    stopping.set()
+
+    assert await waiting is None
