@@ -1,6 +1,7 @@
 """`parley doctor`: checks everything that has to be in order, with a remedy for each failure."""
 
 import asyncio
+import resource
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -22,6 +23,7 @@ app = typer.Typer()
 
 Level = Literal["ok", "warn", "fail"]
 LITTLE_SPACE, NO_SPACE = 1_000_000_000, 200_000_000
+FEW_FILES = 4096
 SECRET_FILES = ("api_token", "secret_key")
 COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
 
@@ -57,6 +59,7 @@ async def _collect(call: bool) -> list[Finding]:
     found = [Finding("ok", "settings", f"read; PARLEY_HOME is {settings.parley_home.resolve()}")]
     found += _look_at_home(settings)
     found += [each async for each in _look_at_database(settings)]
+    found.append(_look_at_open_files())
     found.append(await _look_at_storage(settings))
     found += _look_at_modules(settings)
     found += _look_at_models(settings)
@@ -84,6 +87,14 @@ def _look_at_home(settings: "Settings") -> Iterator[Finding]:
     else:
         yield Finding("warn" if free < LITTLE_SPACE else "ok", "space", shown)
     yield from (_look_at_secret(home / name) for name in SECRET_FILES)
+
+
+def _look_at_open_files() -> Finding:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if 0 <= limit < FEW_FILES:
+        remedy = f"allow {FEW_FILES} or more (ulimit -Hn, LimitNOFILE= of systemd, ulimits of Docker)"
+        return Finding("warn", "files", f"a process may open {limit} files and connections; {remedy}")
+    return Finding("ok", "files", f"a process may open {'any number of' if limit < 0 else limit} files and connections")
 
 
 def _look_at_secret(path: Path) -> Finding:

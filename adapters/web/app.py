@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -17,7 +18,7 @@ from adapters.web import files, health
 from adapters.web.api import messages, openai
 from adapters.web.faults import HANDLERS, ReadableAddresses
 from adapters.web.page import chat, page
-from adapters.web.wire import BoundedProtocol
+from adapters.web.wire import BoundedProtocol, HalfOpen
 from agent.app import App
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -114,7 +115,8 @@ async def serve(app: App, started: Callable[[str, int], None] | None = None, *, 
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
-    own: dict[str, Any] = {"http": BoundedProtocol, "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
+    protocol = partial(BoundedProtocol, half_open=HalfOpen())
+    own: dict[str, Any] = {"http": protocol, "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
     if started is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         started(*listening.getsockname()[:2])

@@ -1,57 +1,161 @@
-"""Limits for requests at the level of the HTTP parser: the size of headers is bounded for every client."""
+"""Limits at the level of the HTTP parser: the size of headers, and the time and number of half-open requests."""
 
+import asyncio
 import json
+import resource
+from collections import defaultdict
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 # Several times the size of usual cookies, tokens and URLs.
 MAX_HEAD_BYTES = 64 * 1024
-SENTENCE = f"The address and the headers of a request may have {MAX_HEAD_BYTES // 1024} KB together."
-REFUSAL = json.dumps({"error": {"code": "headers_too_large", "message": SENTENCE}}).encode()
-ANSWER = b"\r\n".join([
-    b"HTTP/1.1 431 Request Header Fields Too Large",
-    b"content-type: application/json",
-    b"content-length: %d" % len(REFUSAL),
-    b"connection: close",
-    b"",
-    REFUSAL,
-])  # fmt: skip
+# From the first byte, or from the connection, to the end of the headers.
+HEAD_SECONDS = 15.0
+# In each such period a body has to grow by so many bytes, which the slowest mobile networks manage.
+BODY_SECONDS, BODY_BYTES = 20.0, 8 * 1024
+# Of one address; a quarter of the process's files, so that others are served whatever one address does.
+MAX_HALF_OPEN = max(16, min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+
+
+def to_refusal(status: str, code: str, message: str) -> bytes:
+    """Return the response that refuses a request and closes its connection."""
+    body = json.dumps({"error": {"code": code, "message": message}}).encode()
+    head = [
+        f"HTTP/1.1 {status}".encode(),
+        b"content-type: application/json",
+        b"content-length: %d" % len(body),
+        b"connection: close",
+    ]
+    return b"\r\n".join([*head, b"", body])
+
+
+TOO_LARGE = to_refusal(
+    "431 Request Header Fields Too Large",
+    "headers_too_large",
+    f"The address and the headers of a request may have {MAX_HEAD_BYTES // 1024} KB together.",
+)
+TOO_SLOW = to_refusal("408 Request Timeout", "request_too_slow", "The request did not arrive in time; send it again.")
+
+
+class HalfOpen:
+    """The connections whose request has not arrived whole, by address: of too many, the oldest is closed."""
+
+    def __init__(self, most: int = MAX_HALF_OPEN) -> None:
+        self._most = most
+        # Dicts keep the order of insertion.
+        self._of: defaultdict[str, dict[BoundedProtocol, None]] = defaultdict(dict)
+
+    def add(self, connection: "BoundedProtocol") -> None:
+        """Count a connection, and close the oldest one of its address if they are too many."""
+        waiting = self._of[connection.address]
+        waiting[connection] = None
+        if len(waiting) > self._most:
+            oldest = next(iter(waiting))
+            self.discard(oldest)
+            oldest.transport.abort()
+
+    def discard(self, connection: "BoundedProtocol") -> None:
+        """Stop counting a connection whose request is whole, or which is closed."""
+        waiting = self._of.get(connection.address)
+        if waiting is not None:
+            waiting.pop(connection, None)
+            if not waiting:
+                del self._of[connection.address]
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes the connection if headers, or what follows the body, grow without end: the parser keeps all of them."""
+    """Closes the connection if headers, or what follows the body, grow without end, or if a request does not arrive."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(
+        self,
+        *given: Any,
+        half_open: HalfOpen,
+        head_seconds: float = HEAD_SECONDS,
+        body_seconds: float = BODY_SECONDS,
+        **named: Any,
+    ) -> None:
         super().__init__(*given, **named)
-        self._kept = 0
+        self._half_open, self._head_seconds, self._body_seconds = half_open, head_seconds, body_seconds
+        self._kept = self._body_bytes = 0
         self._is_in_head = True
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address of the other side."""
+        return self.client[0] if self.client else ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._expect(self._head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._expect_nothing()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and count those that are not part of a body."""
         self._kept += len(data)
         super().data_received(data)
-        if self._kept <= MAX_HEAD_BYTES or self.transport.is_closing():
+        if self.transport.is_closing():
             return
-        # It is None before the first request, despite its type.
-        cycle = cast(RequestResponseCycle | None, self.cycle)
-        if self._is_in_head and (cycle is None or cycle.response_complete):
-            self.transport.write(ANSWER)
-            self.transport.close()
-        else:
-            self.transport.abort()
+        if self._is_in_head and not self._kept:
+            self._expect_nothing()
+        elif self._deadline is None:
+            self._expect(self._head_seconds if self._is_in_head else self._body_seconds)
+        if self._kept > MAX_HEAD_BYTES:
+            self._refuse(TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """Start a request."""
         self._kept, self._is_in_head = 0, False
+        self._body_bytes = 0
+        self._expect_nothing()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Receive a part of the body."""
         self._kept = 0
+        self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Finish the request."""
         self._kept, self._is_in_head = 0, True
         super().on_message_complete()
+
+    def _expect(self, seconds: float) -> None:
+        self._deadline = self.loop.call_later(seconds, self._on_deadline)
+        self._half_open.add(self)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+            self._half_open.discard(self)
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        if self.transport.is_closing():
+            return
+        # A body that nobody reads at the moment is not the client's delay.
+        is_held_up = not self._is_in_head and (self.flow.read_paused or bool(self.cycle.body))
+        if is_held_up or (not self._is_in_head and self._body_bytes >= BODY_BYTES):
+            self._body_bytes = 0
+            self._expect(self._body_seconds)
+        else:
+            self._half_open.discard(self)
+            self._refuse(TOO_SLOW)
+
+    def _refuse(self, answer: bytes) -> None:
+        # It is None before the first request, despite its type.
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        is_next = cycle is not None and not cycle.response_started and not self._is_in_head and not self.pipeline
+        if is_next or (self._is_in_head and (cycle is None or cycle.response_complete)):
+            self.transport.write(answer)
+            self.transport.close()
+        else:
+            self.transport.abort()

@@ -97,6 +97,10 @@ def _import_litellm(clock: Clock) -> _Library:
     )
 
 
+def _has_failed(loading: asyncio.Task[_Library]) -> bool:
+    return loading.done() and (loading.cancelled() or loading.exception() is not None)
+
+
 class Providers:
     """Calls models by their litellm name."""
 
@@ -116,8 +120,8 @@ class Providers:
         return self._loading.result()
 
     async def load(self) -> None:
-        """Import litellm in a thread, only once, also if several first calls wait for it."""
-        if self._loading is None:
+        """Import litellm in a thread, only once, also if several first calls wait for it; a failure is tried again."""
+        if self._loading is None or _has_failed(self._loading):
             self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm, self._clock))
         # Shielded, because other callers wait for the same import.
         await asyncio.shield(self._loading)
@@ -133,7 +137,7 @@ class Providers:
         return bool(known.get("supports_vision")) if known else None
 
     def _known(self, name: str) -> Mapping[str, Any]:
-        if self._loading is None or not self._loading.done():
+        if self._loading is None or not self._loading.done() or _has_failed(self._loading):
             return {}
         models = self._library.litellm.model_cost
         bare = name.removeprefix("openai/")
@@ -142,9 +146,10 @@ class Providers:
     async def aclose(self) -> None:
         """Close our connections and those that litellm keeps for other providers."""
         if self._loading is not None:
-            library = await self._loading
-            await library.client.close()
-            await library.litellm.close_litellm_async_clients()
+            await asyncio.wait({self._loading})
+            if not _has_failed(self._loading):
+                await self._library.client.close()
+                await self._library.litellm.close_litellm_async_clients()
             self._loading = None
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
