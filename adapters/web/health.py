@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.auth import app_of, with_token
 from agent.app import App
 from agent.maintenance.totals import read_call_totals, read_turn_totals
-from agent.queue.worker import STALE_SECONDS
+from agent.queue.heartbeats import STALE_SECONDS
 from shared.db.compatibility import find_incompatibility
 from shared.db.database import newest_revision
 from shared.errors import Unavailable
