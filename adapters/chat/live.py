@@ -31,13 +31,13 @@ class LiveMessage(Protocol):
         ...
 
 
-async def show_live(turn: "LiveTurn", live_message: LiveMessage) -> None:
-    """Show the typing indicator, then live text with at most one edit a second.
+async def show_live(turn: "LiveTurn", live_message: LiveMessage, *, after: float = LIVE_AFTER) -> None:
+    """Show the typing indicator, then live text with at most one edit a second, beginning `after` these seconds.
 
     An error of the platform ends the live text, not the turn.
     """
     try:
-        if await turn.ends_within(LIVE_AFTER):
+        if await turn.ends_within(after):
             return
         await _show_growing(turn, live_message)
     except ParleyError as error:

@@ -23,9 +23,10 @@ from adapters.slack.install.tokens import open_installations, open_tokens
 from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions.respond import Responses
 from adapters.slack.sending.buttons import to_rows
-from adapters.slack.sending.live import ShownMessages, offer_stop, show
+from adapters.slack.sending.live import offer_stop, show
 from adapters.slack.sending.notices import REASONS, send_direct
 from adapters.slack.sending.reply import send
+from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
 from adapters.slack.transport.api import Json, Refused, TokenRefused, Web

@@ -22,6 +22,7 @@ SETTLE_SECONDS = 5.0
 
 KEEP = text("""
 UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+RETURNING id
 """)
 FIND = text("SELECT live_message_id FROM turns WHERE id = :turn_id")
 
@@ -38,6 +39,7 @@ class LiveTurn:
         self.turn_id, self.place = key.id, message.place
         self.reply_to = message.platform_message_id or message.event_id
         self.asker = message.sender.platform_user_id
+        self.is_resumed = key.attempt > 1
         self.text = ""
         self.tools: dict[str, str] = {}
         self.calls: dict[str, str] = {}
@@ -78,11 +80,11 @@ class LiveTurn:
             row = (await session.execute(FIND, {"turn_id": self.turn_id})).one_or_none()
         return None if row is None else row.live_message_id
 
-    async def keep_message(self, message_id: str) -> None:
-        """Store the id of the live message for the final delivery, unless another worker has taken over the turn."""
+    async def keep_message(self, message_id: str) -> bool:
+        """Store the id of the live message for the final delivery; return False if another worker has the turn."""
         given = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
         async with self._database.statement() as session:
-            await session.execute(KEEP, given)
+            return (await session.execute(KEEP, given)).one_or_none() is not None
 
 
 @runtime_checkable

@@ -10,7 +10,8 @@ FIND = text("""
 SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status, last.platform_user_id AS asker,
        last.edited_at IS NOT NULL AND position(last.content IN (
            SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
-       )) = 0 AS was_edited
+       )) = 0 AS was_edited,
+       turns.attempt > 1 AS was_resumed
 FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
 LEFT JOIN LATERAL (
     SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
@@ -24,13 +25,14 @@ class DeliveryInfo:
     """What affects the delivery of a turn's reply.
 
     `asker`: the platform's id of the user who wrote the last message. `was_edited`: that message was edited after the
-    turn had begun.
+    turn had begun. `was_resumed`: an attempt of the turn ended with its process, perhaps after it had posted.
     """
 
     allows_mentions: bool = False
     status: str = "answered"
     asker: str | None = None
     was_edited: bool = False
+    was_resumed: bool = False
 
 
 async def find_delivery_info(database: Database, turn_id: int) -> DeliveryInfo:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from adapters.slack.sending.render import render, to_blocks, to_notice
+from adapters.slack.sending.sent import COMMAND_TYPE
 from adapters.slack.transport.api import Json, Refused, Web
 from agent import commands
 from agent.queue.inbox import accept_answered
@@ -44,6 +45,9 @@ class TypedCommands:
         method = "chat.postMessage"
         if reply.is_private and not place.is_direct:
             method, where["user"] = "chat.postEphemeral", message.sender.platform_user_id.rpartition(":")[2]
+        else:
+            # Told apart from a stream that an interrupted turn has left.
+            where["metadata"] = {"event_type": COMMAND_TYPE, "event_payload": {}}
         try:
             for part in render(reply.text).parts:
                 await web.call(method, **where, text=to_notice(part), blocks=to_blocks(part))

@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.uploads import Upload, collect
-from adapters.slack.sending.live import Shown, ShownMessages, stop_stream, to_metadata
 from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
-from adapters.slack.sending.sent import AlreadySent, find_sent
+from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
+from adapters.slack.sending.shown import Shown, ShownMessages
+from adapters.slack.sending.stream import stop_stream
 from adapters.slack.transport.api import Json, Refused, Web
 from shared.log import get_logger
 from shared.tasks import run_on_text
@@ -54,8 +55,12 @@ class Draft:
         blocks = [*(self.cards if index == 0 else ()), *to_blocks(part)]
         if index == len(rendered.parts) - 1:
             blocks += self.rows
-        metadata = to_metadata(self.reply.turn_id, self.reply.id, index)
-        return {"text": to_notice(part), "blocks": blocks, "metadata": metadata}
+        return {"text": to_notice(part), "blocks": blocks, "metadata": key_of(self.reply).to_metadata(index)}
+
+
+def key_of(reply: "Reply") -> ReplyKey:
+    """Return what identifies the messages of a reply."""
+    return ReplyKey(reply.turn_id, reply.place, reply.reply_to, reply_id=reply.id)
 
 
 async def send(
@@ -64,8 +69,13 @@ async def send(
     """Post a reply once and return the id of the last message."""
     # Slack refuses empty files.
     uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
+    posted = await kept.find_posted(reply.turn_id)
+    if posted is not None and reply.live_message_id is None:
+        reply = replace(reply, live_message_id=posted.ts)
     shown = kept.pop(reply.live_message_id)
-    before = await find_sent(web, reply) if reply.was_tried else AlreadySent()
+    before = AlreadySent()
+    if reply.was_tried or (reply.live_message_id is None and (delivery.was_resumed or posted is not None)):
+        before = await find_sent(app.database, web, key_of(reply))
     draft = Draft(reply, delivery, rows, uploads=uploads, links=links_to(others), cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
     try:
@@ -77,15 +87,18 @@ async def send(
 
 
 def _to_cards(shown: Shown | None) -> list[Json]:
-    cards = shown.cards.values() if shown is not None else ()
+    if shown is None:
+        return []
     return [
-        {"type": "task_card", "task_id": each["id"], "title": each["title"], "status": _final(each)} for each in cards
+        {"type": "task_card", "task_id": each["id"], "title": each["title"], "status": _final(each, shown)}
+        for each in (shown.cards | shown.ended).values()
     ]
 
 
-def _final(card: Json) -> str:
+def _final(card: Json, shown: Shown) -> str:
+    status = shown.ended.get(card["id"], card)["status"]
     # When the turn ends, no tool call is running any more.
-    return "complete" if card["status"] == "in_progress" else str(card["status"])
+    return "complete" if status == "in_progress" else str(status)
 
 
 class _MessageWriter:
@@ -99,6 +112,8 @@ class _MessageWriter:
         for index in range(len(rendered.parts)):
             # A second attempt, with a file instead of parts, continues with the existing messages.
             ts = self._before.parts[index] = await self._write_part(rendered, index)
+        for each in {*self._before.surplus} - {*self._before.parts.values()}:
+            await remove(self._web, self._place.channel, each)
         uploads = [*([Upload("answer.md", rendered.file.encode())] if rendered.file else []), *self._draft.uploads]
         left = [each for each in uploads if not self._before.has_file(each)]
         if left:
@@ -150,11 +165,15 @@ class _MessageWriter:
     async def _end_stream(self, ts: str, shown: Shown, rendered: Rendered, body: Json) -> bool:
         """End the stream with the rest of the answer; return False if the streamed text is not its beginning."""
         part = rendered.parts[0]
-        if not part.startswith(shown.text) or len(rendered.parts) > 1:
+        if not shown.is_certain or not part.startswith(shown.text) or len(rendered.parts) > 1:
             await stop_stream(self._web, self._place.channel, ts)
             return False
         left = part[len(shown.text) :]
-        ends = [each | {"status": _final(each)} for each in shown.cards.values() if each["status"] == "in_progress"]
+        ends = [
+            each | {"status": _final(each, shown)}
+            for each in (shown.ended | shown.cards).values()
+            if shown.cards.get(each["id"], {}).get("status") in (None, "in_progress")
+        ]
         pieces = [*ends, *([{"type": "markdown_text", "text": left}] if left else [])]
         more: Json = {"chunks": pieces} if pieces else {}
         rows = {"blocks": list(self._draft.rows)} if self._draft.rows else {}

@@ -1,24 +1,73 @@
-"""Finds the parts of a reply that an interrupted delivery has posted, by the metadata of our messages."""
+"""Finds the messages of a reply that an interrupted turn or delivery has posted.
+
+Our messages name their turn in their metadata. A stream gets metadata only when it ends; until then it is recognised
+as the message of ours that was written while its turn ran and has no metadata.
+"""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
 
 from adapters.slack.transport.api import Json, Web
 
 if TYPE_CHECKING:
     from adapters.chat.uploads import Upload
-    from agent.queue.outbox import Reply
+    from shared.db.database import Database
+    from shared.messages import Place
 
-MOST_MESSAGES = 200
+EVENT_TYPE, COMMAND_TYPE = "parley_reply", "parley_command"
+PAGE, MOST_PAGES = 200, 5
+# How much later than the end of its turn a stream may seem to have begun, by Slack's clock.
+CLOCKS_DIFFER_SECONDS = 5.0
 TS = re.compile(r"[0-9]+\.[0-9]+")
+
+OTHERS = text("""
+SELECT coalesce(extract(epoch FROM turns.finished_at), 0) AS ended, ARRAY(
+    SELECT other.live_message_id FROM turns AS other
+    WHERE other.conversation_id = turns.conversation_id AND other.id <> turns.id AND other.live_message_id IS NOT NULL
+    ORDER BY other.id DESC LIMIT 100
+) AS others FROM turns WHERE turns.id = :turn_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyKey:
+    """What the messages of a reply have in common: their turn (0 if there is none), reply, place and question."""
+
+    turn_id: int
+    place: "Place"
+    reply_to: str | None
+    reply_id: int = 0
+
+    def to_metadata(self, part: int) -> Json:
+        """Return the metadata of one part: the turn, or the reply if there is no turn, and the part's number."""
+        name, number = self._name
+        return {"event_type": EVENT_TYPE, "event_payload": {name: number, "part": part}}
+
+    def find_part(self, message: Json) -> int | None:
+        """Return which part of this reply a message is; None if it is none."""
+        metadata = message.get("metadata") or {}
+        payload = metadata.get("event_payload") or {}
+        name, number = self._name
+        if metadata.get("event_type") != EVENT_TYPE or payload.get(name) != number:
+            return None
+        part = payload.get("part")
+        return part if isinstance(part, int) else None
+
+    @property
+    def _name(self) -> tuple[str, int]:
+        return ("turn", self.turn_id) if self.turn_id else ("reply", self.reply_id)
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadySent:
-    """The messages with parts of the reply, and the files after them by name and size."""
+    """The messages with parts of the reply, further ones that show it once more, and its files by name and size."""
 
     parts: dict[int, str] = field(default_factory=dict)
+    surplus: tuple[str, ...] = ()
     files: frozenset[tuple[str, int]] = frozenset()
 
     def has_file(self, upload: "Upload") -> bool:
@@ -26,27 +75,67 @@ class AlreadySent:
         return (upload.filename, len(upload.content)) in self.files
 
 
-async def find_sent(web: Web, reply: "Reply") -> AlreadySent:
+async def find_sent(database: "Database", web: Web, key: ReplyKey) -> AlreadySent:
     """Return what is posted already; raises if Slack can't tell, so that nothing is posted twice."""
-    oldest = {"oldest": reply.reply_to} if reply.reply_to and TS.fullmatch(reply.reply_to) else {}
-    query: Json = {"channel": reply.place.channel, "include_all_metadata": True, "limit": MOST_MESSAGES, **oldest}
-    if reply.place.thread is not None:
-        found = await web.call("conversations.replies", ts=reply.place.thread, **query)
-    else:
-        found = await web.call("conversations.history", **query)
-    ours = [each for each in found.get("messages", ()) if each.get("user") == web.token.bot_user_id]
-    parts = {part: str(each["ts"]) for each in ours if (part := _part_of(each, reply)) is not None}
+    ours = [each for each in await _list_messages(web, key) if each.get("user") == web.token.bot_user_id]
+    parts: dict[int, str] = {}
+    surplus: list[str] = []
+    for message in ours:
+        part = key.find_part(message)
+        if part is not None and part in parts:
+            surplus.append(str(message["ts"]))
+        elif part is not None:
+            parts[part] = str(message["ts"])
+    for stream in await _list_streams(database, key, ours):
+        if 0 in parts:
+            surplus.append(stream)
+        else:
+            parts[0] = stream
     if not parts:
         return AlreadySent()
     files = [file for each in ours if each["ts"] > min(parts.values()) for file in each.get("files", ())]
-    return AlreadySent(parts, frozenset((str(each.get("name")), int(each.get("size") or 0)) for each in files))
+    names = frozenset((str(each.get("name")), int(each.get("size") or 0)) for each in files)
+    return AlreadySent(parts, tuple(surplus), names)
 
 
-def _part_of(message: Json, reply: "Reply") -> int | None:
-    metadata = message.get("metadata") or {}
-    payload = metadata.get("event_payload") or {}
-    key, number = ("turn", reply.turn_id) if reply.turn_id else ("reply", reply.id)
-    if metadata.get("event_type") != "parley_reply" or payload.get(key) != number:
-        return None
-    part = payload.get("part")
-    return part if isinstance(part, int) else None
+async def remove(web: Web, channel: str, ts: str) -> None:
+    """Delete a message of ours that shows a reply once more; a failure is only logged."""
+    # A stream can't be deleted before its end.
+    await web.find("chat.stopStream", channel=channel, ts=ts)
+    await web.find("chat.delete", channel=channel, ts=ts)
+
+
+async def _list_messages(web: Web, key: ReplyKey) -> list[Json]:
+    """Return the messages after the question, oldest first."""
+    place, found = key.place, []
+    oldest = {"oldest": key.reply_to} if key.reply_to and TS.fullmatch(key.reply_to) else {}
+    query: Json = {"channel": place.channel, "include_all_metadata": True, "limit": PAGE, **oldest}
+    method = "conversations.history"
+    if place.thread is not None:
+        method, query["ts"] = "conversations.replies", place.thread
+    for _ in range(MOST_PAGES):
+        page = await web.call(method, **query)
+        found += page.get("messages", ())
+        query["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
+        if not query["cursor"]:
+            break
+    return sorted(found, key=lambda each: str(each.get("ts", "")))
+
+
+async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json]) -> list[str]:
+    """Return the streams of the turn that have no metadata yet."""
+    after = key.reply_to if key.reply_to and TS.fullmatch(key.reply_to) else key.place.thread
+    unmarked = [str(each["ts"]) for each in ours if _is_unmarked(each)]
+    if key.place.thread is None or not key.turn_id or after is None or not unmarked:
+        return []
+    async with database.statement() as session:
+        row: Any = (await session.execute(OTHERS, {"turn_id": key.turn_id})).one_or_none()
+    if row is None:
+        return []
+    # A later turn of the thread may be streaming already.
+    until = float(row.ended) + CLOCKS_DIFFER_SECONDS if row.ended else float("inf")
+    return [ts for ts in unmarked if float(after) < float(ts) <= until and ts not in row.others]
+
+
+def _is_unmarked(message: Json) -> bool:
+    return not (message.get("metadata") or message.get("files") or message.get("subtype"))

@@ -1,7 +1,5 @@
 """Calls of Slack's Web API; errors are classified by whether a retry makes sense."""
 
-import asyncio
-from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +8,11 @@ from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from shared.clock import Clock
+from adapters.slack.transport.limits import MethodLimits, Passage, RateLimited
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
+
+__all__ = ["Json", "MethodLimits", "RateLimited", "Refused", "Token", "TokenRefused", "Web"]
 
 Json = dict[str, Any]
 
@@ -21,9 +21,6 @@ TEMPORARY_CODES = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org", "unavailable"}
 )
 TOKEN_REMEDY = "Slack refuses the token; install the app again and set SLACK_BOT_TOKEN."  # noqa: S105  # a sentence
-# Calls per minute that may be used for live text: less than Slack's limits (20, 20, 100, 50).
-MINUTE = 60.0
-LIVE_LIMITS = {"chat.startStream": 14, "chat.stopStream": 14, "chat.appendStream": 80, "chat.update": 35}
 # Seconds that a call waits for rate limits in all, and the wait if Slack names none.
 MAX_WAIT, DEFAULT_WAIT = 120.0, 30.0
 
@@ -59,39 +56,6 @@ class TokenRefused(Unavailable):
     """Slack refuses the token; install the app again and set SLACK_BOT_TOKEN."""
 
 
-class MethodLimits:
-    """Rate limits of one token: when each method may be called again, and how often it was called within a minute."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._open_at: dict[str, float] = defaultdict(float)
-        self._calls: dict[str, deque[float]] = defaultdict(deque)
-
-    def note(self, method: str) -> None:
-        """Count a call."""
-        if method in LIVE_LIMITS:
-            self._calls[method].append(self._clock.monotonic())
-
-    def has_spare(self, *methods: str) -> bool:
-        """Return whether these methods may be called for live text and still leave calls for replies."""
-        since = self._clock.monotonic() - MINUTE
-        for method in methods:
-            calls = self._calls[method]
-            while calls and calls[0] < since:
-                calls.popleft()
-            if self.wait_for(method) > 0 or len(calls) >= LIVE_LIMITS[method]:
-                return False
-        return True
-
-    def wait_for(self, method: str) -> float:
-        """Return the seconds until a method may be called again."""
-        return max(0.0, self._open_at[method] - self._clock.monotonic())
-
-    def close(self, method: str, seconds: float) -> None:
-        """Block a method for some seconds."""
-        self._open_at[method] = max(self._open_at[method], self._clock.monotonic() + seconds)
-
-
 class Web:
     """The Web API with one token. `can_stream` is False once Slack has refused to stream in this workspace."""
 
@@ -107,18 +71,26 @@ class Web:
         Waits up to `max_wait` seconds in all when it is rate-limited. Raises `Refused` if a retry makes no sense,
         `Unavailable` if it does.
         """
-        left = max_wait
-        while True:
-            wait = self.method_limits.wait_for(method)
-            if wait > left:
-                raise Unavailable("Slack asks to wait.", retry_after=wait)
-            await asyncio.sleep(wait)
-            left -= wait
-            try:
-                return await self._call_once(method, arguments)
-            except _RateLimited as limited:
-                self.method_limits.close(method, limited.seconds)
-                log.info("slack_asks_to_wait", method=method, seconds=limited.seconds)
+        gate = self.method_limits.gate(method, str(arguments.get("channel") or ""))
+        answer: Json | None = None
+        while answer is None:
+            async with gate.passing(max_wait) as passage:
+                answer = await self._try(passage, method, arguments)
+                # A call that was made before there was a queue joins it now.
+                while answer is None and passage.is_held:
+                    answer = await self._try(passage, method, arguments)
+            max_wait = passage.max_wait
+        return answer
+
+    async def _try(self, passage: Passage, method: str, arguments: Json) -> Json | None:
+        """Make one call; return None if Slack asks to wait."""
+        await passage.wait()
+        try:
+            return await self._call_once(method, arguments)
+        except _TooMany as limited:
+            log.info("slack_asks_to_wait", method=method, seconds=limited.seconds)
+            passage.close(limited.seconds)
+            return None
 
     async def find(self, method: str, *, max_wait: float = 0.0, **arguments: Any) -> Json | None:
         """Call a method whose result is optional; return None on any failure."""
@@ -151,7 +123,7 @@ class Web:
         status = int(getattr(response, "status_code", None) or getattr(response, "status", 0) or 0)
         code = str(body.get("error") or "")
         if status == 429 or code in ("ratelimited", "rate_limited"):
-            return _RateLimited(_seconds(getattr(response, "headers", None)))
+            return _TooMany(_seconds(getattr(response, "headers", None)))
         if code in TOKEN_CODES:
             self._log_refused_token(code)
             return TokenRefused(slack_code=code)
@@ -169,7 +141,7 @@ class Web:
         self._was_refused = True
 
 
-class _RateLimited(Exception):
+class _TooMany(Exception):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 

@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
+
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.slack import Sent, pings
+from tests.standins.slack import Json, Sent, pings
 
 DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
 
@@ -68,6 +70,53 @@ async def test_tools_are_cards_that_stay_with_the_answer(office: Scene) -> None:
     thread = next(iter(office.slack.world.assistant_threads.values()))
     assert thread["statuses"][0] == "is thinking …"
     assert office.refusals() == []
+
+
+async def test_tools_that_end_while_slack_answers_leave_no_card_in_progress(office: Scene) -> None:
+    calls = [("calculator__calculate", {"expression": "2+2"}), ("calculator__calculate", {"expression": "1/0"})]
+    again = [("calculator__calculate", {"expression": "3+3"})]
+    office.model.play(
+        [
+            Answer("Let me see.", delay=0.7, chunk_chars=3, chunk_delay=0.1, tool_calls=calls),
+            Answer("Once more.", chunk_chars=3, chunk_delay=0.1, tool_calls=again),
+            Answer("It is 4, I think.", chunk_chars=3, chunk_delay=0.1),
+        ]
+    )
+    office.slack.latency = 0.7
+
+    await office.ann.mentions(office.general, "how much is 2+2?")
+    await office.until_value("delivered", DELIVERED)
+
+    (said,) = office.ann.written(office.general)
+    cards = [each["status"] for each in said["blocks"] if each["type"] == "task_card"]
+    assert cards == ["complete", "error", "complete"]
+    assert office.ann.reads(office.general)[0].endswith("It is 4, I think.")
+
+
+@pytest.mark.parametrize("fault", [{"error": "brand_new_code"}, {"error": "feature_not_enabled"}, {"retry_after": 60}])
+async def test_a_stream_that_slack_refuses_becomes_a_message_that_is_edited(office: Scene, fault: Json) -> None:
+    text = " ".join(f"word{number}" for number in range(30))
+    office.model.play([Answer(text, chunk_chars=8, chunk_delay=0.15)])
+    office.slack.fail("chat.startStream", **fault)
+
+    await office.ann.mentions(office.general, "slowly")
+    await office.until_value("delivered", DELIVERED)
+
+    (start,), (post,) = office.slack.calls("chat.startStream"), office.slack.calls("chat.postMessage")
+    assert post.at - start.at < 1
+    assert len(office.slack.calls("chat.update")) >= 2
+    assert office.ann.reads(office.general) == [text]
+
+
+async def test_an_addition_whose_confirmation_is_lost_is_not_repeated_in_the_answer(office: Scene) -> None:
+    text = " ".join(f"word{number}" for number in range(40))
+    office.model.play([Answer(text, chunk_chars=8, chunk_delay=0.1)])
+    office.slack.fail("chat.appendStream", is_lost=True)
+
+    await office.ann.mentions(office.general, "slowly")
+    await office.until_value("delivered", DELIVERED)
+
+    assert office.ann.reads(office.general) == [text]
 
 
 async def test_where_nothing_is_streamed_the_message_is_edited_once_a_second(office: Scene) -> None:

@@ -8,25 +8,44 @@ import pytest
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import Limits
 from tests.standins.slack.world import stamp
 
 FAILED = "SELECT count(*) FROM outbox WHERE status = 'failed'"
 
 
-async def test_a_method_that_is_called_too_often_is_left_alone_for_as_long_as_slack_asks(office: Scene) -> None:
-    office.model.play([Answer("One."), Answer("Two.")])
-    office.slack.fail("chat.postMessage", retry_after=1)
+async def test_a_channel_that_is_posted_to_too_often_is_left_alone_for_as_long_as_slack_asks(office: Scene) -> None:
+    office.model.play([Answer("One."), Answer("Two."), Answer("Three.")])
+    office.slack.fail("chat.postMessage", retry_after=2)
 
-    await office.ann.direct("hello")
+    await office.ann.mentions(office.general, "hello")
     await office.slack.until(lambda: office.slack.calls("chat.postMessage"))
+    await office.bob.mentions(office.general, "hello")
     await office.bob.direct("hello")
-    await office.ann.hears()
+    await office.ann.hears(office.general, 2)
     await office.bob.hears()
 
     first, *others = office.slack.calls("chat.postMessage")
+    in_channel = [each for each in others if each.args["channel"] == office.general["id"]]
+    (direct,) = [each for each in others if each not in in_channel]
     assert first.status == 429
-    assert len(others) == 2
-    assert all(each.at - first.at >= 1 for each in others)
+    assert len(in_channel) == 2
+    assert all(each.at - first.at >= 2 for each in in_channel)
+    # Another channel does not wait for this one.
+    assert direct.at < in_channel[0].at
+
+
+async def test_a_flood_in_one_channel_costs_few_calls_more_than_it_has_answers(office: Scene) -> None:
+    office.slack.limits = Limits(posts=1, post_seconds=1.0)
+    office.model.play(lambda _body, _number: Answer("Hello."))
+
+    for number in range(12):
+        await office.ann.mentions(office.general, f"question {number}")
+    await office.until_value(12, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+    posts = office.slack.calls("chat.postMessage")
+    assert len(office.ann.written(office.general)) == 12
+    assert len(posts) <= 1.2 * 12
 
 
 async def test_a_server_that_fails_for_long_gets_the_reply_later(office: Scene) -> None:

@@ -14,15 +14,21 @@ POSTS, POST_SECONDS = 10, 10.0
 
 @dataclass
 class Limits:
-    """Sliding windows; `factor` 1 is as strict as Slack, and other tests use a larger one."""
+    """Sliding windows; `factor` 1 is as strict as Slack, and other tests use a larger one.
+
+    With `posts` a channel accepts so many messages in `post_seconds`, whatever the factor.
+    """
 
     factor: float = 50.0
+    posts: int | None = None
+    post_seconds: float = POST_SECONDS
     _calls: defaultdict[tuple[str, ...], deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def refuse(self, method: str, tier: int, team_id: str, channel_id: str | None) -> int | None:
         """Count one call; return None, or the seconds until it may be retried."""
         if method in POST_METHODS:
-            return self._take((method, team_id, channel_id or ""), POSTS * self.factor, POST_SECONDS)
+            most = POSTS * self.factor if self.posts is None else self.posts
+            return self._take((method, team_id, channel_id or ""), most, self.post_seconds)
         if tier not in PER_MINUTE:
             return None
         return self._take((method, team_id), PER_MINUTE[tier] * self.factor, SECONDS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -37,7 +38,8 @@ class SlackStandIn:
         self.limits = limits or Limits()
         self.journal = Journal()
         self.faults: list[Fault] = []
-        self.latency = 0.0
+        # How late each answer comes: `STANDIN_LATENCY=0.3` runs every test with a slow Slack.
+        self.latency = float(os.environ.get("STANDIN_LATENCY", "0"))
         self.codes: dict[str, Json] = {}
         self.approver: Json | None = None
         # Fields that are added to, or replace, the usual response to an installation.

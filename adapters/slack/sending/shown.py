@@ -1,0 +1,89 @@
+"""The live messages of this process: what they show, and which of them are just being posted."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from adapters.slack.sending.sent import remove
+from adapters.slack.transport.api import Json, Refused, Web
+from shared.errors import ParleyError
+
+if TYPE_CHECKING:
+    from agent.events.live import LiveTurn
+
+REMEMBERED = 1000
+
+
+@dataclass
+class Shown:
+    """The content of a live message: its text, and its cards by call id, as Slack has confirmed them.
+
+    `edited_at` is the monotonic time of the latest edit. `ended` has the cards as they are when the turn ends.
+    `is_certain` is False while it is unknown whether Slack has received the latest addition.
+    """
+
+    is_stream: bool
+    text: str = ""
+    cards: dict[str, Json] = field(default_factory=dict)
+    edited_at: float = 0.0
+    ended: dict[str, Json] = field(default_factory=dict)
+    is_certain: bool = True
+
+
+class Outdated(ParleyError):
+    """Another worker has taken over the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A live message; `ts` is None if Slack has not confirmed it, so that it may exist or not."""
+
+    ts: str | None
+
+
+class ShownMessages:
+    """The live messages of this process, for sending the final text."""
+
+    def __init__(self) -> None:
+        self._shown: OrderedDict[str, Shown] = OrderedDict()
+        self._posting: OrderedDict[int, asyncio.Task[Json]] = OrderedDict()
+
+    async def post(self, web: Web, turn: "LiveTurn", posting: Coroutine[Any, Any, Json]) -> str:
+        """Post the live message of a turn and store its id with the turn.
+
+        A cancelled caller does not cancel the call, which Slack may have received already. Raises `Outdated`, after
+        the message is removed, if another worker has taken over the turn.
+        """
+        task = self._posting[turn.turn_id] = asyncio.create_task(posting, name="live message")
+        if len(self._posting) > REMEMBERED:
+            self._posting.popitem(last=False)
+        ts = str((await asyncio.shield(task))["ts"])
+        if not await turn.keep_message(ts):
+            # The other worker may have found the message and continue it.
+            if await turn.find_message() != ts:
+                await remove(web, turn.place.channel, ts)
+            raise Outdated
+        return ts
+
+    async def find_posted(self, turn_id: int) -> Posted | None:
+        """Wait for the post of a turn's live message; return None if nothing was posted by this process."""
+        task = self._posting.pop(turn_id, None)
+        if task is None:
+            return None
+        await asyncio.wait({task})
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            return None if isinstance(error, Refused) else Posted(None)
+        return Posted(str(task.result()["ts"]))
+
+    def keep(self, ts: str, shown: Shown) -> None:
+        """Store the content of a message."""
+        self._shown[ts] = shown
+        if len(self._shown) > REMEMBERED:
+            self._shown.popitem(last=False)
+
+    def pop(self, ts: str | None) -> Shown | None:
+        """Remove and return the content of a message; None if another process has shown it."""
+        return self._shown.pop(ts or "", None)

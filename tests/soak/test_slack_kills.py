@@ -1,0 +1,93 @@
+"""Slack's workers are killed one after another while Slack answers late: each question has one complete answer."""
+
+import asyncio
+import random
+import re
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.adapters.slack.conftest import Scene, make_scene
+from tests.bench.children import started
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body, last_user_text
+from tests.standins.slack import Json, Limits, SlackStandIn
+from tests.support.chat_scene import COMMAND, child_environment
+
+pytestmark = pytest.mark.soak
+QUESTIONS, CHANNELS, WORKERS = 300, 10, 3
+KILL_SECONDS, ASK_SECONDS, LATE_SECONDS, REST_SECONDS = 4.0, 0.5, 1.5, 240.0
+POSTS = ("chat.postMessage", "chat.startStream", "chat.appendStream", "chat.stopStream", "chat.update")
+
+
+def answers(body: Body, _number: int) -> Answer:
+    """Repeat the number of the question, slowly enough to be shown live."""
+    (number,) = re.findall(r"question (\d+)", last_user_text(body))[-1:]
+    return Answer(f"This is the whole answer to question {number}.", chunk_chars=6, chunk_delay=0.35)
+
+
+def replies(scene: Scene, asked: Json, channel: Json) -> list[tuple[str, bool]]:
+    """Return text and completeness of each of the app's messages below a question."""
+    messages = scene.slack.world.messages[channel["id"]].values()
+    ours = [each for each in messages if "bot_id" in each and each.get("thread_ts") == asked["ts"]]
+    return [(each["text"], not each.get("is_streaming")) for each in ours]
+
+
+async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
+    settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    model.play(answers)
+    async with SlackStandIn(limits=Limits(factor=10_000)) as slack, AsyncExitStack() as leaving:
+        scene = make_scene(slack, settings)
+        for method in POSTS:
+            slack.fail(method, seconds=LATE_SECONDS, times=10**9)
+        env = child_environment(settings, address, tmp_path) | {
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_API_BASE": slack.api_base,
+            "DEFAULT_GUEST_TOKEN_BUDGET": "1000000000",
+        }
+        log = tmp_path / "log"
+        await leaving.enter_async_context(started(*COMMAND, "adapter", "slack", env=env, errors=log))
+        await slack.socket.until()
+        killing = asyncio.create_task(kill_workers(leaving, env, log))
+        asked = await ask(scene)
+        killing.cancel()
+        await asyncio.gather(killing, return_exceptions=True)
+        await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log))
+
+        def wrong() -> list[object]:
+            found = [(number, replies(scene, each, channel)) for number, (each, channel) in enumerate(asked)]
+            return [each for each in found if each[1] != [(f"This is the whole answer to question {each[0]}.", True)]]
+
+        with suppress(TimeoutError):
+            await slack.until(lambda: not wrong(), REST_SECONDS)
+        assert wrong() == []
+
+
+async def kill_workers(leaving: AsyncExitStack, env: dict[str, str], log: Path) -> None:
+    """Kill a random worker every few seconds and start another in its place."""
+    chance = random.Random(2026)  # noqa: S311  # the same faults in each run
+    workers = [
+        await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log)) for _ in range(WORKERS)
+    ]
+    while True:
+        await asyncio.sleep(KILL_SECONDS)
+        victim = workers.pop(chance.randrange(len(workers)))
+        victim.kill()
+        await victim.wait()
+        workers.append(await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log)))
+
+
+async def ask(scene: Scene) -> list[tuple[Json, Json]]:
+    """Mention the app in new threads, one after another."""
+    channels = [scene.slack.world.add_channel(f"channel-{number}") for number in range(CHANNELS)]
+    asked = []
+    for number in range(QUESTIONS):
+        channel = channels[number % CHANNELS]
+        asked.append((await scene.ann.mentions(channel, f"question {number}"), channel))
+        await asyncio.sleep(ASK_SECONDS)
+    return asked
