@@ -83,6 +83,8 @@ def _import_litellm(clock: Clock) -> _Library:
         # pydantic builds these models at their first use, with a warning about a type of litellm's.
         warnings.simplefilter("ignore")
         ModelResponseStream(choices=[StreamingChoices(delta=Delta(content=""))])
+        is_internal_call.set(True)
+        _warm(litellm)
     faults = (OpenAIError, BaseLLMException, httpx.HTTPError)
     # For invalid chunks litellm's parser raises arbitrary errors.
     stream_faults = (*faults, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
@@ -99,6 +101,13 @@ def _import_litellm(clock: Clock) -> _Library:
 
 def _has_failed(loading: asyncio.Task[_Library]) -> bool:
     return loading.done() and (loading.cancelled() or loading.exception() is not None)
+
+
+def _warm(litellm: Any) -> None:
+    """Load what litellm would import in its first call, some 300 modules, on the event loop; no request is sent."""
+    message = {"role": "user", "content": "warm"}
+    litellm.completion("hosted_vllm/warm", [message], tools=[NO_TOOL], mock_response="warm", api_base="http://[::1]")
+    litellm.main.encoding.encode("warm")
 
 
 class Providers:

@@ -1,0 +1,42 @@
+"""What the models' library loads late is loaded before the first call, outside the event loop."""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.source_tree import ROOT
+
+# A process of its own, because in this one the library is loaded already.
+FIRST_CALL = """
+import asyncio, json, sys
+from agent.llm.completions import AttemptState, ModelRequest
+from agent.llm.providers.client import Providers
+from shared.clock import SystemClock
+from shared.settings import Settings
+
+async def main():
+    providers = Providers(Settings(openai_base_url=sys.argv[1], openai_api_key="x"), SystemClock())
+    await providers.load()
+    before = set(sys.modules)
+    tool = {"type": "function", "function": {"name": "x", "parameters": {"type": "object", "properties": {}}}}
+    request = ModelRequest(({"role": "user", "content": "hello"},), (tool,), 10)
+    await providers.complete("openai/stub", request, AttemptState(30.0))
+    print(json.dumps(sorted(set(sys.modules) - before)))
+    await providers.aclose()
+
+asyncio.run(main())
+"""
+
+
+async def test_the_first_call_of_a_process_imports_next_to_nothing(model: OpenAIStub) -> None:
+    model.play([Answer("Hi.")])
+    command = (sys.executable, "-c", FIRST_CALL, model.base_url)
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
+    written, complaints = await process.communicate()
+
+    assert written, complaints.decode()
+    imported = json.loads(written)
+    assert len(imported) < 20, imported
+    assert not [each for each in imported if each.startswith(("mcp", "openai", "tiktoken"))]
