@@ -13,7 +13,6 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
 from adapters.chat.running import Running
-from adapters.slack.events import assistant
 from adapters.slack.events.events import Events, register
 from adapters.slack.install import uninstall
 from adapters.slack.install.uninstall import Uninstall
@@ -60,7 +59,6 @@ def build_app(
         attaching_conversation_kwargs_enabled=False,
     )
     register(bolt, events)
-    assistant.register(bolt, clients, running)
     interactions.register(bolt, app, clients, running=running, events=events)
     if installations is not None:
         uninstall.register(bolt, Uninstall(clients, installations))

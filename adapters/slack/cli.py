@@ -32,6 +32,11 @@ def write_manifest(
         None, "--http/--socket", help="How Slack reaches us; by HTTP when PUBLIC_URL is set and SLACK_APP_TOKEN is not."
     ),
     name: str = typer.Option("Parley", help="What the app is called in Slack."),
+    has_panel: bool = typer.Option(
+        False,
+        "--keep-panel",
+        help="For an app that keeps the assistant panel, which Slack refuses to new apps.",
+    ),
 ) -> None:
     """Write the manifest that the Slack app is made from: api.slack.com/apps, Create New App, From a manifest."""
     import yaml
@@ -42,7 +47,7 @@ def write_manifest(
 
     settings = read_settings(quiet=True)
     own = settings.of_module(SlackSettings, "slack")
-    manifest = build_manifest(own, settings.public_url, name=name, is_http=is_http)
+    manifest = build_manifest(own, settings.public_url, name=name, is_http=is_http, has_panel=has_panel)
     if shape is Shape.LINK:
         say(to_link(manifest))
     elif shape is Shape.JSON:

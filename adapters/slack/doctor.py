@@ -17,7 +17,10 @@ from adapters.slack.transport.http import PATHS
 from adapters.slack.transport.socket import AppTokenRefused
 from shared.clock import SystemClock
 
-AGAIN = "put the manifest of `parley slack manifest` into the app's page and install the app again"
+AGAIN = (
+    "put the manifest of `parley slack manifest` into the app's page and install the app again; an app with the older"
+    " assistant panel keeps it with `parley slack manifest --keep-panel`, and docs/slack.md says what changes without"
+)
 UNSEEN = (
     "Slack does not let an app see its event subscriptions; when messages don't arrive, compare the app's manifest with"
     " `parley slack manifest`"

@@ -25,7 +25,8 @@ POSTS = ("chat.postMessage", "chat.startStream", "chat.appendStream", "chat.stop
 
 def answers(body: Body, _number: int) -> Answer:
     """Repeat the number of the question, slowly enough to be shown live."""
-    (number,) = re.findall(r"question (\d+)", last_user_text(body))[-1:]
+    asked = re.split(r"<context>|\[Said by others", last_user_text(body))[0]
+    (number,) = re.findall(r"question (\d+)", asked)[-1:]
     return Answer(f"This is the whole answer to question {number}.", chunk_chars=6, chunk_delay=0.35)
 
 

@@ -1,15 +1,9 @@
-"""The assistant panel: suggested prompts, and a title for each thread."""
+"""The agent's own conversations in Slack: suggested prompts, and the titles of the older panel's threads."""
 
-from typing import TYPE_CHECKING, Any
-
-from slack_bolt.async_app import AsyncApp
+from typing import Any
 
 from adapters.slack.transport.api import Json, Web
 from shared.text import cut
-
-if TYPE_CHECKING:
-    from adapters.chat.running import Running
-    from adapters.slack.transport.clients import Clients
 
 TITLE_CHARS = 60
 HEADING = "What can I do for you?"
@@ -21,24 +15,15 @@ PROMPTS = (
 )
 
 
-def register(bolt: AsyncApp, clients: "Clients", running: "Running") -> None:
-    """Register the listener for threads that are started in the panel."""
-
-    async def on_started(event: Json, context: Any) -> None:
-        web = await clients.find(context.team_id)
-        thread = event.get("assistant_thread") or {}
-        if web is not None and thread.get("channel_id") and thread.get("thread_ts"):
-            # The acknowledgement doesn't wait for the suggestions.
-            running.start(suggest(web, str(thread["channel_id"]), str(thread["thread_ts"])), "suggested prompts")
-
-    bolt.event("assistant_thread_started")(on_started)
+def list_prompts() -> list[Json]:
+    """Return the suggested prompts, as the manifest and the API have them."""
+    return [{"title": title, "message": message} for title, message in PROMPTS]
 
 
-async def suggest(web: Web, channel: str, thread_ts: str) -> None:
-    """Set the suggested prompts of a thread."""
-    prompts = [{"title": title, "message": message} for title, message in PROMPTS]
-    where: Json = {"channel_id": channel, "thread_ts": thread_ts}
-    await web.find("assistant.threads.setSuggestedPrompts", **where, title=HEADING, prompts=prompts)
+async def suggest(web: Web, channel: str, **where: Any) -> None:
+    """Set the suggested prompts of a direct conversation, or of a thread in it."""
+    method = "assistant.threads.setSuggestedPrompts"
+    await web.find(method, channel_id=channel, **where, title=HEADING, prompts=list_prompts())
 
 
 async def set_title(web: Web, channel: str, thread_ts: str, question: str) -> None:

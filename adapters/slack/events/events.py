@@ -15,6 +15,7 @@ from slack_bolt.async_app import AsyncApp
 from adapters.base import STORE_SECONDS
 from adapters.chat.edits import Edits
 from adapters.chat.running import Running
+from adapters.slack.events.agent_view import AgentView
 from adapters.slack.events.assistant import set_title
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.groups import Groups
@@ -65,6 +66,7 @@ class Events:
     def __init__(self, app: "App", clients: Clients, running: Running) -> None:
         self._app, self._clients, self._running = app, clients, running
         self.directory = Directory(app.clock, running)
+        self.agent_view = AgentView(app.database)
         self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
         self._edits, self._typed = Edits(app, PLATFORM), TypedCommands(app)
@@ -94,6 +96,7 @@ class Events:
             gone = {**(event.get("previous_message") or {}), "ts": str(event.get("deleted_ts"))}
             await self._delete({**gone, "channel": event["channel"]}, web)
         elif is_message(event, web):
+            event = await self.agent_view.to_event(event, web)
             place = to_place(event, web.token)
             async with self._locked(place):
                 await self._accept_once(event, web)
@@ -113,6 +116,7 @@ class Events:
         if not is_message(message, web) or not TS.fullmatch(str(edited)):
             return
         self._listening.correct(event["channel"], message)
+        message = await self.agent_view.to_event(message, web)
         async with self._locked(to_place(message, web.token)):
             names = await self.directory.list_names(web, list_people([message]))
             event_id = to_event_id(message["channel"], message["ts"])
@@ -160,7 +164,8 @@ class Events:
         mention = await self._listening.find_mention(event, to_place(event, web.token), web)
         if mention is None:
             return False
-        earlier = await self._listening.list_earlier(event, web) if mention.is_first else []
+        has_earlier = mention.is_first and not (to_place(event, web.token).is_direct and is_root(event))
+        earlier = await self._listening.list_earlier(event, web) if has_earlier else []
         names = await self.directory.list_names(web, list_people([event]))
         platform_context = await self._platform_context(event, web, earlier)
         event = await self.directory.with_files(web, event)
@@ -195,6 +200,11 @@ class Events:
         is_member = to_team(event, web.token) == web.token.team_id
         found = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
         return ((), None) if found is None else (tuple(clean(each) for each in found[1]), found[0])
+
+
+def is_root(event: Json) -> bool:
+    """Return whether a message is the first of its thread."""
+    return event.get("thread_ts") == event.get("ts")
 
 
 def is_message(event: Json, web: Web) -> bool:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from adapters.slack.events.assistant import list_prompts
 from adapters.slack.install import REDIRECT
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.interactions.shortcuts import CALLBACK
@@ -16,10 +17,11 @@ Json = dict[str, Any]
 
 # The events for which there are listeners; `message` is four events, by kind of channel.
 EVENTS = (
+    "agent_session_stopped",
+    "app_context_changed",
     "app_home_opened",
     "app_mention",
     "app_uninstalled",
-    "assistant_thread_started",
     "message.channels",
     "message.groups",
     "message.im",
@@ -29,6 +31,8 @@ EVENTS = (
     "subteam_updated",
     "tokens_revoked",
 )
+# Of the agent messaging experience, and in their place that of the assistant panel, which only older apps may have.
+OF_AGENT, OF_PANEL = frozenset({"agent_session_stopped", "app_context_changed"}), ("assistant_thread_started",)
 TO_EVENTS, TO_CLICKS, TO_COMMANDS = PATHS
 NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
 MOST_NAME = 35
@@ -42,9 +46,16 @@ LONG_DESCRIPTION = (
 
 
 def build_manifest(
-    settings: SlackSettings, public_url: str | None, *, name: str = "Parley", is_http: bool | None = None
+    settings: SlackSettings,
+    public_url: str | None,
+    *,
+    name: str = "Parley",
+    is_http: bool | None = None,
+    has_panel: bool = False,
 ) -> Json:
     """Return the manifest; `is_http=None` chooses HTTP if there is a public URL and no app token, else Socket Mode.
+
+    `has_panel`: for an app that keeps the assistant panel, which Slack refuses to new apps.
 
     Raises `ConfigurationError` for HTTP without a public URL, or a name that is too long.
     """
@@ -62,9 +73,9 @@ def build_manifest(
             "long_description": LONG_DESCRIPTION,
             "background_color": COLOUR,
         },
-        "features": _features(name, f"{base}{TO_COMMANDS}" if is_http else None),
+        "features": _features(name, f"{base}{TO_COMMANDS}" if is_http else None) | _agent(has_panel=has_panel),
         "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
-        "settings": _settings(base if is_http else None),
+        "settings": _settings(base if is_http else None, has_panel=has_panel),
     }
     if public_url is not None:
         # Slack redirects people here after they have installed the app.
@@ -96,15 +107,21 @@ def _features(name: str, commands_url: str | None) -> Json:
             "messages_tab_enabled": True,
             "messages_tab_read_only_enabled": False,
         },
-        "assistant_view": {"assistant_description": DESCRIPTION, "suggested_prompts": []},
         "bot_user": {"display_name": name, "always_online": True},
         "shortcuts": [shortcut],
         "slash_commands": [command | ({"url": commands_url} if commands_url else {})],
     }
 
 
-def _settings(base: str | None) -> Json:
-    events: Json = {"bot_events": sorted(EVENTS)}
+def _agent(*, has_panel: bool) -> Json:
+    if has_panel:
+        return {"assistant_view": {"assistant_description": DESCRIPTION, "suggested_prompts": []}}
+    return {"agent_view": {"agent_description": DESCRIPTION, "suggested_prompts": list_prompts()}}
+
+
+def _settings(base: str | None, *, has_panel: bool) -> Json:
+    names = (*(set(EVENTS) - OF_AGENT), *OF_PANEL) if has_panel else EVENTS
+    events: Json = {"bot_events": sorted(names)}
     clicks: Json = {"is_enabled": True}
     if base is not None:
         events["request_url"], clicks["request_url"] = f"{base}{TO_EVENTS}", f"{base}{TO_CLICKS}"

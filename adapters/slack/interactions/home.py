@@ -156,7 +156,6 @@ class Homes:
 
 
 def register(bolt: "AsyncApp", homes: Homes) -> None:
-    """Register the listeners for the tab, its buttons and its form."""
-    bolt.event("app_home_opened")(homes.on_opened)
+    """Register the listeners for the tab's buttons and its form."""
     bolt.action(re.compile(rf"^{ACTION_ID}:"))(homes.on_press)
     bolt.view_submission(BUDGET_FORM)(homes.on_submit)

@@ -1,15 +1,17 @@
 """Everything that people do with the app apart from writing messages: commands, clicks, forms, Home."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters.slack.events import groups
-from adapters.slack.interactions import clicks, home, shortcuts, slash
+from adapters.slack.interactions import assistant, clicks, home, shortcuts, slash
 from adapters.slack.interactions.actors import Actors
+from adapters.slack.interactions.assistant import Assistant
 from adapters.slack.interactions.clicks import Clicks
 from adapters.slack.interactions.home import Homes
 from adapters.slack.interactions.respond import Responses
 from adapters.slack.interactions.shortcuts import Shortcuts
 from adapters.slack.interactions.slash import Slash
+from adapters.slack.transport.api import Json
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -28,4 +30,13 @@ def register(bolt: "AsyncApp", app: "App", clients: "Clients", *, running: "Runn
     clicks.register(bolt, Clicks(app, actors, responses, running=running))
     slash.register(bolt, Slash(app, actors, responses, running=running))
     shortcuts.register(bolt, Shortcuts(app, clients, actors, responses=responses, directory=events.directory))
-    home.register(bolt, Homes(app, actors, running))
+    homes = Homes(app, actors, running)
+    home.register(bolt, homes)
+    conversations = Assistant(app, clients, actors, running, events.agent_view)
+    assistant.register(bolt, conversations)
+
+    async def on_opened(event: Json, context: Any) -> None:
+        await homes.on_opened(event, context)
+        await conversations.on_opened(event, context)
+
+    bolt.event("app_home_opened")(on_opened)

@@ -8,6 +8,7 @@ from adapters.chat.splitting import split_text
 from adapters.slack.sending.buttons import stop_rows
 from adapters.slack.sending.render import MESSAGE_LIMIT, neutralise_mentions, to_blocks, to_notice
 from adapters.slack.sending.sent import ReplyKey, find_sent
+from adapters.slack.sending.sessions import set_processing
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import Stream, stop_stream
 from adapters.slack.transport.api import Json, Web
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # The typing status replaces no message, so it may be shown sooner than live text.
 TYPING_AFTER = 0.6
-STATUS = "is thinking …"
 STOP_AFTER, CAN_STOP = 4.0, "This takes a while."
 
 log = get_logger()
@@ -81,8 +81,8 @@ class _Message:
     async def type(self) -> None:
         place = self._turn.place
         if place.thread is not None:
-            where: Json = {"channel_id": place.channel, "thread_ts": place.thread}
-            await self._web.find("assistant.threads.setStatus", status=STATUS, **where)
+            self._kept.processing.add(self._turn.turn_id)
+            await set_processing(self._web, place.channel, place.thread)
 
     async def post(self, text: str) -> str:
         place = self._turn.place

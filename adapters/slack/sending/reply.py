@@ -10,6 +10,7 @@ from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.uploads import Upload, collect
 from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
+from adapters.slack.sending.sessions import set_active
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import stop_stream
 from adapters.slack.transport.api import Json, Refused, Web
@@ -78,6 +79,14 @@ async def send(
         before = await find_sent(app.database, web, key_of(reply))
     draft = Draft(reply, delivery, rows, uploads=uploads, links=links_to(others), cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
+    ts = await _write(writer, draft)
+    if reply.place.thread is not None and (delivery.was_resumed or reply.turn_id in kept.processing):
+        await set_active(web, reply.place.channel, reply.place.thread)
+    kept.processing.discard(reply.turn_id)
+    return ts
+
+
+async def _write(writer: "_MessageWriter", draft: Draft) -> str:
     try:
         return await writer.write(await draft.render())
     except Refused as error:

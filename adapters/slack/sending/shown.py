@@ -44,9 +44,10 @@ class Posted:
 
 
 class ShownMessages:
-    """The live messages of this process, for sending the final text."""
+    """The live messages of this process, for sending the final text; `processing`: turns whose status is shown."""
 
     def __init__(self) -> None:
+        self.processing: set[int] = set()
         self._shown: OrderedDict[str, Shown] = OrderedDict()
         self._posting: OrderedDict[int, asyncio.Task[Json]] = OrderedDict()
 

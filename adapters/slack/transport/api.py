@@ -57,11 +57,14 @@ class TokenRefused(Unavailable):
 
 
 class Web:
-    """The Web API with one token. `can_stream` is False once Slack has refused to stream in this workspace."""
+    """The Web API with one token.
+
+    `can_stream` and `is_agent` are False once Slack has refused streams or agent sessions in this workspace.
+    """
 
     def __init__(self, client: AsyncWebClient, token: Token, method_limits: MethodLimits) -> None:
         self.token, self.method_limits = token, method_limits
-        self.can_stream = True
+        self.can_stream = self.is_agent = True
         self._client = client
         self._was_refused = False
 

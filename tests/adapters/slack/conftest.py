@@ -29,8 +29,9 @@ class Scene(ChatScene):
     own: SlackSettings
 
     def refusals(self) -> list[tuple[str, str | None]]:
-        """Return the calls that Slack has refused, other than for their number."""
-        return [(each.method, each.error) for each in self.slack.journal.refused]
+        """Return the calls that Slack has refused, other than for their number or to find out what the app is."""
+        refused = [(each.method, each.error) for each in self.slack.journal.refused]
+        return [each for each in refused if each != ("agents.sessions.setStatus", "not_authorized")]
 
 
 def make_scene(slack: SlackStandIn, settings: Settings) -> Scene:

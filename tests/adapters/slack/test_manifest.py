@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from adapters.slack.install.manifest import EVENTS, build_manifest, to_link
+from adapters.slack.install.manifest import EVENTS, OF_PANEL, build_manifest, to_link
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.platform import SlackPlatform
 from adapters.slack.settings import SlackSettings
@@ -69,11 +69,17 @@ async def every_place_is_talked_in(scene: Scene) -> None:
 
 
 async def everything_is_opened(scene: Scene) -> None:
-    """Use the panel, the home tab, the command, the shortcut; leave a group."""
+    """Use the agent's conversation, the native stop, the home tab, the command, the shortcut."""
     slack, ann = scene.slack, scene.ann
-    thread_ts = await ann.opens_assistant(scene.general)
-    await ann.posts(ann.dm, "and now?", thread_ts=thread_ts)
-    await ann.hears(ann.dm, thread_ts=thread_ts)
+    await ann.opens_home("messages")
+    await slack.until(lambda: slack.world.prompts.get(ann.dm["id"]))
+    await ann.switches_to(scene.general)
+    scene.model.play([Answer("Never", chunk_chars=2, chunk_delay=5.0), *[Answer("Hi.")] * 9])
+    asked = await ann.direct("and now?")
+    key = (ann.dm["id"], asked["ts"])
+    await slack.until(lambda: slack.world.sessions.get(key, {}).get("status") == "processing")
+    await ann.stops_session(ann.dm, asked["ts"])
+    await ann.hears(ann.dm, thread_ts=asked["ts"])
     await ann.opens_home()
     await slack.until(lambda: ann.home)
     assert await (await ann.slash(scene.general, "/parley", "budget")).answered()
@@ -131,7 +137,7 @@ def test_every_method_that_the_code_names_has_its_scope_and_every_event_its_list
 
     # What a direct conversation is called, nobody has to look up.
     assert needed - set(SCOPES) == {"im:read"}
-    assert {each.partition(".")[0] for each in EVENTS} == listened
+    assert {each.partition(".")[0] for each in (*EVENTS, *OF_PANEL)} == listened
 
 
 async def test_over_http_the_manifest_leads_slack_to_this_parley(
@@ -185,6 +191,18 @@ async def test_slack_would_refuse_a_manifest_with_something_strange_in_it() -> N
         with pytest.raises(ManifestRefused, match="/settings/socket_mode") as refused:
             await slack.make_app(manifest)
         assert "events have their scopes" in str(refused.value)
+
+
+async def test_slack_refuses_the_panel_to_a_new_app_and_an_old_one_keeps_it() -> None:
+    manifest = build_manifest(SlackSettings(), None, has_panel=True)
+    async with SlackStandIn() as slack:
+        with pytest.raises(ManifestRefused, match="assistant_view is not available to new apps"):
+            await slack.make_app(manifest)
+        slack.is_old_app = True
+        await slack.make_app(manifest)
+
+        assert slack.experience == "assistant"
+        assert "assistant_thread_started" in slack.events.subscriptions
 
 
 async def found(own: SlackSettings, settings: Settings | None = None) -> list[tuple[str, str]]:

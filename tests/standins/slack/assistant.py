@@ -1,4 +1,4 @@
-"""`assistant.threads.*`: title, status and suggested prompts of a conversation in the assistant's panel."""
+"""`assistant.threads.*` and `agents.sessions.*`: title, status and suggested prompts of the agent's conversations."""
 
 from tests.standins.slack.api import Call, Kind, method
 from tests.standins.slack.rules import Refused
@@ -6,6 +6,7 @@ from tests.standins.slack.world import Json
 
 WHERE: dict[str, Kind] = {"channel_id": str, "thread_ts": str}
 MOST_PROMPTS = 4
+SESSION_STATUSES = ("active", "processing", "suspended", "closed")
 
 
 @method(
@@ -42,9 +43,47 @@ async def set_suggested_prompts(call: Call) -> Json:
     prompts = call.args["prompts"]
     if not 1 <= len(prompts) <= MOST_PROMPTS or any(set(each) != {"title", "message"} for each in prompts):
         raise Refused("invalid_arguments", "must be up to 4 of title and message [json-pointer:/prompts]")
-    _thread(call, is_panel=True)["prompts"] = prompts
+    if call.standin.experience == "agent":
+        # With a thread, the call has no effect and no error.
+        if not call.args.get("thread_ts"):
+            call.standin.world.prompts[call.own_channel("channel_id")["id"]] = prompts
+    else:
+        _thread(call, is_panel=True)["prompts"] = prompts
     await call.standin.tell()
     return {}
+
+
+@method(
+    "agents.sessions.setStatus",
+    "chat:write",
+    needs={"channel_id": str, "status": str},
+    takes={"thread_ts": str, "title": str, "initiator_user_id": str},
+)
+async def set_session_status(call: Call) -> Json:
+    session = _session(call)
+    if call.args["status"] not in SESSION_STATUSES:
+        raise Refused("invalid_arguments", "must be a status [json-pointer:/status]")
+    session["status"] = call.args["status"]
+    session["statuses"].append(session["status"])
+    await call.standin.tell()
+    return {"status": session["status"], "title": session["title"]}
+
+
+@method("agents.sessions.rename", "chat:write", needs={"channel_id": str, "title": str}, takes={"thread_ts": str})
+async def rename_session(call: Call) -> Json:
+    _session(call)["title"] = call.args["title"]
+    return {"title": call.args["title"]}
+
+
+def _session(call: Call) -> Json:
+    """Return the session of a thread; only agents have sessions."""
+    if call.standin.experience != "agent":
+        raise Refused("not_authorized")
+    channel, thread_ts = call.own_channel("channel_id"), call.args.get("thread_ts", "")
+    if thread_ts not in call.standin.world.messages[channel["id"]]:
+        raise Refused("invalid_thread_ts")
+    new = {"title": "", "status": "", "statuses": []}
+    return call.standin.world.sessions.setdefault((channel["id"], thread_ts), new)
 
 
 def _thread(call: Call, *, is_panel: bool = False) -> Json:

@@ -17,6 +17,8 @@ NEEDED: dict[str, str | None] = {
     "message.groups": "groups:history",
     "message.im": "im:history",
     "message.mpim": "mpim:history",
+    "agent_session_stopped": "assistant:write",
+    "app_context_changed": "assistant:write",
     "app_home_opened": None,
     "app_uninstalled": None,
     "tokens_revoked": None,
@@ -52,6 +54,11 @@ class Events:
         self.copies = 1
         self.told: set[str] = set()
 
+    @property
+    def shows_context(self) -> bool:
+        """Return whether events tell what a person looks at."""
+        return self.standin.experience == "agent" and "app_context_changed" in self.subscriptions
+
     def authorization(self, installation: Installation) -> Json:
         """Return the authorizations of an event."""
         told = {"enterprise_id": None, "team_id": installation.team["id"], "user_id": installation.bot["id"]}
@@ -61,6 +68,8 @@ class Events:
         """Send the event of a message, and also a mention if it mentions the bot in a channel."""
         kind = self.standin.world.kind(channel)
         event = shown(message) | {"channel": channel["id"], "event_ts": message["ts"], "channel_type": kind}
+        if kind == "im" and "bot_id" not in message and self.shows_context:
+            event["app_context"] = {}
         await self._in_channel(f"message.{kind}", channel, event)
         mentions = message.get("subtype") in (None, "file_share") and "bot_id" not in message
         if kind != "im" and mentions:

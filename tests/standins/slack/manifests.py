@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 
 COLOUR = re.compile(r"#([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 COMMAND = re.compile(r"/[a-z0-9_-]{1,31}")
+OF_AGENTS = frozenset({"agent_view", "assistant_view"})
+OF_PANEL = frozenset({"assistant_thread_started", "assistant_thread_context_changed"})
+OF_AGENT_EVENTS = frozenset({"agent_session_stopped", "app_context_changed"})
 KNOWN: dict[str, frozenset[str]] = {
     "": frozenset({"_metadata", "display_information", "features", "oauth_config", "settings"}),
     "/display_information": frozenset({"name", "description", "long_description", "background_color"}),
-    "/features": frozenset({"app_home", "assistant_view", "bot_user", "shortcuts", "slash_commands"}),
+    "/features": frozenset({"agent_view", "app_home", "assistant_view", "bot_user", "shortcuts", "slash_commands"}),
     "/features/app_home": frozenset({"home_tab_enabled", "messages_tab_enabled", "messages_tab_read_only_enabled"}),
     "/features/assistant_view": frozenset({"assistant_description", "suggested_prompts"}),
+    "/features/agent_view": frozenset({"agent_description", "suggested_prompts"}),
     "/features/bot_user": frozenset({"display_name", "always_online"}),
     "/oauth_config": frozenset({"scopes", "redirect_urls"}),
     "/oauth_config/scopes": frozenset({"bot", "user"}),
@@ -39,11 +43,18 @@ class ManifestRefused(Exception):
 
 
 async def make_app(standin: "SlackStandIn", manifest: Json) -> None:
-    """Configure the app from its manifest, and install it with these scopes; raises `ManifestRefused`."""
+    """Configure the app from its manifest, and install it with these scopes; raises `ManifestRefused`.
+
+    With the assistant panel, which new apps can't have, it is an app from before July 2026 that is configured again.
+    """
     complaints = [*_unknown(manifest, ""), *_faults(manifest)]
+    is_panel = "assistant_view" in manifest.get("features", {})
+    if is_panel and not standin.is_old_app:
+        complaints.append("/features/assistant_view is not available to new apps; use agent_view")
     if complaints:
         raise ManifestRefused("\n".join(complaints))
     features, settings = manifest["features"], manifest["settings"]
+    standin.experience = "assistant" if is_panel else "agent"
     standin.installation.scopes = set(manifest["oauth_config"]["scopes"]["bot"])
     standin.events.subscriptions = set(settings["event_subscriptions"]["bot_events"])
     standin.commands = {each["command"] for each in features.get("slash_commands", ())}
@@ -70,6 +81,7 @@ def _faults(manifest: Json) -> list[str]:
     settings, oauth = manifest.get("settings", {}), manifest.get("oauth_config", {})
     scopes = set(oauth.get("scopes", {}).get("bot", ()))
     events = set(settings.get("event_subscriptions", {}).get("bot_events", ()))
+    view = features.get("agent_view", {})
     is_socket = settings.get("socket_mode_enabled", False)
     urls = [settings.get(each, {}).get("request_url") for each in ("event_subscriptions", "interactivity")]
     urls += [each.get("url") for each in features.get("slash_commands", ())]
@@ -85,7 +97,14 @@ def _faults(manifest: Json) -> list[str]:
         "commands are named well": all(COMMAND.fullmatch(each["command"]) for each in features["slash_commands"]),
         "commands have a description": all(each.get("description") for each in features["slash_commands"]),
         "commands and shortcuts have their scope": "commands" in scopes,
-        "the assistant has its scope": "assistant_view" not in features or "assistant:write" in scopes,
+        "the agent has its scope": not OF_AGENTS & set(features) or "assistant:write" in scopes,
+        "there is one experience": not set(features) >= OF_AGENTS,
+        "agent_description has 1 to 300 characters": 1 <= len(view.get("agent_description", "x")) <= 300,
+        "there are up to 4 prompts": len(view.get("suggested_prompts", ())) <= 4,
+        "prompts have a title and a message": all(
+            set(each) == {"title", "message"} for each in view.get("suggested_prompts", ())
+        ),
+        "events are those of the experience": not events & (OF_PANEL if "agent_view" in features else OF_AGENT_EVENTS),
         "request URLs are given without Socket Mode": is_socket or all(urls),
         "redirect URLs are absolute": all(each.startswith("http") for each in oauth.get("redirect_urls", ())),
     }

@@ -177,6 +177,8 @@ class Person:
     async def opens_home(self, tab: str = "home") -> None:
         """Open the app's home tab."""
         event: Json = {"user": self.id, "channel": self.dm["id"], "tab": tab}
+        if self.slack.events.shows_context:
+            event["context"] = {}
         if self.home is not None and tab == "home":
             event["view"] = self._shown_view(self.home)
         await self.slack.events.in_team("app_home_opened", event, self._home_team()["id"])
@@ -209,6 +211,24 @@ class Person:
         context = {"channel_id": beside["id"], "team_id": team_id, "enterprise_id": None} if beside else {}
         thread = {"user_id": self.id, "context": context, "channel_id": self.dm["id"], "thread_ts": thread_ts}
         await self.slack.events.in_team(name, {"assistant_thread": thread}, team_id)
+
+    async def switches_to(self, beside: Json) -> None:
+        """Look at another channel with the agent open beside it."""
+        entity = {"type": "slack#/types/channel_id", "value": beside["id"], "team_id": self.team["id"]}
+        await self.slack.events.in_team("app_context_changed", {"context": {"entities": [entity]}}, self.team["id"])
+
+    async def stops_session(self, channel: Json, thread_ts: str) -> None:
+        """Click the native stop button of a thread in which the agent is processing: Slack ends its streams."""
+        session = self.slack.world.sessions[channel["id"], thread_ts]
+        assert session["status"] == "processing", "there is no stop button"
+        assert "agent_session_stopped" in self.slack.events.subscriptions, "the app has no stop button"
+        messages = self.slack.world.messages[channel["id"]].values()
+        streams = [each for each in messages if each.get("thread_ts") == thread_ts and each.get("is_streaming")]
+        for each in streams:
+            each["is_streaming"] = False
+        event = {"channel": channel["id"], "thread_ts": thread_ts, "user": self.id}
+        event |= {"streaming_message_ts": [each["ts"] for each in streams]}
+        await self.slack.events.in_team("agent_session_stopped", event, self._home_team()["id"])
 
     def reads(self, channel: Json | None = None, thread_ts: str | None = None) -> list[str]:
         """Return the visible text of the bot's finished messages in a channel or thread."""

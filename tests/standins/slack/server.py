@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 from uuid import uuid4
 
 from aiohttp import web
@@ -49,6 +49,9 @@ class SlackStandIn:
         self.commands: set[str] | None = None
         self.shortcuts: set[str] | None = None
         self.redirect_urls: list[str] | None = None
+        # "agent": the messaging experience of today's apps; "assistant": the panel of apps from before July 2026.
+        self.experience: Literal["agent", "assistant"] = "assistant"
+        self.is_old_app = False
         self.used_scopes: set[str] = set()
         self.changed = asyncio.Condition()
         self.socket = SocketMode(self)

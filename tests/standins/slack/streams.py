@@ -80,6 +80,10 @@ async def stop_stream(call: Call) -> Json:
     message["is_streaming"] = False
     if call.args.get("metadata"):
         message["metadata"] = call.args["metadata"]
+    session = call.standin.world.sessions.get((channel["id"], message["thread_ts"]))
+    if session is not None:
+        session["status"] = call.args.get("session_status", "active")
+        session["statuses"].append(session["status"])
     message["blocks"] = [*_blocks(message), *call.args.get("blocks", [])]
     await call.standin.events.changed(channel, message, dict(message))
     return {"channel": channel["id"], "ts": message["ts"], "message": shown(message)}

@@ -53,7 +53,10 @@ class Installation:
 
 @dataclass
 class World:
-    """The state. Messages are ordered lists by channel; `views` are open or published views by id."""
+    """The state. Messages are ordered lists by channel; `views` are open or published views by id.
+
+    `sessions` are those of agents, by channel and thread, `prompts` those above their direct conversations.
+    """
 
     app_id: str = field(default_factory=lambda: new_id("A"))
     teams: dict[str, Json] = field(default_factory=dict)
@@ -69,6 +72,8 @@ class World:
     views: dict[str, Json] = field(default_factory=dict)
     homes: dict[str, Json] = field(default_factory=dict)
     assistant_threads: dict[tuple[str, str], Json] = field(default_factory=dict)
+    sessions: dict[tuple[str, str], Json] = field(default_factory=dict)
+    prompts: dict[str, list[Json]] = field(default_factory=dict)
 
     def add_team(self, name: str) -> Json:
         """Make a workspace."""

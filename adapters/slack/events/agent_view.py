@@ -1,0 +1,50 @@
+"""Whether an app has Slack's agent messaging experience, which is detected and not configured.
+
+There, each direct message outside a thread is the root of one. Slack adds what the person looks at to such messages,
+and to no others.
+"""
+
+from sqlalchemy import text
+
+from adapters.slack.transport.api import Json, Web
+from shared.db.database import Database
+
+CONTEXT = "app_context"
+# After a restart: in the agent messaging experience every direct conversation is a thread.
+LATEST = text("""
+SELECT bool_and(platform_thread_id IS NOT NULL) FROM (
+    SELECT platform_thread_id FROM conversations
+    WHERE platform = 'slack' AND platform_server_id = :team AND is_direct ORDER BY last_active_at DESC LIMIT 5
+) AS latest
+""")
+
+
+class AgentView:
+    """Detects the experience of each workspace's app."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._teams: dict[str, bool] = {}
+
+    def note(self, team_id: str, *, is_agent: bool) -> None:
+        """Keep what an event shows of the app."""
+        self._teams[team_id] = is_agent
+
+    async def to_event(self, event: Json, web: Web) -> Json:
+        """Return a message as it counts for us: a direct one may be the root of its thread."""
+        team = web.token.team_id
+        if CONTEXT in event:
+            self.note(team, is_agent=True)
+        is_direct = event.get("channel_type") == "im" or str(event["channel"]).startswith("D")
+        if not is_direct or event.get("thread_ts") or not event.get("ts") or not await self._is_agent(team):
+            return event
+        return {**event, "thread_ts": event["ts"]}
+
+    async def _is_agent(self, team: str) -> bool:
+        if team not in self._teams:
+            async with self._database.statement() as session:
+                found = (await session.execute(LATEST, {"team": team})).scalar_one()
+            if found is None:
+                return False
+            self._teams[team] = bool(found)
+        return self._teams[team]

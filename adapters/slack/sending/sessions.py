@@ -1,0 +1,28 @@
+"""The status of a thread while the agent works: that of an agent session, or for older apps a line of text."""
+
+from adapters.slack.transport.api import Json, Refused, Web
+from shared.errors import Unavailable
+
+STATUS = "is thinking …"
+# Slack's answers to an app that is no agent; from then on the older method is called.
+NO_AGENT = frozenset({"not_authorized", "unknown_method", "feature_disabled", "feature_not_enabled", "missing_scope"})
+
+
+async def set_processing(web: Web, channel: str, thread_ts: str) -> None:
+    """Show that the agent works; a failure is ignored."""
+    where: Json = {"channel_id": channel, "thread_ts": thread_ts}
+    if web.is_agent:
+        try:
+            await web.call("agents.sessions.setStatus", max_wait=0, status="processing", **where)
+            return
+        except Unavailable:
+            return
+        except Refused as error:
+            web.is_agent = error.slack_code not in NO_AGENT
+    await web.find("assistant.threads.setStatus", status=STATUS, **where)
+
+
+async def set_active(web: Web, channel: str, thread_ts: str) -> None:
+    """Show that the agent has finished: unlike the line of text, the status of a session does not end by itself."""
+    if web.is_agent:
+        await web.find("agents.sessions.setStatus", status="active", channel_id=channel, thread_ts=thread_ts)
