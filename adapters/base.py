@@ -63,9 +63,13 @@ class ChatPlatform(ABC):
     """
 
     name: ClassVar[str]
+    # Whether the platform itself sets and clears `connected`.
+    reports_connection: ClassVar[bool] = False
 
     def __init__(self, settings: PlatformSettings) -> None:
         self.settings = settings
+        # Set while messages can arrive.
+        self.connected = asyncio.Event()
         self._app: App | None = None
 
     @property
@@ -89,6 +93,8 @@ class ChatPlatform(ABC):
         is_ours = self._app is None
         if is_ours:
             await self.open(app)
+        if not self.reports_connection:
+            self.connected.set()
         try:
             await stay_up(self.name, self.receive, app.clock.monotonic)
         finally:

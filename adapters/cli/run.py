@@ -1,5 +1,6 @@
 """`parley run`, `worker`, `adapter` and `link`: the processes that keep running, and the link to the page."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import typer
@@ -9,6 +10,7 @@ from adapters.cli.models import REMEDY, describe_models, is_offline
 from adapters.cli.opening import read_settings
 
 if TYPE_CHECKING:
+    from adapters.base import ChatPlatform
     from agent.app import App
 
 app = typer.Typer()
@@ -22,6 +24,8 @@ def run_all() -> None:
 
     settings = read_settings()
     platforms = build_platforms(settings)
+    # Referenced here, because the event loop keeps no tasks.
+    waiting: list[asyncio.Task[None]] = []
 
     async def report(running_app: "App") -> None:
         seconds = seconds_since_start()
@@ -29,8 +33,9 @@ def run_all() -> None:
         say(f"Parley {find_version()} is ready{after}")
         await _print_addresses(running_app)
         for each in platforms:
-            say(f"  {each.name:9} listening")
+            say(f"  {each.name:9} {'listening' if each.connected.is_set() else 'connecting …'}")
         say("Ctrl+C stops it.")
+        waiting.extend(asyncio.create_task(_say_connected(each)) for each in platforms if not each.connected.is_set())
 
     serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), report)
 
@@ -74,8 +79,6 @@ def make_link(
     ),
 ) -> None:
     """Print a link that opens the chat page once, within ten minutes."""
-    import asyncio
-
     settings = read_settings(quiet=True)
 
     async def work() -> str:
@@ -88,6 +91,11 @@ def make_link(
             return one_time_link(running_app, person or await find_owner_on_the_web(running_app))
 
     say(asyncio.run(work()))
+
+
+async def _say_connected(platform: "ChatPlatform") -> None:
+    await platform.connected.wait()
+    say(f"  {platform.name:9} listening")
 
 
 async def _print_addresses(running_app: "App") -> None:

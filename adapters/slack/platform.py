@@ -57,6 +57,7 @@ class SlackPlatform(ChatPlatform):
 
     name = PLATFORM
     settings: SlackSettings
+    reports_connection = True
 
     def __init__(self, settings: SlackSettings) -> None:
         super().__init__(settings)
@@ -112,6 +113,13 @@ class SlackPlatform(ChatPlatform):
     async def _listen_while_connected(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
         """Listen while there is a connection, and catch up on messages from before."""
         self._open_bolt()
+        self.connected.set()
+        try:
+            await self._catch_up_and_attend(is_connected)
+        finally:
+            self.connected.clear()
+
+    async def _catch_up_and_attend(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
         token = self.settings.bot_token
         account = token.get_secret_value() if token is not None else str(self.settings.client_id)
         checkpoint = Checkpoint(self.app.database, PLATFORM, account)

@@ -6,6 +6,7 @@ and to no others.
 
 from sqlalchemy import text
 
+from adapters.slack.events.incoming import is_in_direct
 from adapters.slack.transport.api import Json, Web
 from shared.db.database import Database
 
@@ -35,8 +36,7 @@ class AgentView:
         team = web.token.team_id
         if CONTEXT in event:
             self.note(team, is_agent=True)
-        is_direct = event.get("channel_type") == "im" or str(event["channel"]).startswith("D")
-        if not is_direct or event.get("thread_ts") or not event.get("ts") or not await self._is_agent(team):
+        if not is_in_direct(event) or event.get("thread_ts") or not event.get("ts") or not await self._is_agent(team):
             return event
         return {**event, "thread_ts": event["ts"]}
 

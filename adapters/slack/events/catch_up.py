@@ -12,18 +12,19 @@ from adapters.slack.transport.clients import Clients
 if TYPE_CHECKING:
     from agent.app import App
 
-MOST_PAGES, PAGE = 3, 200
+MOST_PAGES, PAGE = 25, 200
 MOST_CHANNELS, MOST_THREADS = 50, 50
 MAX_WAIT = 300.0
 
 # Slack is not asked for all channels: only those with a recent conversation are read.
 CHANNELS = text("""
-SELECT platform_server_id AS team, platform_channel_id AS channel FROM conversations
+SELECT platform_server_id AS team, platform_channel_id AS channel, bool_and(is_direct) AS is_direct FROM conversations
 WHERE platform = 'slack' AND last_active_at > now() - interval '30 days'
 GROUP BY platform_server_id, platform_channel_id ORDER BY max(last_active_at) DESC LIMIT :most
 """)
 THREADS = text("""
-SELECT platform_server_id AS team, platform_channel_id AS channel, platform_thread_id AS thread FROM conversations
+SELECT platform_server_id AS team, platform_channel_id AS channel, platform_thread_id AS thread, is_direct
+FROM conversations
 WHERE platform = 'slack' AND platform_thread_id IS NOT NULL AND last_active_at > now() - interval '3 days'
 ORDER BY last_active_at DESC LIMIT :most
 """)
@@ -37,17 +38,19 @@ async def list_missed(app: "App", clients: Clients, since: str) -> AsyncIterator
     async with app.database.statement() as session:
         channels = (await session.execute(CHANNELS, {"most": MOST_CHANNELS})).all()
         known = (await session.execute(THREADS, {"most": MOST_THREADS})).all()
+    # History does not tell what kind of channel it is from.
+    kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *known)}
     threads: dict[Thread, None] = dict.fromkeys((row.team, row.channel, row.thread) for row in known)
     for row in channels:
         where = {"channel": row.channel, "oldest": oldest}
         async for each, web in _read(clients, row.team, "conversations.history", **where):
             if str(each.get("latest_reply", "")) > oldest:
                 threads[(row.team, row.channel, str(each["ts"]))] = None
-            yield each, web
+            yield {**each, "channel_type": kinds[row.channel]}, web
     for team, channel, thread in threads:
         where = {"channel": channel, "ts": thread, "oldest": oldest}
-        async for found in _read(clients, team, "conversations.replies", **where):
-            yield found
+        async for each, web in _read(clients, team, "conversations.replies", **where):
+            yield {**each, "channel_type": kinds[channel]}, web
 
 
 async def _read(clients: Clients, team: str | None, method: str, **where: str) -> AsyncIterator[tuple[Json, Web]]:

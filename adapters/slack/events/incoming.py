@@ -55,9 +55,18 @@ def to_account(user: str, team: str, token: Token) -> str:
 def to_place(event: Json, token: Token) -> Place:
     """Return the place of a message; in a channel, each message outside a thread starts one."""
     channel, ts = str(event["channel"]), str(event["ts"])
-    is_direct = event.get("channel_type") == "im" or channel.startswith("D")
+    is_direct = is_in_direct(event)
     thread = event.get("thread_ts") or (None if is_direct else ts)
     return Place(PLATFORM, token.team_id, channel, thread=thread, is_direct=is_direct)
+
+
+def is_in_direct(event: Json) -> bool:
+    """Return whether a message is in a direct conversation of one person with the agent.
+
+    Group direct messages are shared places, whatever their ids look like.
+    """
+    kind = event.get("channel_type")
+    return kind == "im" if kind else str(event["channel"]).startswith("D")
 
 
 def to_moment(ts: str) -> datetime:

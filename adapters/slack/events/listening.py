@@ -101,10 +101,11 @@ class Listening:
 
     async def list_earlier(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return the earlier messages of the thread, or of the channel if the message starts a thread."""
-        before = await self._list_replies(event, web) if "thread_ts" in event else None
-        most = MOST_EARLIER
-        if before is None:
-            before, most = list(self._recent.get(_key(event), ())), MOST_RECENT
+        found = await self._list_replies(event, web) if "thread_ts" in event else None
+        most = MOST_RECENT if found is None else MOST_EARLIER
+        # Slack shows some apps only the first messages of a thread: those that were seen here are added.
+        seen = {str(each["ts"]): each for each in (*self._recent.get(_key(event), ()), *(found or ()))}
+        before = [seen[ts] for ts in sorted(seen)]
         before = [each for each in before if str(each["ts"]) < str(event["ts"])][-most:]
         names = await self._directory.list_names(web, list_people(before))
         shown = [each for each in before if each.get("text") or each.get("files")]

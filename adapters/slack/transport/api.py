@@ -21,6 +21,10 @@ TEMPORARY_CODES = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org", "unavailable"}
 )
 TOKEN_REMEDY = "Slack refuses the token; install the app again and set SLACK_BOT_TOKEN."  # noqa: S105  # a sentence
+APP_TOKEN_METHOD = "apps.connections.open"  # noqa: S105  # the method that is called with the app-level token
+APP_TOKEN_REMEDY = (
+    "Slack refuses the app-level token; make one with the scope connections:write and set SLACK_APP_TOKEN."  # noqa: S105  # a sentence
+)
 # Seconds that a call waits for rate limits in all, and the wait if Slack names none.
 MAX_WAIT, DEFAULT_WAIT = 120.0, 30.0
 
@@ -128,7 +132,7 @@ class Web:
         if status == 429 or code in ("ratelimited", "rate_limited"):
             return _TooMany(_seconds(getattr(response, "headers", None)))
         if code in TOKEN_CODES:
-            self._log_refused_token(code)
+            self._log_refused_token(code, APP_TOKEN_REMEDY if method == APP_TOKEN_METHOD else TOKEN_REMEDY)
             return TokenRefused(slack_code=code)
         if status >= 500 or not code or code in TEMPORARY_CODES:
             return Unavailable(f"Slack can't accept this just now ({method}: {code or status}).")
@@ -138,9 +142,9 @@ class Web:
             log.error("slack_scope_missing", method=method, needed=body.get("needed"))
         return Refused(code, reason)
 
-    def _log_refused_token(self, code: str) -> None:
+    def _log_refused_token(self, code: str, remedy: str) -> None:
         if not self._was_refused:
-            log.error("slack_token_refused", team=self.token.team_id, code=code, remedy=TOKEN_REMEDY)
+            log.error("slack_token_refused", team=self.token.team_id or None, code=code, remedy=remedy)
         self._was_refused = True
 
 

@@ -1,8 +1,10 @@
 """Slack's requests over HTTP: the signature covers the raw body, a request older than five minutes is refused."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 from pydantic import SecretStr
 from slack_sdk import signature
@@ -20,6 +22,7 @@ PATHS = ("/slack/events", "/slack/interactions", "/slack/commands")
 MAX_BYTES = 1024 * 1024
 OLDEST_SECONDS = 300
 REMEMBERED = 20_000
+MOST_CHECK = 2000
 
 log = get_logger()
 Dispatch = Callable[[str, Mapping[str, str]], Awaitable["BoltResponse"]]
@@ -78,17 +81,39 @@ def routes(secret: SecretStr | None, clock: Clock, dispatch: Dispatch) -> list[R
         body = await _read(request)
         if body is None:
             return Response("That is more than Slack sends.", 413)
+        if is_ssl_check(body):
+            # Slack tests the certificate of the address, without a signature.
+            return Response()
         fault = signatures.find_fault(request.headers, body)
         if fault is not None:
             log.warning("slack_request_refused", fault=fault)
             return Response("Not signed by Slack.", 401)
-        answer = await dispatch(body.decode("utf-8", "replace"), request.headers)
+        text = body.decode("utf-8", "replace")
+        if not is_request(text, request.headers.get("content-type", "")):
+            return Response("That is no request of Slack's.", 400)
+        answer = await dispatch(text, request.headers)
         if answer.status >= 400:
             signatures.forget(request.headers)
         headers = {name: values[0] for name, values in answer.headers.items() if values}
         return Response(answer.body, answer.status, headers)
 
     return [Route(path, post, methods=["POST"]) for path in PATHS]
+
+
+def is_ssl_check(body: bytes) -> bool:
+    """Return whether this is Slack's test of a certificate."""
+    return b"ssl_check=1" in body[:MOST_CHECK].split(b"&")
+
+
+def is_request(body: str, content_type: str) -> bool:
+    """Return whether a body has the form of an event, a click or a command."""
+    try:
+        if "json" in content_type or body.lstrip()[:1] in ("{", "["):
+            return isinstance(json.loads(body), dict)
+        given = parse_qs(body)
+        return isinstance(json.loads(given["payload"][0]), dict) if "payload" in given else "command" in given
+    except (ValueError, RecursionError):
+        return False
 
 
 async def _read(request: Request) -> bytes | None:

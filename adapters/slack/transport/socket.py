@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
-from adapters.slack.transport.api import MethodLimits, Token, TokenRefused, Web
+from adapters.slack.transport.api import APP_TOKEN_METHOD, MethodLimits, Token, TokenRefused, Web
 from adapters.slack.transport.clients import Clients, quiet
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
@@ -38,7 +38,7 @@ async def open_socket(
     web_client = clients.library_client()
     try:
         response = await Web(web_client, Token(secret, "", ""), MethodLimits(clock)).call(
-            "apps.connections.open", app_token=secret.get_secret_value()
+            APP_TOKEN_METHOD, app_token=secret.get_secret_value()
         )
     except TokenRefused as error:
         raise AppTokenRefused from error

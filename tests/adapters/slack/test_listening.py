@@ -247,3 +247,35 @@ async def test_a_malformed_event_is_acknowledged_and_does_no_harm(office: Scene,
 
     assert await office.ann.hears() == ["Still here."]
     assert envelope.acked_at is not None
+
+
+async def test_a_group_direct_message_is_a_shared_place_without_private_memories(office: Scene) -> None:
+    office.model.play(
+        [Answer(tool_calls=[("knowledge__remember", {"content": "Ann's cat is called Quark"})]), Answer("Noted.")]
+        + [Answer("Hello, both.")] * 2
+    )
+    await office.ann.direct("remember this")
+    await office.ann.hears()
+    several = office.slack.world.add_group_direct([office.ann.user, office.bob.user])
+    # Their ids need not begin with another letter than those of direct messages.
+    office.slack.world.channels["D0SEVERAL"] = several | {"id": "D0SEVERAL"}
+    office.slack.world.members["D0SEVERAL"] = office.slack.world.members[several["id"]]
+
+    asked = await office.ann.mentions(office.slack.world.channels["D0SEVERAL"], "what is my cat called?")
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+    assert await office.value("SELECT is_direct FROM inbox WHERE platform_message_id = :ts", ts=asked["ts"]) is False
+    assert "Quark" not in str(office.model.requests[-1].body["messages"])
+
+
+async def test_what_was_seen_of_a_thread_is_added_to_the_little_that_slack_shows(office: Scene) -> None:
+    office.model.play([Answer("Green.")])
+    root = await office.bob.posts(office.general, "what colour are frogs?")
+    await office.bob.posts(office.general, "I think they are brown", thread_ts=root["ts"])
+    await office.slack.until(lambda: len([each for each in office.slack.journal.envelopes if each.acked_at]) == 2)
+    office.slack.fail("conversations.replies", error="ratelimited")
+
+    await office.ann.mentions(office.general, "is that right?", thread_ts=root["ts"])
+    await office.ann.hears(office.general)
+
+    assert "brown" in office.prompt()

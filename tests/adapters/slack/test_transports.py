@@ -122,7 +122,9 @@ async def test_an_app_token_that_is_refused_is_told_and_tried_again(
             await asyncio.sleep(0.01)
             told += capsys.readouterr().out
         assert "SLACK_APP_TOKEN" in told
+        assert "SLACK_BOT_TOKEN" not in told
         assert "Traceback" not in told
+        assert not platform.connected.is_set()
         assert not listening.done()
         await ended(listening)
 
@@ -179,6 +181,25 @@ async def test_only_fresh_signed_requests_are_accepted_and_each_once(
     assert answers == [401] * 9 + [200, 401]
     assert too_much.status_code == 413
     assert asked.status_code == 405
+
+
+async def test_a_check_of_the_certificate_is_answered_and_signed_rubbish_is_refused(
+    scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rubbish = ["{", "null", "[]", "payload=x", "payload=null", "", "what=else", "[" * 50_000]
+    answers = []
+    async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
+        checked = await client.post(url, data={"token": "x", "ssl_check": "1"})
+        for number, body in enumerate(rubbish):
+            now = str(int(time.time()) - number)
+            signature = sign(scene.slack.signing_secret, now, body.encode())
+            kind = "application/json" if body[:1] in "{n[" else "application/x-www-form-urlencoded"
+            headers = {"x-slack-request-timestamp": now, "x-slack-signature": signature, "content-type": kind}
+            answers.append((await client.post(url, content=body, headers=headers)).status_code)
+
+    assert checked.status_code == 200
+    assert answers == [400] * len(rubbish)
+    assert "Traceback" not in capsys.readouterr().out
 
 
 async def test_a_signed_event_of_another_workspace_is_not_answered_with_our_token(
