@@ -95,7 +95,8 @@ class IncomingMessage:
     """One message of a platform, ready for the inbox.
 
     `adapter` names the adapter that sends the reply (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
-    `event_id` is the platform's own id of the event, unique per platform.
+    `event_id` is the platform's own id of the event, unique per platform. `sent_at` is the platform's time, None where
+    it has none: then the message is ordered by its arrival in the inbox.
     """
 
     adapter: str
@@ -103,7 +104,7 @@ class IncomingMessage:
     place: Place
     event_id: str
     content: str
-    sent_at: datetime
+    sent_at: datetime | None
     attachments: tuple[Attachment, ...] = ()
     platform_message_id: str | None = None
     wants_stream: bool = False

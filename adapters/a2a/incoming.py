@@ -81,7 +81,7 @@ async def to_incoming(
         place=to_place(sender.platform, context_id, hops, is_direct=is_direct),
         event_id=f"{ADAPTER}:{ids.message_id}",
         content=content,
-        sent_at=app.clock.now(),
+        sent_at=None,
         attachments=attachments,
         platform_message_id=ids.message_id,
         wants_stream=wants_stream,

@@ -37,14 +37,22 @@ PRIORITY = """-(
     ) AS earlier
 )"""
 
+# The messages of one place are stored one after the other, because those with an equal or no time of their own are
+# answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
+LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
+
 ACCEPT = text(f"""
-WITH stored AS (
+WITH place AS MATERIALIZED (
+    SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
+), stored AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                        platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
                        content, attachments, wants_stream, surroundings, sent_at, decision)
-    VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username,
-            :message_id, :content, CAST(:attachments AS jsonb), :wants_stream, CAST(:surroundings AS jsonb), :sent_at,
-            CAST(:decision AS jsonb))
+    SELECT :door, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean), :user_id,
+           :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
+           CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
+           CAST(:decision AS jsonb)
+    FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform, platform_user_id
 )
@@ -55,13 +63,18 @@ SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 
 # `ACCEPT` for many events, in a fixed order, so that two processes that store the same events can't deadlock.
 ACCEPT_ALL = text(f"""
-WITH stored AS (
+WITH places AS MATERIALIZED (
+    SELECT {LOCK_PLACE} FROM (
+        SELECT DISTINCT row ->> 'place_key' AS place_key FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS row
+        ORDER BY 1
+    ) AS given
+), stored AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                        platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
                        content, attachments, wants_stream, surroundings, sent_at, decision)
     SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
-           content, attachments, wants_stream, surroundings, sent_at, decision
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+           content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision
+    FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
         door text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
         wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb
@@ -82,7 +95,7 @@ ACCEPT_ANSWERED = text("""
 INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                    platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
 VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
-        :sent_at, 'answered')
+        coalesce(CAST(:sent_at AS timestamptz), now()), 'answered')
 ON CONFLICT (platform, platform_event_id) DO NOTHING
 RETURNING id
 """)
@@ -174,7 +187,7 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 
     Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
     """
-    given = _to_row(message)
+    given = to_row(message)
     async with database.statement() as session:
         stored = (await session.execute(ACCEPT, given)).one_or_none()
         if stored is not None:
@@ -188,7 +201,7 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 
 async def accept_all(database: Database, messages: Sequence[IncomingMessage]) -> list[Accepted]:
     """Store events of one platform like `accept`, in one transaction."""
-    rows = [_to_row(message) for message in messages]
+    rows = [to_row(message) for message in messages]
     async with database.statement() as session:
         given = {"rows": json.dumps([_to_json(row) for row in rows])}
         found = (await session.execute(ACCEPT_ALL, given)).all()
@@ -203,12 +216,12 @@ async def accept_all(database: Database, messages: Sequence[IncomingMessage]) ->
 def _to_json(row: dict[str, Any]) -> dict[str, Any]:
     decoded = {name: json.loads(row[name]) for name in ("attachments", "surroundings")}
     decision = json.loads(row["decision"]) if row["decision"] else None
-    return row | decoded | {"decision": decision, "sent_at": row["sent_at"].isoformat()}
+    return row | decoded | {"decision": decision, "sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
 
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     """Store the arrival of an event that needs no turn; return whether it arrived for the first time."""
-    given = {key: value for key, value in _to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
+    given = {key: value for key, value in to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
     async with database.statement() as session:
         return (await session.execute(ACCEPT_ANSWERED, given)).one_or_none() is not None
 
@@ -251,7 +264,8 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
     await session.execute(GIVE_UP, given | {"read_by_caller": sorted(READ_BY_CALLER)})
 
 
-def _to_row(message: IncomingMessage) -> dict[str, Any]:
+def to_row(message: IncomingMessage) -> dict[str, Any]:
+    """Convert a message to the parameters of the statements that store it."""
     sender, place, content = message.sender, _cleaned(message.place), clean(message.content)
     if message.decision is not None and not content.strip():
         # A click on a button has no text, so its meaning is stored as the text for the history.

@@ -46,7 +46,7 @@ async def post_message(request: Request) -> Response:
     if answered is not None:
         return sse.follow(command_events(answered.text)) if watched else to_json(AgentResponse(0, answered.text))
     files = await store_sent(app, sent.attachments) if sent.attachments else ()
-    message = sent.to_incoming(app.clock, files, wants_stream=watched)
+    message = sent.to_incoming(files, wants_stream=watched)
     accepted = await accept_once(app, message)
     is_named = sent.platform_event_id is not None
     if watched:

@@ -55,7 +55,7 @@ async def post_completion(request: Request) -> Response:
     key = request.headers.get(KEY_HEADER)
     message = await to_incoming(app, asked, key)
     accepted = await accept_once(app, message)
-    head = Head(f"chatcmpl-{accepted.inbox_id}", int(message.sent_at.timestamp()))
+    head = Head(f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp()))
     if asked.stream:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
         events = app.events.follow(accepted.inbox_id)
@@ -117,7 +117,7 @@ async def to_incoming(app: App, asked: ChatRequest, key: str | None) -> Incoming
         place=Place(PLATFORM, None, conversation_of(asked, person), is_direct=True),
         event_id=event_id,
         content=message.text,
-        sent_at=app.clock.now(),
+        sent_at=None,
         attachments=await store_parts(app, message),
         wants_stream=bool(asked.stream),
     )

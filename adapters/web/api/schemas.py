@@ -16,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from shared.clock import Clock
 from shared.messages import Attachment, Decision, IncomingMessage, Place, Sender
 from shared.text import clean
 
@@ -127,7 +126,7 @@ class SentMessage(Closed):
             is_direct=is_direct,
         )
 
-    def to_incoming(self, clock: Clock, files: tuple[Attachment, ...], *, wants_stream: bool) -> IncomingMessage:
+    def to_incoming(self, files: tuple[Attachment, ...], *, wants_stream: bool) -> IncomingMessage:
         """Return the message as an `IncomingMessage`."""
         return IncomingMessage(
             adapter="http",
@@ -135,7 +134,7 @@ class SentMessage(Closed):
             place=self.place,
             event_id=self.platform_event_id or str(uuid4()),
             content=self.content,
-            sent_at=self.sent_at or clock.now(),
+            sent_at=self.sent_at,
             attachments=files,
             wants_stream=wants_stream,
             decision=self.decision,

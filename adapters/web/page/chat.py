@@ -71,7 +71,7 @@ async def post_chat_message(request: Request) -> Response:
             place=place,
             event_id=f"{who}:{typed.event_id}",
             content=typed.content,
-            sent_at=app.clock.now(),
+            sent_at=None,
             attachments=await store_uploads(app, uploads),
             wants_stream=True,
             decision=typed.decision,

@@ -1,0 +1,69 @@
+"""Messages of one place are answered in the order of their times; if these are equal or missing, of their arrival."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agent.queue import inbox
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.parley import Parley, message
+
+CALLERS = 60
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ORDER = "SELECT array_agg(id ORDER BY turn_id) FROM inbox"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings in which guests have no limit."""
+    return settings.model_copy(update={"default_guest_token_budget": 100_000_000})
+
+
+@pytest.mark.parametrize("sent_at", [None, NOW], ids=["missing", "equal"])
+async def test_messages_that_come_at_once_are_answered_as_they_arrived(
+    parley: Parley, model: OpenAIStub, sent_at: datetime | None
+) -> None:
+    model.play(lambda _body, _number: Answer("ok"))
+
+    async def ask(number: int) -> Any:
+        event = replace(message("hello", user=f"person-{number}", server="one"), sent_at=sent_at)
+        accepted = await inbox.accept(parley.app.database, event)
+        return await parley.app.events.response(accepted.inbox_id)
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(*map(ask, range(CALLERS)))
+
+    order = await parley.value(ORDER)
+    assert len(order) == CALLERS
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["accept", "accept_all"])
+async def test_a_message_that_is_still_being_stored_holds_up_later_ones_of_its_place(
+    parley: Parley, many: bool
+) -> None:
+    accept: Callable[[Any], Any] = (
+        (lambda event: inbox.accept_all(parley.app.database, [event]))
+        if many
+        else (lambda event: inbox.accept(parley.app.database, event))
+    )
+    event = message("second", server="one", user="bob")
+    async with parley.app.database.transaction() as session:
+        # As the statement that stores the first one does, until it commits.
+        key = {"place_key": event.place.key}
+        await session.execute(inbox.ACCEPT, inbox.to_row(replace(message("first", server="one"), sent_at=None)) | key)
+        later = asyncio.create_task(accept(event))
+        other = await inbox.accept(parley.app.database, message("elsewhere", server="two"))
+        assert other.is_new
+        assert not later.done()
+    await later
+
+    assert await parley.value("SELECT array_agg(content ORDER BY id) FROM inbox WHERE platform_server_id = 'one'") == [
+        "first",
+        "second",
+    ]
