@@ -13,7 +13,7 @@ from adapters.cli.serving import _wait_for_database
 from shared.db.database import Address, Database, DatabaseLost
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
-from tests.support.given_database import connect, given_database
+from tests.support.given_database import given_database
 from tests.support.parley import Parley
 
 FULL = """
@@ -107,22 +107,24 @@ async def test_a_stale_plan_in_a_transaction_counts_as_a_lost_connection(databas
 async def test_a_process_waits_at_the_start_until_the_database_takes_connections(
     postgres: URL, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with given_database(postgres) as address:
-        superuser = await connect(Address(postgres, is_embedded=True))
-        try:
-            await superuser.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
-            waiting = asyncio.create_task(_wait_for_database(address, asyncio.Event()))
-            said = ""
-            async with asyncio.timeout(30):
-                while "waiting for the database: " not in said:
-                    await superuser.execute("SELECT 1")
-                    said += capsys.readouterr().err
-            assert "too many connections" in said
-            await superuser.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
+    async with given_database(postgres) as address, as_owner(Database(Address(postgres, is_embedded=True))) as owner:
+        await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
+        waiting = asyncio.create_task(_wait_for_database(address, asyncio.Event()))
+        said = await until_said(capsys, waiting, "waiting for the database: ")
+        assert "too many connections" in said
+        await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
 
-            assert await waiting == address
-        finally:
-            await superuser.close()
+        assert await waiting == address
+
+
+async def until_said(capsys: pytest.CaptureFixture[str], waiting: asyncio.Task[object], expected: str) -> str:
+    """Wait until a process has written this, and return all that it wrote."""
+    said = ""
+    async with asyncio.timeout(30):
+        while expected not in said:
+            await asyncio.wait({waiting}, timeout=0.05)
+            said += capsys.readouterr().err
+    return said
 
 
 async def test_a_process_that_waits_for_the_database_can_be_stopped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,11 +134,7 @@ async def test_a_process_that_waits_for_the_database_can_be_stopped(capsys: pyte
     waiting = asyncio.create_task(
         _wait_for_database(Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False), stopping)
     )
-    said = ""
-    async with asyncio.timeout(30):
-        while "no Postgres answers" not in said:
-            await asyncio.wait({waiting}, timeout=0.05)
-            said += capsys.readouterr().err
+    await until_said(capsys, waiting, "no Postgres answers")
     stopping.set()
 
     assert await waiting is None
