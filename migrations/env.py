@@ -23,7 +23,13 @@ def run_migrations() -> None:
     # The lock needs its own connection, because it spans the transactions of all migrations.
     with locking.connect() as guard, engine.connect() as connection:
         guard.execute(text("SELECT pg_advisory_lock(:key)"), {"key": MIGRATION_LOCK})
-        context.configure(connection=connection, target_metadata=Base.metadata, transaction_per_migration=True)
+        context.configure(
+            connection=connection,
+            target_metadata=Base.metadata,
+            transaction_per_migration=True,
+            # A platform's own tables have a line of migrations of their own.
+            version_table=context.config.attributes.get("version_table", "alembic_version"),
+        )
         with context.begin_transaction():
             context.run_migrations()
 

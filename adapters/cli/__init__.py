@@ -13,7 +13,7 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageErro
 
 from adapters.cli import chat, database, doctor, explain, mcp, personas, run, tools, users
 from adapters.cli.console import complain, find_version, say
-from adapters.cli.platforms import list_folders
+from adapters.folders import list_folders
 from shared.errors import ConfigurationError, ParleyError
 
 app = typer.Typer(

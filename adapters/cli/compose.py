@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.base import ChatPlatform
+from adapters.folders import list_migrations
 from agent.a2a.client import RemoteAgents
 from agent.app import App, Models, NeedsApp, ToolSources
 from agent.delegation.agents import MODULE as AGENTS
@@ -26,7 +27,7 @@ from agent.tools.search import MODULE as SEARCH
 from agent.turn.modes import Mode, NativeMode
 from agent.turn.services import Files
 from shared.clock import SystemClock
-from shared.db.database import Address, Database, check, locate, migrate
+from shared.db.database import Address, Database, check, locate, migrate, migrate_platforms
 from shared.files.images import Images
 from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
@@ -46,6 +47,7 @@ async def prepare_database(settings: Settings) -> Address:
     if not address.is_embedded:
         await check(address)
     await migrate(address)
+    await migrate_platforms(address, list_migrations())
     return address
 
 

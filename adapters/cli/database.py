@@ -25,16 +25,19 @@ app = typer.Typer()
 @app.command("migrate")
 def migrate_tables() -> None:
     """Bring the tables to the newest revision. `run`, `worker` and `chat` do this by themselves."""
-    from shared.db.database import check, migrate, newest_revision
+    from adapters.folders import list_migrations
+    from shared.db.database import check, migrate, migrate_platforms, newest_revision
 
     address = find_database(read_settings(quiet=True))
 
-    async def work() -> bool:
+    async def work() -> tuple[bool, list[str]]:
         await check(address)
-        return await migrate(address)
+        return await migrate(address), await migrate_platforms(address, list_migrations())
 
-    changed = asyncio.run(work())
-    say(f"the tables are at revision {newest_revision()}{'' if changed else ', nothing to change'}")
+    changed, platforms = asyncio.run(work())
+    say(f"the tables are at revision {newest_revision()}{'' if changed or platforms else ', nothing to change'}")
+    for name in platforms:
+        say(f"the tables of {name} are at revision {newest_revision(list_migrations()[name])}")
 
 
 @app.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -61,12 +61,14 @@ def _prepare_home(settings: "Settings") -> None:
 
 async def prepare(address: "Address") -> "Address":
     """Check the database's version and migrate its tables."""
-    from shared.db.database import check, migrate
+    from adapters.folders import list_migrations
+    from shared.db.database import check, migrate, migrate_platforms
 
     if not address.is_embedded:
         await check(address)
     with progress("bringing the tables up to date"):
         await migrate(address)
+        await migrate_platforms(address, list_migrations())
     return address
 
 

@@ -5,10 +5,9 @@ Of a platform that is not configured, only `settings.py` is imported.
 
 from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import adapters
+from adapters.folders import list_folders
 from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,16 +24,6 @@ OTHERS = {
 }
 WEB = "web"
 Kind = TypeVar("Kind")
-
-
-def list_folders() -> dict[str, Path]:
-    """Return the folders of the platforms by name."""
-    folders = [folder for path in adapters.__path__ for folder in Path(path).iterdir()]
-    return {
-        folder.name: folder
-        for folder in sorted(folders, key=lambda each: each.name)
-        if (folder / "platform.py").is_file()
-    }
 
 
 def read_all_settings(settings: "Settings") -> "dict[str, PlatformSettings]":

@@ -11,11 +11,12 @@ from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from adapters.folders import list_migrations
 from adapters.web.auth import app_of, with_token
 from agent.app import App
 from agent.maintenance.totals import read_call_totals, read_turn_totals
 from agent.queue.heartbeats import STALE_SECONDS
-from shared.db.compatibility import find_incompatibility
+from shared.db.compatibility import find_incompatibility, find_old_platform
 from shared.db.database import newest_revision
 from shared.errors import Unavailable
 
@@ -50,7 +51,8 @@ async def find_obstacle(app: App) -> str | None:
     """Return why no message can be accepted, None if one can."""
     try:
         async with app.database.transaction() as session:
-            return await find_incompatibility(session, newest_revision())
+            newest = {name: newest_revision(folder) for name, folder in list_migrations().items()}
+            return await find_incompatibility(session, newest_revision()) or await find_old_platform(session, newest)
     except Unavailable:
         return "The database can't be reached."
 

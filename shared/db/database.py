@@ -1,10 +1,11 @@
 """The database: its address, the check of its version, the migrations, and `Database`, the only code that commits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import asyncpg
@@ -13,7 +14,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from shared.db.compatibility import find_incompatibility
+from shared.db.compatibility import find_incompatibility, version_table_of
 from shared.db.driver import Connection, Pool
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError, Unavailable
@@ -159,18 +160,18 @@ def refuse_unfit(version: int, *, has_vector: bool) -> None:
         )
 
 
-def newest_revision() -> str:
-    """Return the revision that the code expects: the number of the last file in `migrations/versions`."""
-    return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+def newest_revision(folder: Path = MIGRATIONS / "versions") -> str:
+    """Return the revision that the code expects: the number of the last file in the folder."""
+    return max(path.name.partition("_")[0] for path in folder.glob("[0-9]*.py"))
 
 
-async def find_revision(address: Address) -> str | None:
+async def find_revision(address: Address, version_table: str = "alembic_version") -> str | None:
     """Return the current revision of the database, None when it is empty."""
     connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
     try:
-        if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
+        if await connection.fetchval("SELECT to_regclass($1)", version_table) is None:
             return None
-        revision: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+        revision: str | None = await connection.fetchval(f"SELECT version_num FROM {version_table}")
         return revision
     finally:
         await connection.close()
@@ -187,11 +188,28 @@ async def migrate(address: Address, revision: str = "head") -> bool:
         await _refuse_incompatible(address)
     if revision == "head" and present >= newest_revision():
         return False
+    await _migrate_safely(address, revision)
+    return True
+
+
+async def migrate_platforms(address: Address, folders: Mapping[str, Path]) -> list[str]:
+    """Migrate the platforms' own tables to the newest revisions; return the names of those where it was necessary.
+
+    Each platform has a line of migrations of its own, from 0001 on, which runs after Parley's.
+    """
+    changed = []
+    for name, folder in folders.items():
+        if (await find_revision(address, version_table_of(name)) or "") < newest_revision(folder):
+            await _migrate_safely(address, "head", folder=folder, version_table=version_table_of(name))
+            changed.append(name)
+    return changed
+
+
+async def _migrate_safely(address: Address, revision: str, **line: Any) -> None:
     try:
-        await asyncio.to_thread(_migrate, address.libpq(as_owner=True), revision)
+        await asyncio.to_thread(_migrate, address.libpq(as_owner=True), revision, **line)
     except DBAPIError as error:
         raise _migration_error(error, address) from error
-    return True
 
 
 async def _refuse_incompatible(address: Address) -> None:
@@ -220,14 +238,18 @@ def _migration_error(error: DBAPIError, address: Address) -> Exception:
     )
 
 
-def _migrate(url: str, revision: str) -> None:
+def _migrate(url: str, revision: str, *, folder: Path | None = None, version_table: str = "alembic_version") -> None:
     # Imported here: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
+    if folder is not None:
+        config.set_main_option("version_locations", str(folder))
+        config.set_main_option("path_separator", "newline")
     config.attributes["url"] = url
+    config.attributes["version_table"] = version_table
     if revision == "head":
         command.upgrade(config, revision)
     else:
