@@ -17,7 +17,7 @@ from shared.db.database import Address, newest_revision
 from tests.standins.openai_api import Answer, OpenAIStub
 
 # What this file is, and when it is replaced, stands in tests/releases/README.md.
-RELEASE = Path(__file__).parent / "releases" / "before-0015.tar.xz"
+RELEASE = Path(__file__).parent / "releases" / "before-0013.tar.xz"
 TOKEN = "test-token"
 MESSAGE = {"platform": "test", "platform_user_id": "ann", "platform_channel_id": "dm", "content": "hello"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0016"
-down_revision = "0018"
+revision = "0015"
+down_revision = "0014"
 branch_labels = None
 depends_on = None
 

@@ -6,7 +6,7 @@ The previous release does not write here: a conversation that is begun while it 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0018"
+revision = "0014"
 down_revision = "0013"
 branch_labels = None
 depends_on = None

@@ -14,8 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0015"
-down_revision = "0016"
+revision = "0016"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 
