@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 
@@ -12,26 +12,33 @@ class Bounds:
     """How many turns one worker has in work at once.
 
     `running` counts those that hold a slot. `per_person` and `per_server` also count those that have released their
-    slot while they wait for something else than a model, such as a budget or a download.
+    slot while they wait for something else than a model, such as a budget or a download. A turn that comes back from
+    such a wait gets a slot within `return_seconds`, or goes on without one.
     """
 
     running: int = 200
     per_person: int = 10
     per_server: int = 100
+    return_seconds: float = 5.0
 
 
 class Slot:
     """The slot of one job. Without `running` it is unlimited, as for the turns of delegated tasks."""
 
-    def __init__(self, running: asyncio.Semaphore | None = None) -> None:
+    def __init__(self, running: asyncio.Semaphore | None = None, return_seconds: float = 0.0) -> None:
         self._running = running
+        self._return_seconds = return_seconds
         self._is_held = running is not None
 
     async def enter(self) -> None:
-        """Wait for a free slot, unless this job holds one."""
-        if self._running is not None and not self._is_held:
-            await self._running.acquire()
-            self._is_held = True
+        """Wait for a free slot, unless this job holds one; go on without one when none becomes free in time."""
+        if self._running is None or self._is_held:
+            return
+        # Not for ever: the jobs that hold the slots may themselves wait until this one ends, as suspects do.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._return_seconds):
+                await self._running.acquire()
+                self._is_held = True
 
     def leave(self) -> None:
         """Give the slot to another turn, if this job holds one."""
@@ -98,7 +105,7 @@ class Slots:
 
     def assign(self, job_id: int, person: str, server: str | None) -> None:
         """Give one reserved slot to a job."""
-        self._holders[job_id] = _Holder(Slot(self._running), person, server)
+        self._holders[job_id] = _Holder(Slot(self._running, self._bounds.return_seconds), person, server)
         self._persons[person] += 1
         if server is not None:
             self._servers[server] += 1

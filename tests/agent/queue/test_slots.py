@@ -55,6 +55,21 @@ async def test_a_slot_that_is_released_serves_another_job_and_is_waited_for_afte
     assert await slots.reserve(1) == 1
 
 
+async def test_a_turn_goes_on_without_a_slot_when_none_becomes_free() -> None:
+    slots = Slots(Bounds(running=1, return_seconds=0.01))
+    await slots.reserve(1)
+    slots.assign(1, "test ann", None)
+
+    async with slots.of(1).released():
+        assert await slots.reserve(1) == 1
+        slots.assign(2, "test bob", None)
+
+    slots.end(1)
+    assert await slots.reserve(1) == 0
+    slots.end(2)
+    assert await slots.reserve(2) == 1
+
+
 async def test_a_job_whose_message_was_removed_has_a_slot_without_a_limit() -> None:
     slots = Slots(Bounds(running=1))
 
