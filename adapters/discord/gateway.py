@@ -14,9 +14,8 @@ from adapters.chat.buttons import AnswerButtons
 from adapters.chat.edits import Edits
 from adapters.chat.running import Running
 from adapters.discord.events.catch_up import CatchUp
-from adapters.discord.events.checkpoint import Checkpoint
+from adapters.discord.events.checkpoint import Checkpoint, DirectChannels
 from adapters.discord.events.deletions import remove_stop_buttons
-from adapters.discord.events.direct_channels import DirectChannels
 from adapters.discord.events.incoming import (
     PLATFORM,
     is_written_by_a_person,
@@ -213,7 +212,8 @@ class Gateway(discord.AutoShardedClient):
             await self._directs.note(message.channel.id)
         if mention is None:
             return
-        await self._members.complete(message)
+        if message.guild is not None and isinstance(message.author, discord.User):
+            await self._members.complete(message)
         if await self._is_command(message):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)

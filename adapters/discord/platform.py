@@ -13,10 +13,9 @@ from adapters.chat.notices import notify_asker
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.buttons import to_rows
 from adapters.discord.sending.message_writer import MessageWriter, writer_for
-from adapters.discord.sending.nonce import nonce_of_turn, to_nonce
 from adapters.discord.sending.notices import REASONS, send_direct
 from adapters.discord.sending.render import live
-from adapters.discord.sending.reply import send
+from adapters.discord.sending.reply import nonce_of_turn, send, to_nonce
 from adapters.discord.sending.upload_limits import UploadLimits
 from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import redirect

@@ -1,5 +1,7 @@
 """Sends a reply: a new message, or an edit of the live message; parts and files."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -7,17 +9,22 @@ from typing import TYPE_CHECKING
 
 from adapters.chat.uploads import Upload, collect
 from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, is_private, writer_for
-from adapters.discord.sending.nonce import nonce_of_turn, to_nonce
 from adapters.discord.sending.render import MOST_PARTS, Rendered, render
 from adapters.discord.sending.upload_limits import MOST_BYTES, UploadLimits
 from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
+from agent.people.hops import installation_id
 from agent.queue.delivery_info import DeliveryInfo
 from shared.messages import Place, ReplyFile
+from shared.settings import Secrets
 from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from agent.app import App
     from agent.queue.outbox import Reply
+
+
+# A nonce has at most 25 characters; the number of a part and a suffix follow these.
+NONCE_DIGITS = 16
 
 
 async def send(
@@ -121,6 +128,21 @@ def _nonce(app: "App", reply: "Reply") -> str:
     if reply.turn_id:
         return nonce_of_turn(app.secrets, reply.place, reply.reply_to, turn_id=reply.turn_id)
     return to_nonce(app.secrets, reply.place.key, reply.reply_to, "reply", reply.id)
+
+
+def nonce_of_turn(secrets: Secrets, place: Place, reply_to: str | None, *, turn_id: int) -> str:
+    """Return the prefix of the nonces of an answer; `reply_to` names the question.
+
+    For some minutes, Discord makes only one message of an author's nonce. So it has to name one answer also beside a
+    fresh or restored database, which counts its turns from an earlier number.
+    """
+    return to_nonce(secrets, place.key, reply_to, "turn", turn_id)
+
+
+def to_nonce(secrets: Secrets, *identity: object) -> str:
+    """Return the prefix of the nonces of what this identity names in this installation."""
+    named = json.dumps([installation_id(secrets), *identity])
+    return hashlib.sha256(named.encode()).hexdigest()[:NONCE_DIGITS]
 
 
 def _link(file: ReplyFile) -> str:

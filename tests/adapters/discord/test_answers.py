@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
-from adapters.discord.sending.nonce import nonce_of_turn
+from adapters.discord.sending.reply import nonce_of_turn
 from shared.db.database import Address
 from shared.messages import Place
 from shared.permissions import Permission
