@@ -97,6 +97,31 @@ class Chore:
     seconds: float | None = None
 
 
+class _Sweeper:
+    # Keeps the heartbeats of this process's workers, and queues again the jobs of dead workers and those that are lost.
+    def __init__(self, database: Database, clock: Clock, slots: Slots) -> None:
+        self._database, self._clock, self._slots = database, clock, slots
+        self.own_ids: set[int] = set()
+        self._unknown: set[int] = set()
+        self._heartbeats = Heartbeats()
+
+    async def sweep(self) -> None:
+        async with self._database.transaction() as session:
+            # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
+            await session.execute(BEAT, {"workers": list(self.own_ids)})
+            held = {row.id for row in (await session.execute(MINE, {"workers": list(self.own_ids)})).all()}
+            # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
+            unknown = held - self._slots.jobs
+            lost, self._unknown = unknown & self._unknown, unknown
+            heartbeats = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
+            dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
+            await session.execute(REQUEUE_STALE, {"dead": dead, "lost": list(lost)})
+            if dead:
+                await session.execute(DELETE, {"dead": dead})
+            await inbox.requeue_lost(session)
+            await release_expired(session)
+
+
 class Worker:
     """Runs jobs. Call `run` once; cancel its task to stop."""
 
@@ -113,14 +138,12 @@ class Worker:
         self._database = database
         self._clock = clock
         self._run_turn = run_turn
-        # Each chore has its own task: a slow platform or embedder must not delay the heartbeat.
-        self._chores = (Chore("sweeper", self._sweep, SWEEP_SECONDS), *chores)
         self._limits = limits or Limits()
-        self._unknown: set[int] = set()
-        self._ids: set[int] = set()
         self._slots = Slots(self._limits.bounds)
         self._gate = Gate()
-        self._heartbeats = Heartbeats()
+        self._sweeper = _Sweeper(database, clock, self._slots)
+        # Each chore has its own task: a slow platform or embedder must not delay the heartbeat.
+        self._chores = (Chore("sweeper", self._sweeper.sweep, SWEEP_SECONDS), *chores)
         self._queue, self._queued = build_queue(database, self._slots)
         self._queue.task(name=TAKE_TURN, queue=QUEUE, pass_context=True)(self._take)
 
@@ -160,7 +183,8 @@ class Worker:
 
     async def _take(self, context: procrastinate.JobContext, inbox_id: int) -> None:
         job_id, worker_id = context.job.id or 0, context.job.worker_id
-        self._ids |= {worker_id} if worker_id is not None else set()
+        if worker_id is not None:
+            self._sweeper.own_ids.add(worker_id)
         deaths = context.job.attempts if context.job.priority == SUSPECT_PRIORITY else None
         job = Job(job_id, inbox_id, slot=self._slots.of(job_id), deaths=deaths)
         try:
@@ -216,22 +240,6 @@ class Worker:
     async def _requeue(self, inbox_id: int) -> None:
         async with self._database.transaction() as session:
             await session.execute(REQUEUE, {"inbox_id": inbox_id})
-
-    async def _sweep(self) -> None:
-        async with self._database.transaction() as session:
-            # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
-            await session.execute(BEAT, {"workers": list(self._ids)})
-            held = {row.id for row in (await session.execute(MINE, {"workers": list(self._ids)})).all()}
-            # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
-            unknown = held - self._slots.jobs
-            lost, self._unknown = unknown & self._unknown, unknown
-            heartbeats = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
-            dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
-            await session.execute(REQUEUE_STALE, {"dead": dead, "lost": list(lost)})
-            if dead:
-                await session.execute(DELETE, {"dead": dead})
-            await inbox.requeue_lost(session)
-            await release_expired(session)
 
 
 async def _keep_up(chore: Chore) -> None:
