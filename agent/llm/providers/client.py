@@ -18,7 +18,7 @@ from agent.llm.completions import (
     RouteFailed,
     estimate,
 )
-from agent.llm.providers.errors import to_completion, to_failure, to_usage
+from agent.llm.providers.errors import may_be_billed, to_completion, to_failure, to_usage
 from agent.llm.providers.response_format import Form, Forms, to_parameters
 from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
 from agent.llm.vision import fill
@@ -182,7 +182,10 @@ class Providers:
                 return await self._stream(name, request, asked=asked, accumulator=accumulator)
             return self._whole(name, request, await self._send(asked))
         except self._library.faults as error:
-            raise to_failure(error, self._clock) from None
+            failure = to_failure(error, self._clock)
+            if may_be_billed(error):
+                failure.usage = self._priced(name, estimate(request))
+            raise failure from None
         except asyncio.CancelledError:
             attempt.usage = self._priced(
                 name, estimate(request, *accumulator.written) if accumulator else estimate(request)

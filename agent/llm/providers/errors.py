@@ -22,6 +22,8 @@ CAUSES = {
 # Status codes of refusals that may be about the prompt's length; 500 is from some self-hosted servers.
 TOO_LONG_STATUS = (400, 422, 500)
 MESSAGE_CHARS = 4000
+# httpx's errors of a connection that is lost while an answer is awaited or read.
+BROKEN_OFF = frozenset({"ReadError", "ReadTimeout", "RemoteProtocolError"})
 # The largest count that the ledger can store; a higher one is not credible and is ignored.
 MOST_TOKENS = 2**31 - 1
 TOO_LONG = re.compile(
@@ -71,6 +73,23 @@ def to_failure(error: Exception, clock: Clock) -> RouteFailed:
     cause = CAUSES.get(status, Cause.UNREACHABLE if status >= 500 else Cause.REQUEST_REFUSED)
     headers = getattr(error, "litellm_response_headers", None)
     return RouteFailed(cause, status=status, retry_after=_retry_after(headers or {}, clock))
+
+
+def may_be_billed(error: BaseException) -> bool:
+    """Return whether the request had been sent when this error came, so that the provider may charge for the answer.
+
+    So it is with an answer that can't be read, and with a connection that broke, or stayed silent, after the request.
+    """
+    if getattr(error, "status_code", None) == 200:
+        return True
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if type(cause).__name__ in BROKEN_OFF:
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def is_too_long(status: int, message: str) -> bool:

@@ -45,6 +45,21 @@ async def test_a_route_that_fails_leads_to_the_next(fault: Fault, is_streamed: b
         assert "".join(at.told) == ("Here I am." if is_streamed else "")
 
 
+@pytest.mark.parametrize(
+    ("fault", "billed"),
+    [(Fault(drop=True), ["first"]), (Fault(malformed=True), ["first"]), (Fault(503), [])],
+    ids=["broken off", "unreadable", "refused"],
+)
+async def test_an_answer_that_breaks_off_unstreamed_is_charged_with_an_estimate(
+    fault: Fault, billed: list[str]
+) -> None:
+    async with parley(by_model(first=fault, second=Answer("Here I am.")), "first", "second") as at:
+        answer = await at.asks()
+
+        assert sorted({each.model for each in answer.rejected}) == billed
+        assert all(each.usage.input_tokens > 0 for each in answer.rejected)
+
+
 async def test_a_server_that_does_not_listen_leads_to_the_next_route() -> None:
     async with OpenAIStub() as gone:
         address = gone.base_url
