@@ -99,6 +99,8 @@ async def test_postgres_is_crashed_again_and_again_under_load(
     await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
     free = settings.model_copy(update={"default_guest_token_budget": 10**9})
     async with open_parley(free, address, model) as parley:
+        # The import of the models' library takes more than a minute beside other work.
+        await parley.app.models.router.warm()
         asked = 0
         for mode in ["immediate", "fast"] * 10:
             events = [message(f"hello {asked + n}", channel=f"c{n}", adapter="fake") for n in range(PLACES)]
