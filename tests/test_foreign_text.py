@@ -29,6 +29,8 @@ from agent.llm.protocols.scanner import Block, Scanner
 from agent.llm.providers.errors import COUNTED, IMAGES_REFUSED, TOO_LONG, WINDOW
 from agent.mcp.remote_tools import to_description
 from agent.mcp.transports import REQUEST_ID
+from agent.outflow.reply import Outflow, OutflowRules
+from agent.outflow.secrets import Secrets
 from agent.planner.plan import REFERENCE
 from agent.policies.circuit_breaker import NUMBER, QUOTED
 from agent.tools.approvals import UNSEEN
@@ -62,6 +64,15 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+def send(text: str, *hosts: str, chunk: int = CHARS) -> str:
+    """Filter a reply in chunks; with hosts, strictly."""
+    outflow = Outflow(OutflowRules(secrets=Secrets(["a1b2c3d4" * 8])))
+    if hosts:
+        outflow.restrict(hosts)
+    sent = [outflow.feed(text[start : start + chunk]) for start in range(0, len(text), chunk)]
+    return "".join([*sent, outflow.finish()])
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "parts of 2000": lambda text: split_text(text, 2000),
     "parts of 20": lambda text: split_text(text, 20),
@@ -71,6 +82,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "Slack's notice": slack.to_notice,
     "Slack's message": lambda text: to_text({"text": text}, "U1", {}),
     "the terminal": harmless,
+    "a reply": send,
+    "a reply with few links": lambda text: send(text, "example.org"),
+    "a streamed reply with few links": lambda text: send(text, "example.org", chunk=29),
     "an answer": lambda text: scan(text, len(text)),
     "a streamed answer": lambda text: scan(text, 29),
     "an invalid block": lambda text: _to_call(Block("tool", text)),

@@ -18,6 +18,8 @@ from shared.text import fence_after, fence_mark
 BREAK = "\N{ZERO WIDTH SPACE}"
 # The longest construct that is read as one. In a stream, the text behind an open one is held back up to this length.
 MAX_SPAN = 600
+# How often a place to cut a stream is looked for before a construct that is still open.
+MAX_LOOKS = 4
 
 # All marks at which something is decided.
 ADDRESS_MARK = r"(?:\\?:|&(?:#0*58|#[xX]0*3[aA]|colon);)(?:\\?/|&(?:#0*47|#[xX]0*2[fF]|sol);){2}"
@@ -54,7 +56,9 @@ DEFINITION = re.compile(r"[\s>*+\-\d.)]*\[")
 # Where a stream may be cut: no host or address goes on behind these.
 BOUNDARY = "\\s\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f"
 CUTS = re.compile(f"[{BOUNDARY}](?=[^{BOUNDARY}]*$)")
-IMAGE_END = re.compile(r"!\[[^\[\]\n]*\](?:\([^()\n]*\)|[^(])")
+FENCE_BEGINNING = re.compile(r" {0,3}(?:[`~]|$)")
+IMAGE_END = re.compile(r"!\[[^\[\]\n]*(?:\[|\](?:\([^()\n]*\)|[^(]))")
+TAG_END = re.compile(r"[<>]")
 OPEN_END = re.compile(r"\](?:[(:]\s*<?)?$")
 
 
@@ -128,14 +132,15 @@ class LinkFilter:
 
     def _settled(self) -> int:
         """Return up to where the line that has begun can be decided."""
-        found = CUTS.search(self._pending)
-        if found is None:
-            return 0
-        part = self._pending[: found.end()]
-        is_fence = not self._line_head and part.lstrip()[:1] in ("", "`", "~")
-        if is_fence or (not self._fence and _is_open(part)):
-            return 0
-        return found.end()
+        end = len(self._pending)
+        for _ in range(MAX_LOOKS):
+            found = CUTS.search(self._pending, 0, end)
+            if found is None or (not self._line_head and FENCE_BEGINNING.match(self._pending)):
+                return 0
+            end = -1 if self._fence else _find_open(self._pending, found.end())
+            if end < 0:
+                return found.end()
+        return 0
 
     def _part(self, text: str) -> str:
         """Return a part of a line, in which no construct is cut."""
@@ -238,7 +243,8 @@ class LinkFilter:
             return False
         authority = AUTHORITY.match(rest)
         end = authority.end() if authority else 0
-        return authority is not None and rest[end : end + 1] != "\\" and self._rules.hosts.allow(authority[0])
+        goes_on = rest[end : end + 1] == "\\" or rest[: end + 1].endswith(":/")
+        return authority is not None and not goes_on and self._rules.hosts.allow(authority[0])
 
     def _url(self, text: str, found: re.Match[str], out: list[str]) -> int:
         if self._rules.hosts is None:
@@ -253,7 +259,9 @@ class LinkFilter:
             return found.end()
         out[-1] = out[-1][: before.start()]
         host = HOST.match(text, found.end())
-        out.append(_plain(host[0]) if host else "")
+        # What stood before the scheme must not become the scheme of this host.
+        last = next((each[-1] for each in reversed(out) if each), "")
+        out.append((BREAK if last in ("/", ":", "\\") else "") + (_plain(host[0]) if host else ""))
         return host.end() if host else found.end()
 
     def _bare_host(self, found: re.Match[str]) -> str:
@@ -292,19 +300,22 @@ def _find_end(text: str, opening: re.Match[str]) -> int:
     return -1
 
 
-def _is_open(part: str) -> bool:
-    """Return whether a construct at the end of this part of a line may go on behind it."""
-    near = part[-MAX_SPAN:]
-    tag, image = near.rfind("<"), near.rfind("![")
-    if tag >= 0 and ">" not in near[tag:]:
-        return True
-    if image >= 0 and IMAGE_END.match(near, image) is None:
-        return True
-    if OPEN_END.search(near):
-        return True
+def _find_open(text: str, end: int) -> int:
+    """Return where the construct begins that may go on behind the part of a line up to `end`; -1 if there is none."""
+    far, part = max(0, end - MAX_SPAN), text[:end]
+    tag, image = part.rfind("<", far), part.rfind("![", far)
+    found = [
+        # A second bracket before the first is closed decides what the first one is.
+        start
+        for start, closing in ((tag, TAG_END.search(text, tag + 1)), (image, IMAGE_END.match(text, max(0, image))))
+        if start >= 0 and (closing is None or (closing.end() > end and closing[0][-1] not in "<["))
+    ]
+    if (last := OPEN_END.search(part, far)) is not None:
+        found.append(last.start())
     at = 0
-    while (found := TICKS.search(part, at)) is not None:
-        at = _find_end(part, found)
+    while (ticks := TICKS.search(part, at)) is not None:
+        at = _find_end(part, ticks)
         if at < 0:
-            return len(part) - found.start() <= MAX_SPAN
-    return False
+            found += [ticks.start()] if len(part) - ticks.start() <= MAX_SPAN else []
+            break
+    return min(found, default=-1)

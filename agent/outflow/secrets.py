@@ -19,6 +19,8 @@ LEAST_CHARS = 8
 SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 # A stream is held back once this many characters may be the beginning of a secret.
 HEAD_CHARS = 4
+# No more of a stream is held back.
+MAX_HELD = 1500
 
 
 class Secrets:
@@ -70,9 +72,9 @@ class Secrets:
         """Return how much of a text that goes on may be passed on: what follows may be the beginning of a secret."""
         if not self._needles:
             return len(text)
-        # Only what reaches to the end can go on: of an open secret no more than its length.
-        backwards = (at for at in range(len(text) - 1, -1, -1) if text[at].isascii() and text[at].isalnum())
-        places = [*islice(backwards, self._longest)][::-1]
+        # Only what reaches to the end can go on: of an open secret no more than its length, with what is between.
+        near = range(len(text) - 1, max(-1, len(text) - MAX_HELD - 1), -1)
+        places = [*islice((at for at in near if text[at].isascii() and text[at].isalnum()), self._longest)][::-1]
         squeezed = "".join(text[at] for at in places).lower()
         for at in range(len(squeezed) - HEAD_CHARS + 1):
             rest = squeezed[at:]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-BARE = re.compile(r"(?:https?|ftp)://[^\s<>]+|(?<![\w.-])www\.[^\s<>]+", re.IGNORECASE)
+BARE = re.compile(r"(?:https?|ftp)://[^\s<>]+|(?<![\w./-])www\.[^\s<>]+", re.IGNORECASE)
 # Discord's rules for code, as its clients apply them: the first that fits wins, across lines.
 DISCORD_CODE = re.compile(r"```(?:[a-z0-9_+\-.#]+?\n)?\n*[^\n][\s\S]*?\n*```|(`+)[\s\S]*?[^`]\1(?!`)")
 DISCORD_LINK = re.compile(r"\[[^\[\]]*\]\(\s*<?([^\s<>]*)")

@@ -58,6 +58,7 @@ def is_ours(link: str) -> bool:
 @example("<br>\n```\n<a href=https://evil.example/x>\n```\n")
 @example("<!x\n```\n>\n<a href=https://evil.example/x>\n```\n")
 @example("[a `](https://evil.example/x)`")
+@example("https://good.example://3232235777/x")
 @example("https://good.example*@evil.example/x https://good.example\\@evil.example/")
 @example("[x](&#104;ttps://evil.example/x) [y](https\\://evil.example) [z](\\\\evil.example)")
 def test_no_program_shows_a_link_of_strangers(text: str) -> None:
