@@ -20,7 +20,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, PrimaryKeyConstraint, UniqueConstraint, create_engine, text
 
-from shared.db.database import MIGRATIONS, Address, Database, find_revision, migrate, newest_revision
+from shared.db.compatibility import list_revisions
+from shared.db.database import MIGRATIONS, VERSIONS, Address, Database, find_revision, migrate, newest_revision
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError, Unavailable
 from shared.models import Base
@@ -99,7 +100,7 @@ def sync_url(address: Address) -> URL:
     return address.url.set(drivername="postgresql+psycopg")
 
 
-def test_migrations_are_numbered_in_one_rising_line() -> None:
+def test_migrations_stand_in_one_line() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     scripts = ScriptDirectory.from_config(config)
@@ -107,7 +108,7 @@ def test_migrations_are_numbered_in_one_rising_line() -> None:
     revisions = [script.revision for script in scripts.walk_revisions()]
 
     assert len(scripts.get_heads()) == 1
-    assert revisions == sorted(revisions, reverse=True)
+    assert revisions == list(reversed(list_revisions(VERSIONS)))
     assert newest_revision() == scripts.get_current_head()
 
 
@@ -204,12 +205,11 @@ async def test_all_the_way_down_leaves_nothing_and_up_again_gives_the_same(addre
 
 
 async def test_one_step_down_and_up_works_from_every_revision(address: Address) -> None:
-    numbers = sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
     before = await objects(address)
 
-    for number in reversed(numbers[:-1]):
-        await migrate(address, number)
-        assert await find_revision(address) == number
+    for revision in reversed(list_revisions(VERSIONS)[:-1]):
+        await migrate(address, revision)
+        assert await find_revision(address) == revision
     await migrate(address)
 
     assert await objects(address) == before

@@ -108,7 +108,8 @@ def _look_at_secret(path: Path) -> Finding:
 
 async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
     from adapters.cli.opening import find_database
-    from shared.db.database import check, find_revision, newest_revision
+    from shared.db.compatibility import list_revisions
+    from shared.db.database import VERSIONS, check, find_revision, newest_revision
 
     try:
         address = find_database(settings)
@@ -123,7 +124,7 @@ async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
         yield Finding("ok", "tables", f"at revision {revision}")
     elif revision is None:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
-    elif revision < newest:
+    elif revision in list_revisions(VERSIONS):
         yield Finding("warn", "tables", f"at revision {revision}, the newest is {newest}; run: parley migrate")
     else:
         text = f"at revision {revision}, newer than this program ({newest}); install the newer Parley again."

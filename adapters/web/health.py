@@ -16,8 +16,8 @@ from adapters.web.auth import app_of, with_token
 from agent.app import App
 from agent.maintenance.totals import read_call_totals, read_turn_totals
 from agent.queue.heartbeats import STALE_SECONDS
-from shared.db.compatibility import find_incompatibility, find_old_platform
-from shared.db.database import newest_revision
+from shared.db.compatibility import find_incompatibility, find_old_platform, list_revisions
+from shared.db.database import VERSIONS
 from shared.errors import Unavailable
 
 # The outcomes of turns whose status is "answered".
@@ -51,8 +51,8 @@ async def find_obstacle(app: App) -> str | None:
     """Return why no message can be accepted, None if one can."""
     try:
         async with app.database.transaction() as session:
-            newest = {name: newest_revision(folder) for name, folder in list_migrations().items()}
-            return await find_incompatibility(session, newest_revision()) or await find_old_platform(session, newest)
+            reason = await find_incompatibility(session, list_revisions(VERSIONS))
+            return reason or await find_old_platform(session, list_migrations())
     except Unavailable:
         return "The database can't be reached."
 

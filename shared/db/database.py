@@ -14,7 +14,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from shared.db.compatibility import find_incompatibility, version_table_of
+from shared.db.compatibility import find_incompatibility, list_revisions, version_table_of
 from shared.db.driver import Connection, Pool
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError, Unavailable
@@ -26,6 +26,7 @@ INSUFFICIENT_PRIVILEGE = "42501"
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE_VIOLATION = "23505"
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+VERSIONS = MIGRATIONS / "versions"
 CONNECTION_SETTINGS = {
     "application_name": "parley",
     # Our statements are short: compiling their plans takes longer than running them.
@@ -160,9 +161,9 @@ def refuse_unfit(version: int, *, has_vector: bool) -> None:
         )
 
 
-def newest_revision(folder: Path = MIGRATIONS / "versions") -> str:
-    """Return the revision that the code expects: the number of the last file in the folder."""
-    return max(path.name.partition("_")[0] for path in folder.glob("[0-9]*.py"))
+def newest_revision(folder: Path = VERSIONS) -> str:
+    """Return the revision that the code expects: the last one of the folder's migrations."""
+    return list_revisions(folder)[-1]
 
 
 async def find_revision(address: Address, version_table: str = "alembic_version") -> str | None:
@@ -183,10 +184,12 @@ async def migrate(address: Address, revision: str = "head") -> bool:
     A database that a newer release has migrated is left as it is. Raises `ConfigurationError` when that release works
     with this one no longer, or when the role of `DATABASE_URL` lacks privileges, `Unavailable` when tables are locked.
     """
-    present = await find_revision(address) or ""
-    if revision == "head" and present > newest_revision():
+    present = await find_revision(address)
+    # A revision that is unknown here is of a newer release.
+    is_newer = present is not None and present not in list_revisions(VERSIONS)
+    if revision == "head" and is_newer:
         await _refuse_incompatible(address)
-    if revision == "head" and present >= newest_revision():
+    if revision == "head" and (is_newer or present == newest_revision()):
         return False
     await _migrate_safely(address, revision)
     return True
@@ -199,7 +202,8 @@ async def migrate_platforms(address: Address, folders: Mapping[str, Path]) -> li
     """
     changed = []
     for name, folder in folders.items():
-        if (await find_revision(address, version_table_of(name)) or "") < newest_revision(folder):
+        present = await find_revision(address, version_table_of(name))
+        if present is None or present in list_revisions(folder)[:-1]:
             await _migrate_safely(address, "head", folder=folder, version_table=version_table_of(name))
             changed.append(name)
     return changed
@@ -216,7 +220,7 @@ async def _refuse_incompatible(address: Address) -> None:
     database = Database(address, pool_size=1)
     try:
         async with database.statement() as session:
-            reason = await find_incompatibility(session, newest_revision())
+            reason = await find_incompatibility(session, list_revisions(VERSIONS))
     finally:
         await database.close()
     if reason is not None:

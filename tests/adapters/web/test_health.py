@@ -73,7 +73,7 @@ async def test_compatible_tables_of_a_newer_release_are_ready(site: Site, parley
 
 
 async def test_old_tables_are_not_ready(site: Site, parley: Parley) -> None:
-    await change_tables(parley, "UPDATE alembic_version SET version_num = '0000'")
+    await change_tables(parley, "UPDATE alembic_version SET version_num = '0001'")
 
     answer = await site.client.get("/readyz")
 
