@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from adapters.web import serve
-from shared.db.database import migrate
+from shared.db.database import Database, migrate
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
@@ -124,20 +124,16 @@ async def test_metrics_compare_the_modes(site: Site, parley: Parley) -> None:
     assert re.search(r'parley_turn_seconds_sum\{mode="planner",outcome="finished"\} \d+\.\d', text)
 
 
-class BrokenClock:
-    """A clock that fails in a way that nobody expects."""
+class BrokenDatabase(Database):
+    """A database that fails in a way that nobody expects."""
 
-    def now(self) -> Any:
+    def statement(self) -> Any:
         """Fail, with a secret in the text."""
         raise RuntimeError("the password is hunter2")
 
-    def monotonic(self) -> float:
-        """Stand still."""
-        return 0.0
-
 
 async def test_an_unexpected_error_is_one_fixed_sentence_with_an_id(parley: Parley) -> None:
-    async with open_site(parley, replace(parley.app, clock=BrokenClock())) as site:
+    async with open_site(parley, replace(parley.app, database=BrokenDatabase(parley.app.database.address))) as site:
         answer = await site.posts("hello")
 
     assert answer.status_code == 500
