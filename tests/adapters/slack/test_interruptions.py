@@ -60,7 +60,12 @@ async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
 ) -> None:
     env = child_environment(scene.settings, address, tmp_path)
     env |= {"SLACK_BOT_TOKEN": scene.slack.bot_token, "SLACK_API_BASE": scene.slack.api_base}
-    model.play([Answer("It is done.", chunk_chars=4, chunk_delay=5.0), Answer("It is done again.")])
+    model.play(
+        [
+            Answer("It is done, at long last, and done well.", chunk_chars=14, chunk_delay=3.0),
+            Answer("It is done again."),
+        ]
+    )
     scene.slack.fail("chat.startStream", seconds=30)
     async with opened(scene, address, model, works=False), started(*COMMAND, "worker", env=env) as worker:
         await scene.ann.mentions(scene.general, "slowly")
@@ -117,7 +122,9 @@ async def test_an_answer_to_a_typed_command_is_not_taken_for_a_stream(office: Sc
 
 
 async def test_a_later_turn_in_the_thread_keeps_its_own_stream(office: Scene) -> None:
-    office.model.play([Answer("First."), Answer("Second.", chunk_chars=3, chunk_delay=1.5)])
+    office.model.play(
+        [Answer("First."), Answer("Second answer, said slowly, word by word.", chunk_chars=14, chunk_delay=1.5)]
+    )
     asked = await office.ann.mentions(office.general, "one")
     await office.until_value("delivered", DELIVERED)
     first = office.ann.written(office.general)[0]
@@ -129,4 +136,4 @@ async def test_a_later_turn_in_the_thread_keeps_its_own_stream(office: Scene) ->
     await office.sql("UPDATE outbox SET status = 'pending', delivered_at = NULL, claimed_until = now()")
     await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
-    assert sorted(shown(office)) == [("First.", False), ("Second.", False)]
+    assert sorted(shown(office)) == [("First.", False), ("Second answer, said slowly, word by word.", False)]
