@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.journal.log import TurnLog
-from agent.journal.steps import Step, ToolUse
+from agent.journal.steps import Step, ToolUse, TurnLog
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.tools.modules import ModuleTools

@@ -32,9 +32,8 @@ from adapters.terminal import terminal_place, terminal_sender
 from adapters.web.app import listen, run_server, to_config
 from adapters.web.wire import BoundedProtocol
 from agent.app import App
-from agent.people.participants import resolve_conversation
 from agent.people.personas import resolve_persona
-from agent.people.users import ResolvedUser, resolve_user
+from agent.people.users import ResolvedUser, resolve_conversation, resolve_user
 from agent.tools.arguments import read_arguments
 from agent.tools.calls import PendingCall
 from agent.tools.offer import Scope as CallScope

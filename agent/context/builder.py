@@ -20,9 +20,8 @@ from agent.context.messages import (
 )
 from agent.journal.steps import Step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
-from agent.people.participants import ResolvedConversation
 from agent.people.personas import ResolvedPersona
-from agent.people.users import ResolvedUser
+from agent.people.users import ResolvedConversation, ResolvedUser
 from agent.prompts import prompts
 from agent.tools.offer import Offer
 from shared.clock import Clock

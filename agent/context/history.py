@@ -7,7 +7,7 @@ from itertools import groupby
 from sqlalchemy import bindparam, select, text
 
 from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, Step, to_step
-from agent.people.participants import ResolvedConversation
+from agent.people.users import ResolvedConversation
 from shared.db.driver import Session
 from shared.models import Message
 

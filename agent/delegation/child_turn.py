@@ -16,21 +16,19 @@ from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
 from agent.events.announcer import Announcer
 from agent.events.listener import Listener
-from agent.journal.log import TurnLog
 from agent.journal.records import Entry, record, settle
-from agent.journal.steps import Step, TurnKey, list_steps
+from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
 from agent.journal.turns import end_turn
 from agent.llm.tokens import count_tokens
-from agent.people.participants import Participants
 from agent.people.personas import LoopMode, get_persona
+from agent.people.users import Participants
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.made_files import list_files
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.close import TurnResult, count_iterations, filtered, to_ending, to_last_step
-from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Start
+from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
-from agent.turn.spend import Spend
 from shared.db.database import Database
 from shared.errors import Stopped, Superseded, ToolError
 from shared.messages import Usage

@@ -1,8 +1,8 @@
-"""The attempts of one model call: decides whether to retry a route or to go on to the next one."""
+"""The attempts of one model call: which routes may be tried now, and whether to retry one or go on to the next."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from agent.llm.completions import (
@@ -15,7 +15,6 @@ from agent.llm.completions import (
     RejectedCall,
     RouteFailed,
 )
-from agent.llm.cooldowns import PASSING, REMEDIES, Cooldowns
 from agent.llm.protocols.protocol import Protocols
 from agent.llm.pruning import ContextWindows
 from agent.llm.vision import VisionSupport, without_images
@@ -24,6 +23,91 @@ from shared.errors import ModelsUnavailable, PromptTooLong
 from shared.log import get_logger
 from shared.messages import Usage
 from shared.tasks import run_on_text
+
+# Seconds to avoid a route with a problem that only an operator can fix.
+LONG_COOLDOWN = 600.0
+
+
+FIRST_COOLDOWN = 2.0
+
+
+LONGEST_COOLDOWN = 60.0
+
+
+REMEDIES = {
+    Cause.KEY_REFUSED: "The provider refuses the key: correct its API key in the environment or in .env, then restart.",
+    Cause.MODEL_UNKNOWN: "The provider does not know this model, or litellm not this name: correct LLM_MODELS.",
+    Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
+}
+
+
+# Temporary failures: the next attempt on the same route may succeed.
+PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cause.EMPTY, Cause.CUT})
+
+
+# The request is at fault, not the route.
+OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
+
+
+@dataclass(slots=True)
+class _Cooldown:
+    until: float = 0.0
+    failures: int = 0
+    # A closed route is never tried early; others are tried early if no healthy route is left.
+    is_closed: bool = False
+
+
+class Cooldowns:
+    """Remembers failures, with one entry per model name."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: dict[str, _Cooldown] = {}
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return the routes to try now: healthy ones in the given order, then failed but not closed ones."""
+        now = self._clock.monotonic()
+        healthy, shaky = [], []
+        for name in names:
+            entry = self._entries.get(name)
+            if entry is None or entry.until <= now:
+                healthy.append(name)
+            elif not entry.is_closed:
+                shaky.append(name)
+        return healthy + shaky
+
+    def seconds_until_open(self, names: Iterable[str]) -> float | None:
+        """Return the seconds until the first closed route opens; None if no route is closed."""
+        closed = [entry.until for name in names if (entry := self._entries.get(name)) and entry.is_closed]
+        return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
+
+    def record(self, name: str, failure: RouteFailed) -> bool:
+        """Start or extend the route's cooldown; returns whether the failure is new and should be logged."""
+        if failure.cause in OF_THE_REQUEST:
+            return True
+        now = self._clock.monotonic()
+        entry = self._entries.setdefault(name, _Cooldown())
+        # Failures of concurrent calls count as one.
+        is_news = entry.until <= now
+        entry.failures += is_news
+        has_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
+        entry.is_closed = has_to_wait or failure.cause in REMEDIES
+        entry.until = max(entry.until, now + self._length(entry, failure))
+        return is_news
+
+    def clear(self, name: str) -> None:
+        """Forget the route's failures: it has answered."""
+        self._entries.pop(name, None)
+
+    @staticmethod
+    def _length(entry: _Cooldown, failure: RouteFailed) -> float:
+        if failure.cause in REMEDIES:
+            return LONG_COOLDOWN
+        if failure.retry_after is not None:
+            # A minimum, because a server that always answers with 0 would otherwise be called in a tight loop.
+            return max(failure.retry_after, 0.5)
+        return min(FIRST_COOLDOWN * 2.0 ** min(entry.failures - 1, 8), LONGEST_COOLDOWN)
+
 
 log = get_logger()
 TRIES = 2

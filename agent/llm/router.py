@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from agent.llm.attempts import Attempts, RouteKnowledge
+from agent.llm.attempts import Attempts, Cooldowns, RouteKnowledge
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest
-from agent.llm.cooldowns import Cooldowns
 from agent.llm.providers.client import Providers
 from agent.llm.pruning import ContextWindows
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols

@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agent.journal.log import TurnLog
 from agent.journal.positions import call_seq, to_call_id
-from agent.journal.steps import Step
+from agent.journal.steps import Step, TurnLog
 from agent.planner.plan import Plan, PlanBroken, PlannedCall, fill_in
 from agent.turn.modes import to_step
 from agent.turn.running import RunningTurn

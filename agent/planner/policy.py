@@ -1,6 +1,6 @@
 """The policy for calls of a plan: they run only if the calls they need have succeeded and enough waves are left."""
 
-from agent.journal.log import TurnLog
+from agent.journal.steps import TurnLog
 from agent.planner.execution import find_results, is_missing, needed_values, plain_arguments, plan_of
 from agent.planner.plan import PlanBroken, fill_in
 from agent.prompts import prompts

@@ -2,8 +2,8 @@
 
 import json
 
-from agent.journal.log import TurnLog
 from agent.journal.positions import call_seq
+from agent.journal.steps import TurnLog
 from agent.prompts import prompts
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import Failed

@@ -19,10 +19,9 @@ from sqlalchemy import text
 
 from agent.context.attachments import FILES_HEADING
 from agent.context.history import PastStep
-from agent.journal.log import TurnLog
-from agent.journal.steps import Step
+from agent.journal.steps import Step, TurnLog
 from agent.outflow.hosts import hosts_in
-from agent.people.participants import Participants
+from agent.people.users import Participants
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
 from agent.tools.arguments import parse_arguments

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.journal.steps import Step, TurnKey
-from agent.people.participants import ResolvedConversation
-from agent.people.users import ResolvedUser
+from agent.people.users import ResolvedConversation, ResolvedUser
 from agent.tools.offer import Offer, Scope
 from shared.messages import IncomingMessage
 from shared.tools import Tool

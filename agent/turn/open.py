@@ -15,21 +15,18 @@ from agent.context.builder import estimate
 from agent.context.history import PastStep, load_history
 from agent.context.messages import with_earlier
 from agent.events.tool_events import ToolEvents
-from agent.journal.log import TurnLog
 from agent.journal.records import Entry
-from agent.journal.steps import Step, TurnKey, list_steps
+from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
 from agent.journal.turns import NewTurn, begin_turn
 from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
-from agent.people.participants import Participants, resolve_participants
 from agent.people.personas import LoopMode, choose_mode
-from agent.people.users import ResolvedUser
+from agent.people.users import Participants, ResolvedUser, resolve_participants
 from agent.policies.taint import AGENT_ADAPTERS
 from agent.queue.inbox import Job, Waiting, list_open, next_run
 from agent.tools.offer import Offer, Scope
-from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Start
+from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
-from agent.turn.spend import Spend
 from shared.db.driver import Connection, Session
 from shared.errors import Superseded
 from shared.messages import IncomingMessage

@@ -1,16 +1,18 @@
 """`POST /v1/messages` and the events of a conversation: the agent's own HTTP API."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
 from functools import partial
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive
 
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
-from adapters.web.api.callers import cancel_request, unless_disconnected
 from adapters.web.api.schemas import SentMessage
 from adapters.web.api.uploads import discard, store_sent
 from adapters.web.auth import app_of, with_token
@@ -20,6 +22,7 @@ from agent.app import App
 from agent.journal.responses import find_response
 from agent.journal.steps import Event
 from agent.queue import inbox
+from agent.queue.abandonment import cancel_if_abandoned
 from agent.queue.inbox import Accepted
 from shared.errors import EventIdInUse
 from shared.messages import AgentResponse, IncomingMessage
@@ -136,3 +139,54 @@ def number(text: str, field: str, highest: int) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > highest:
         raise invalid(field, f"write a whole number from 0 to {highest}")
     return int(text)
+
+
+Result = TypeVar("Result")
+
+
+# `true`: closing the request ends the turn although the request names its event, so that it could be asked again.
+CANCEL_ON_CLOSE = "cancel-on-close"
+
+
+async def unless_disconnected(request: Request, answer: Awaitable[Result]) -> Result:
+    """Return the answer; raises `ClientDisconnect` if the client closes the connection before."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a request is answered in a task")
+    watching = asyncio.create_task(_until_disconnected(request.receive))
+    is_waiting = True
+
+    def on_disconnected(watched: "asyncio.Task[None]") -> None:
+        if is_waiting and not watched.cancelled():
+            task.cancel()
+
+    # A callback is cheaper than waiting for two tasks, and this runs for every message.
+    watching.add_done_callback(on_disconnected)
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if not watching.done():
+            raise
+        task.uncancel()
+        raise ClientDisconnect from None
+    finally:
+        is_waiting = False
+        watching.cancel()
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def cancel_request(request: Request, accepted: Accepted, message: IncomingMessage, *, is_named: bool) -> None:
+    """Cancel the message of a client that disconnected; a message that is withdrawn loses its files, too.
+
+    A client that named the event can come back for its answer: then the turn goes on, unless the client asked for its
+    end.
+    """
+    if is_named and request.headers.get(CANCEL_ON_CLOSE, "").lower() != "true":
+        return
+    app = app_of(request)
+    if await cancel_if_abandoned(app.database, app.events, accepted.inbox_id):
+        await discard(app, message.attachments)

@@ -3,8 +3,7 @@
 import json
 from dataclasses import replace
 
-from agent.journal.log import TurnLog
-from agent.journal.steps import Step
+from agent.journal.steps import Step, TurnLog
 from agent.planner.plan import Plan, PlannedCall
 from agent.planner.policy import PlanObstacle
 from agent.tools.outcomes import Failed, NotRun

@@ -1,6 +1,6 @@
 """One answer may hold so many calls."""
 
-from agent.journal.log import TurnLog
+from agent.journal.steps import TurnLog
 from agent.policies.surplus import MAX_CALLS, Surplus
 from agent.tools.outcomes import Failed
 from tests.agent.policies.calls import answer, journal, pending

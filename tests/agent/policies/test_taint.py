@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from agent.journal.log import TurnLog
-from agent.people.participants import Participants, ResolvedConversation
-from agent.people.users import ResolvedUser
+from agent.journal.steps import TurnLog
+from agent.people.users import Participants, ResolvedConversation, ResolvedUser
 from agent.policies.taint import TaintGuard, TurnTaint
 from agent.tools.calls import PendingCall, Taint
 from agent.tools.outcomes import Failed, NeedsApproval
