@@ -66,6 +66,6 @@ async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
 
 def to_live_text(turn: "LiveTurn") -> str:
     """Return the live text of a turn: its text, and one line for the tool calls that are running."""
-    names = sorted({tool.replace("__", ".") for tool in turn.tools.values()})
+    names = sorted({tool.replace("__", ".") for tool in turn.tools})
     status = f"🔧 {', '.join(names[:5])} …" if names else ""
     return "\n\n".join(part for part in (turn.text.strip(), status) if part)

@@ -15,7 +15,7 @@ from agent.events.announcer import Announcer
 from agent.journal.steps import TurnKey
 from shared.db.database import Database
 from shared.log import get_logger
-from shared.messages import IncomingMessage
+from shared.messages import IncomingMessage, Place
 
 # At the end, a message that is just being posted is awaited up to this long, so that its id is known.
 SETTLE_SECONDS = 5.0
@@ -32,28 +32,53 @@ log = get_logger()
 class LiveTurn:
     """The state of a running turn for display: the text of its last step, its running and its finished tools.
 
-    By call id: `tools` has the names of running tools, `calls` of all tools; `ended_tools` is True for failed calls.
+    By call id: `calls` has the names of all tools that were called; `ended_tools` is True for failed calls.
     """
 
     def __init__(self, database: Database, key: TurnKey, message: IncomingMessage) -> None:
-        self.turn_id, self.place = key.id, message.place
-        self.reply_to = message.platform_message_id or message.event_id
-        self.asker = message.sender.platform_user_id
-        self.is_resumed = key.attempt > 1
+        self.message = message
         self.text = ""
-        self.tools: dict[str, str] = {}
         self.calls: dict[str, str] = {}
         self.ended_tools: dict[str, bool] = {}
         self._database, self._key = database, key
         self._is_new_step = False
         self._ended = asyncio.Event()
 
+    @property
+    def turn_id(self) -> int:
+        """Return the turn's id."""
+        return self._key.id
+
+    @property
+    def is_resumed(self) -> bool:
+        """Return whether an earlier attempt of the turn was interrupted."""
+        return self._key.attempt > 1
+
+    @property
+    def place(self) -> Place:
+        """Return where the question was asked."""
+        return self.message.place
+
+    @property
+    def reply_to(self) -> str:
+        """Return the id of the message that is answered."""
+        return self.message.platform_message_id or self.message.event_id
+
+    @property
+    def asker(self) -> str:
+        """Return the platform's id of the person who asked."""
+        return self.message.sender.platform_user_id
+
+    @property
+    def tools(self) -> list[str]:
+        """Return the names of the running tools."""
+        return [name for call_id, name in self.calls.items() if call_id not in self.ended_tools]
+
     def observe(self, name: str, payload: dict[str, Any]) -> None:
         """Update the state with an event of the turn."""
         if name == "tool_call":
-            self.tools[str(payload["id"])] = self.calls[str(payload["id"])] = str(payload["tool"])
+            self.calls[str(payload["id"])] = str(payload["tool"])
         elif name == "tool_result":
-            self.tools.pop(str(payload.get("id")), None)
             self.ended_tools[str(payload.get("id"))] = bool(payload.get("error"))
             self._is_new_step = True
         elif name == "text_delta":
