@@ -16,8 +16,7 @@ from agent.turn.run import request_stop
 from shared.messages import Attachment, Place
 
 if TYPE_CHECKING:
-    from agent.queue.delivery_info import DeliveryInfo
-    from agent.queue.outbox import Reply
+    from agent.queue.outbox import DeliveryInfo, Reply
 
 MARK = "parley"
 STOP, AGAIN, CHOICE, GOOD, BAD = ACTIONS = "stop", "again", "choice", "good", "bad"

@@ -21,7 +21,7 @@ from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import redirect
 from adapters.discord.transport.rate_limiter import RateLimiter
 from adapters.discord.transport.rest import Json, Refused, Rest
-from agent.queue.delivery_info import find_delivery_info
+from agent.queue.outbox import find_delivery_info
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from adapters.slack.transport import http
 from adapters.slack.transport.api import Json, Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.socket import open_socket
-from agent.queue.delivery_info import DeliveryInfo, find_delivery_info
+from agent.queue.outbox import DeliveryInfo, find_delivery_info
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:

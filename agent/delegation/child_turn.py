@@ -16,9 +16,8 @@ from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
 from agent.events.announcer import Announcer
 from agent.events.listener import Listener
-from agent.journal.records import Entry, record, settle
 from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
-from agent.journal.turns import end_turn
+from agent.journal.turns import Entry, end_turn, record, settle
 from agent.llm.tokens import count_tokens
 from agent.people.personas import LoopMode, get_persona
 from agent.people.users import Participants

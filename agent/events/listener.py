@@ -15,12 +15,12 @@ from uuid import uuid4
 import asyncpg
 from sqlalchemy import bindparam, select
 
-from agent.events.announcer import Announcer
-from agent.events.notifications import (
+from agent.events.announcer import (
     CANCELLATIONS,
     NOTIFY,
     READERS,
     TURNS,
+    Announcer,
     read_note,
     to_answer_note,
     to_question_note,

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from sqlalchemy import text
 
+from agent.events.announcer import CANCELLATIONS, TURNS, to_note
 from agent.events.listener import Listener
-from agent.events.notifications import CANCELLATIONS, TURNS, to_note
 from shared.db.database import Database, DatabaseLost
 
 # A closed request must stop its turn within one second, so the sum of these two is well below that.

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, text
 
-from agent.events.notifications import TURNS
+from agent.events.announcer import TURNS
 from agent.queue.slots import Slot
 from shared.db.database import Database
 from shared.db.driver import Session

@@ -8,10 +8,9 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.confirmations.rows import add_question
-from agent.journal.records import Entry
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Event, Step
-from agent.journal.turns import Ending, NewQuestion, NewReply, Status, end_turn
+from agent.journal.turns import Ending, Entry, NewQuestion, NewReply, Status, end_turn
 from agent.llm.tokens import count_tokens
 from agent.queue.outbox import Claim, Reply, boot_seconds, claimed_seconds
 from agent.tools.outcomes import ApprovalRequest

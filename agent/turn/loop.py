@@ -15,8 +15,8 @@ from agent.billing.ledger import Payment
 from agent.confirmations.questions import CHOICES, describe_decision, find_question
 from agent.context.builder import Context
 from agent.events.tool_events import ToolEvents
-from agent.journal.records import Entry, Recorded, pay, record
 from agent.journal.steps import Step, ToolUse
+from agent.journal.turns import Entry, Recorded, pay, record
 from agent.llm.completions import CallObserver, RejectedCall
 from agent.llm.tokens import count_tokens
 from agent.policies import circuit_breaker

@@ -15,9 +15,8 @@ from agent.context.builder import estimate
 from agent.context.history import PastStep, load_history
 from agent.context.messages import with_earlier
 from agent.events.tool_events import ToolEvents
-from agent.journal.records import Entry
 from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
-from agent.journal.turns import NewTurn, begin_turn
+from agent.journal.turns import Entry, NewTurn, begin_turn
 from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.personas import LoopMode, choose_mode

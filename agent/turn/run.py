@@ -19,10 +19,10 @@ from agent.context.attachments import (
 from agent.context.builder import Context, PromptParts, build_context
 from agent.context.history import PastStep
 from agent.context.images import load_images
+from agent.events.announcer import CANCELLATIONS
 from agent.events.live import LiveTurn, shown_live
-from agent.events.notifications import CANCELLATIONS
-from agent.journal.records import settle
 from agent.journal.steps import TurnKey, count_calls
+from agent.journal.turns import settle
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
 from agent.queue.inbox import Job

@@ -13,7 +13,7 @@ from adapters.discord.sending.render import MOST_PARTS, Rendered, render
 from adapters.discord.sending.upload_limits import MOST_BYTES, UploadLimits
 from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
 from agent.people.hops import installation_id
-from agent.queue.delivery_info import DeliveryInfo
+from agent.queue.outbox import DeliveryInfo
 from shared.messages import Place, ReplyFile
 from shared.settings import Secrets
 from shared.tasks import run_on_text

@@ -16,8 +16,7 @@ from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from adapters.slack.transport.clients import Clients
-    from agent.queue.delivery_info import DeliveryInfo
-    from agent.queue.outbox import Reply
+    from agent.queue.outbox import DeliveryInfo, Reply
 
 # The prefix of a `reply_to` that is a response URL and not a message.
 PREFIX = "respond:"

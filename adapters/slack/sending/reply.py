@@ -19,8 +19,7 @@ from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from agent.app import App
-    from agent.queue.delivery_info import DeliveryInfo
-    from agent.queue.outbox import Reply
+    from agent.queue.outbox import DeliveryInfo, Reply
 
 MOST_FILE_BYTES = 20 * 1024 * 1024
 
