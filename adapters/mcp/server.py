@@ -30,7 +30,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adapters.terminal import terminal_place, terminal_sender
 from adapters.web.app import listen, run_server, to_config
-from adapters.web.wire import BoundedProtocol
 from agent.app import App
 from agent.people.personas import resolve_persona
 from agent.people.users import ResolvedUser, resolve_conversation, resolve_user
@@ -236,7 +235,7 @@ async def serve_http(app: App, server: ModuleServer, port: int, started: Callabl
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings.model_copy(update={"port": port}))
-    config = to_config(build_http(app, server), lifespan="on", http=BoundedProtocol)
+    config = to_config(build_http(app, server), lifespan="on")
     host, bound = listening.getsockname()[:2]
     started(f"http://{host}:{bound}{PATH}")
     await run_server(config, listening)

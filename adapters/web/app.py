@@ -94,7 +94,8 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def to_config(application: ASGIApp, **own: Any) -> uvicorn.Config:
-    """Return the configuration of our servers: the program sets up event loop and logging; `own` is added."""
+    """Return the configuration of our servers: bounded requests, no event loop or logging of its own; plus `own`."""
+    own.setdefault("http", partial(BoundedProtocol, half_open=HalfOpen()))
     return uvicorn.Config(
         application,
         loop="none",
@@ -115,8 +116,7 @@ async def serve(app: App, started: Callable[[str, int], None] | None = None, *, 
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
-    protocol = partial(BoundedProtocol, half_open=HalfOpen())
-    own: dict[str, Any] = {"http": protocol, "lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
+    own: dict[str, Any] = {"lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
     if started is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         started(*listening.getsockname()[:2])

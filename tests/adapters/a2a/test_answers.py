@@ -149,7 +149,8 @@ async def test_files_come_back_with_the_answer_by_signed_link(peer: Peer, poller
 async def test_letters_of_all_kinds_and_halves_of_emoji_pass(peer: Peer) -> None:
     heard = await peer.says("né 漢字 🦜\u0000 \u202e")
 
-    assert heard.answer == "You said: né 漢字 🦜 \u202e"
+    # What turns the direction of a text around is removed from every answer.
+    assert heard.answer == "You said: né 漢字 🦜 "
 
 
 async def test_a_lone_surrogate_is_replaced(site: Site) -> None:
