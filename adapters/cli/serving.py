@@ -23,6 +23,7 @@ from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.worker import GRACE_SECONDS
 from shared.db.database import Address, NoDatabase, is_lost
+from shared.db.embedded import keep_running
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 from shared.settings import Settings
@@ -77,9 +78,10 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
         # After the start, because importing the models' library takes seconds.
         warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
         waiting = asyncio.create_task(stopping.wait(), name="signal")
+        keeping = asyncio.create_task(_keep_embedded(settings, address), name="embedded Postgres")
         with watched():
             await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
+            await _stop(tasks, [warming, waiting, keeping], is_asked=stopping.is_set())
 
 
 async def _wait_for_database(address: Address, stopping: asyncio.Event) -> Address | None:
@@ -100,6 +102,11 @@ async def _wait_for_database(address: Address, stopping: asyncio.Event) -> Addre
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), WAIT_SECONDS)
     return None
+
+
+async def _keep_embedded(settings: Settings, address: Address) -> None:
+    if address.is_embedded:
+        await keep_running(settings.parley_home)
 
 
 async def _warm(app: App, *, answers: bool) -> None:

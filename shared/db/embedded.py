@@ -4,6 +4,7 @@ Its socket lies in its data folder, which only its user and root may enter, and 
 (peer authentication): other users of the machine get nowhere. It changes no permission outside its folder.
 """
 
+import asyncio
 import atexit
 import fcntl
 import os
@@ -22,13 +23,17 @@ from sqlalchemy import URL
 
 from shared.db.server_user import ServerUser, find_server_user
 from shared.errors import ConfigurationError
+from shared.log import get_logger
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
 START_SECONDS = 120
+LOOK_SECONDS = 3.0
 HBA = """# Written by Parley at each start of the server.
 local all all peer map=parley
 """
+
+log = get_logger()
 
 
 def start_postgres(home: Path) -> URL:
@@ -51,6 +56,22 @@ def start_postgres(home: Path) -> URL:
     return URL.create(
         "postgresql", username="postgres", database="postgres", query={"host": str(_attached[home].folder)}
     )
+
+
+async def keep_running(home: Path, *, look_seconds: float = LOOK_SECONDS) -> None:
+    """Start the embedded Postgres of this process again whenever it has ended, until cancelled.
+
+    It ends when it has no room to recover from a crash, which a full disk causes, or when the system kills it.
+    """
+    while True:
+        await asyncio.sleep(look_seconds)
+        if await asyncio.to_thread(find_server(home).is_running):
+            continue
+        log.warning("postgres_restarting", folder=str(find_server(home).folder))
+        try:
+            await asyncio.to_thread(start_postgres, home)
+        except ConfigurationError as error:
+            log.error("postgres_does_not_start", reason=str(error))  # the reason says it all
 
 
 def find_programs() -> Path | None:
@@ -89,9 +110,9 @@ class EmbeddedServer:
                 self._users_file = _open(self.home / "postgres.users")
                 fcntl.flock(self._users_file, fcntl.LOCK_SH)
                 atexit.register(self.detach)
-            if self._is_running() and not self._is_private():
+            if self.is_running() and not self._is_private():
                 self.control("stop", "fast")
-            if not self._is_running():
+            if not self.is_running():
                 self._start()
             self._pid = self._wait_until_ready()
 
@@ -105,6 +126,13 @@ class EmbeddedServer:
         os.close(self._users_file)
         self._users_file = None
         _attached.pop(self.home, None)
+
+    def is_running(self) -> bool:
+        """Return whether it takes connections, or will when it has recovered."""
+        with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+            client.connect(str(self.folder / SOCKET))
+            return True
+        return False
 
     def control(self, action: str, mode: str) -> None:
         """Let `pg_ctl` stop or restart the server; the mode is `smart`, `fast` or `immediate`."""
@@ -136,12 +164,6 @@ class EmbeddedServer:
         if self._user.is_other:
             for name in ("parley_hba.conf", "parley_ident.conf"):
                 os.chown(self.folder / name, self._user.uid, self._user.gid)
-
-    def _is_running(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
-            client.connect(str(self.folder / SOCKET))
-            return True
-        return False
 
     def _is_private(self) -> bool:
         """Return whether the running server was started with our rules, and not by an older release."""

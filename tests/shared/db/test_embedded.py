@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from shared.db.database import Address, _migrate
-from shared.db.embedded import LONGEST_SOCKET_PATH, SOCKET, find_programs, find_server, start_postgres
+from shared.db.embedded import LONGEST_SOCKET_PATH, SOCKET, find_programs, find_server, keep_running, start_postgres
 from shared.db.server_user import find_server_user
 from shared.errors import ConfigurationError
 
@@ -81,6 +81,21 @@ async def test_the_program_and_the_migrations_come_in(home: Path) -> None:
         assert await connection.fetchval("SELECT current_user") == "parley_app"
     finally:
         await connection.close()
+
+
+async def test_a_server_that_has_ended_is_started_again(home: Path) -> None:
+    server = find_server(home)
+    keeping = asyncio.create_task(keep_running(home, look_seconds=0.1))
+    await asyncio.to_thread(server.control, "stop", "immediate")
+    async with asyncio.timeout(60):
+        while not await asyncio.to_thread(server.is_running):  # noqa: ASYNC110  # another process is watched
+            await asyncio.sleep(0.05)
+    connection = await asyncpg.connect(
+        **Address(start_postgres(home), is_embedded=True).asyncpg_arguments(as_owner=True)
+    )
+    await connection.close()
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
 
 
 def test_another_user_of_the_machine_is_refused_even_where_the_folders_are_open(home: Path) -> None:
