@@ -1,10 +1,11 @@
-"""A message that kills its process is parked; messages that ran beside it are answered."""
+"""A message that kills its process, or blocks it for ever, is parked; messages that ran beside it are answered."""
 
 from pathlib import Path
 
 import pytest
 from sqlalchemy import URL
 
+from agent.prompts import prompts
 from agent.queue.suspects import MAX_DEATHS
 from tests.crash.stage import open_stage
 
@@ -14,29 +15,37 @@ INNOCENT = 6
 SLOW = [{"content": "It is done.", "delay": 0.3}]
 
 
-async def test_a_message_that_kills_its_process_is_tried_alone_and_the_others_are_answered(
-    postgres: URL, tmp_path: Path
+@pytest.mark.parametrize("kind", ["deadly", "blocking"])
+async def test_a_message_that_ends_its_process_is_tried_alone_and_the_others_are_answered(
+    postgres: URL, tmp_path: Path, kind: str
 ) -> None:
+    order = {kind: "deadly:"}
     async with open_stage(postgres, tmp_path) as stage:
-        first = await stage.worker("first", [{"content": "never", "delay": 60}], deadly="deadly:")
+        first = await stage.worker("first", [{"content": "never", "delay": 60}], **order)
         innocent = [await stage.accepts(f"room-{number}: hello", channel=f"room-{number}") for number in range(3)]
         deadly = [await stage.accepts("deadly: hello", channel="deadly")]
         innocent += [await stage.accepts(f"room-{number}: hello", channel=f"room-{number}") for number in range(3, 6)]
         await first.until_gone()
         await stage.age_the_dead()
         for number in range(MAX_DEATHS):
-            worker = await stage.worker(f"worker-{number}", SLOW, deadly="deadly:")
+            worker = await stage.worker(f"worker-{number}", SLOW, **order)
             await worker.until_gone()
             await stage.age_the_dead()
-        last = await stage.worker("last", SLOW, deadly="deadly:")
+        last = await stage.worker("last", SLOW, **order)
 
-        assert [(await stage.response(each)).error for each in deadly] == ["parked"]
+        found = [await stage.response(each) for each in deadly]
+        assert [(each.error, each.content) for each in found] == [("parked", prompts().turn.parked)]
         assert [(await stage.response(each)).content for each in innocent] == ["It is done."] * INNOCENT
         later = await stage.response(await stage.accepts("deadly-not: hello", channel="deadly"))
         assert later.content == "It is done."
         await stage.until_delivered(INNOCENT + 2)
         await last.stop()
         assert await stage.rows("SELECT count(*) FROM stage_posts") == [(INNOCENT + 2,)]
+        if kind == "blocking":
+            logged = (stage.home / "first.log").read_text()
+            assert "event_loop_blocked" in logged
+            assert "blocked_process_ended" in logged
+            assert "in spin" in logged
 
 
 async def test_a_message_that_kills_its_process_before_its_turn_begins_is_parked_too(

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -68,6 +68,14 @@ class WorkerAtWork:
                 assert not self.is_gone, f"{self.orders.name} ended before {point!r}: {self.said}"
                 self.changed.clear()
                 await self.changed.wait()
+
+    async def until_points(self, count: int, seconds: float) -> None:
+        """Wait until it has reached this many points, at most for so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while len(self.said) < count and not self.is_gone:
+                    self.changed.clear()
+                    await self.changed.wait()
 
     async def until_gone(self) -> None:
         """Wait until it has ended."""

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,6 +24,7 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
+from adapters.cli.watchdog import watched
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.llm.completions import CallObserver, Completion, ModelRequest
@@ -71,8 +72,9 @@ CREATE TRIGGER stage_delivered AFTER UPDATE ON outbox FOR EACH ROW WHEN (NEW.sta
 class Orders:
     """A worker's orders: its database, its model's answers, and what it does to itself at which point.
 
-    `deadly` is the first word of messages that kill the process. `last_tool` ("effect" or "read") returns only after
-    the other tool's result is recorded.
+    `deadly` is the first word of messages that kill the process, `blocking` of those that block its event loop
+    until a watchdog with short times ends it. `last_tool` ("effect" or "read") returns only after the other tool's
+    result is recorded.
     """
 
     url: URL
@@ -84,6 +86,7 @@ class Orders:
     grace: float = GRACE_SECONDS
     last_tool: str = ""
     deadly: str = ""
+    blocking: str = ""
 
 
 class Points:
@@ -199,6 +202,8 @@ class MarkedRouter(Router):
         await self._points.reach("model before")
         if place == self._orders.deadly:
             os.kill(os.getpid(), signal.SIGKILL)
+        if place == self._orders.blocking:
+            spin()
         async with self._counts.connected() as connection:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
             completion = await super().complete(request, deadline=deadline, observer=observer)
@@ -211,6 +216,12 @@ class MarkedRouter(Router):
             )
         await self._points.reach("model after")
         return completion
+
+
+def spin() -> None:
+    """Compute without end."""
+    while True:
+        pass
 
 
 class TablePlatform:
@@ -290,7 +301,10 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
 async def work(orders: Orders, pipe: Connection) -> None:
     """Work until SIGTERM."""
     points = Points(orders, pipe)
-    async with open_marked_app(orders, points) as app:
+    async with AsyncExitStack() as leaving:
+        app = await leaving.enter_async_context(open_marked_app(orders, points))
+        if orders.blocking:
+            leaving.enter_context(watched(log_after=0.5, end_after=2))
         working = asyncio.create_task(build_worker(app, grace=orders.grace).run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
         points.tell("ready")
