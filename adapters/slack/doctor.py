@@ -5,17 +5,20 @@ from contextlib import aclosing
 from typing import Any
 
 import aiohttp
+from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.base import Finding
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.settings import SlackSettings
-from adapters.slack.transport.api import TokenRefused
+from adapters.slack.transport.api import HISTORY_REMEDY, MethodLimits, RateLimited, Refused, Token, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.http import PATHS
+from adapters.slack.transport.limits import MOST_OBJECTS
 from adapters.slack.transport.socket import AppTokenRefused
 from shared.clock import SystemClock
+from shared.errors import Unavailable
 
 AGAIN = (
     "put the manifest of `parley slack manifest` into the app's page and install the app again; an app with the older"
@@ -43,8 +46,7 @@ async def examine(settings: SlackSettings, public_url: str | None) -> AsyncGener
 
 async def _examine(settings: SlackSettings, public_url: str | None, clients: Clients) -> AsyncGenerator[Finding]:
     if settings.bot_token is not None:
-        token = settings.bot_token.get_secret_value()
-        async for finding in _look_at_bot_token(clients.library_client(token)):
+        async for finding in _look_at_bot_token(clients, settings.bot_token):
             yield finding
     if settings.app_token is not None:
         yield await _look_at_app_token(clients.library_client(), settings.app_token.get_secret_value())
@@ -55,7 +57,8 @@ async def _examine(settings: SlackSettings, public_url: str | None, clients: Cli
     yield Finding("ok", f"events: {UNSEEN}")
 
 
-async def _look_at_bot_token(client: AsyncWebClient) -> AsyncGenerator[Finding]:
+async def _look_at_bot_token(clients: Clients, secret: SecretStr) -> AsyncGenerator[Finding]:
+    client = clients.library_client(secret.get_secret_value())
     try:
         me = await client.auth_test()
     except (SlackApiError, SlackRequestError, aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -64,6 +67,9 @@ async def _look_at_bot_token(client: AsyncWebClient) -> AsyncGenerator[Finding]:
     yield Finding("ok", f"the token is {me['user']}'s in {me['team']}")
     headers: Any = me.headers
     yield _look_at_scopes(str(headers.get("x-oauth-scopes", "")).replace(" ", "").split(","))
+    history = await _look_at_history(Web(client, Token(secret, "", ""), MethodLimits(SystemClock())))
+    if history is not None:
+        yield history
 
 
 def _look_at_scopes(given: Collection[str]) -> Finding:
@@ -73,6 +79,24 @@ def _look_at_scopes(given: Collection[str]) -> Finding:
     if more:
         return Finding("warn", f"scopes: {', '.join(more)} are more than it needs; {AGAIN}")
     return Finding("ok", f"scopes: all {len(SCOPES)}, and no other")
+
+
+async def _look_at_history(web: Web) -> Finding | None:
+    """Warn if Slack gives a history once a minute; two calls show it in any channel. None if there is no channel."""
+    found = await web.find("users.conversations", types="public_channel,private_channel", limit=1)
+    channels = [str(each["id"]) for each in (found or {}).get("channels", ())]
+    try:
+        for channel in channels * 2:
+            if not web.is_history_limited:
+                await web.call("conversations.history", max_wait=0, channel=channel, limit=MOST_OBJECTS + 1)
+    except RateLimited as error:
+        if not web.is_history_limited:
+            return Finding("ok", f"history: not checked, as Slack asks to wait {error.retry_after or 0:.0f} s")
+    except (Refused, Unavailable) as error:
+        return Finding("warn", f"history: {error}")
+    if web.is_history_limited:
+        return Finding("warn", f"history: {HISTORY_REMEDY}")
+    return Finding("ok", "history: as often as an internal app may read it") if channels else None
 
 
 async def _look_at_app_token(client: AsyncWebClient, token: str) -> Finding:

@@ -79,7 +79,7 @@ class Listening:
 
     def remember(self, event: Json) -> None:
         """Keep a channel message as context for the next mention."""
-        kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_RECENT + 1))
+        kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_EARLIER + 1))
         self._recent.move_to_end(_key(event))
         if all(each["ts"] != event["ts"] for each in kept):
             kept.append(event)
@@ -102,7 +102,7 @@ class Listening:
     async def list_earlier(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return the earlier messages of the thread, or of the channel if the message starts a thread."""
         found = await self._list_replies(event, web) if "thread_ts" in event else None
-        most = MOST_RECENT if found is None else MOST_EARLIER
+        most = MOST_EARLIER if "thread_ts" in event else MOST_RECENT
         # Slack shows some apps only the first messages of a thread: those that were seen here are added.
         seen = {str(each["ts"]): each for each in (*self._recent.get(_key(event), ()), *(found or ()))}
         before = [seen[ts] for ts in sorted(seen)]

@@ -8,7 +8,14 @@ from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.transport.limits import MethodLimits, Passage, RateLimited
+from adapters.slack.transport.limits import (
+    HISTORY_METHODS,
+    LONG_WAIT,
+    MOST_OBJECTS,
+    MethodLimits,
+    Passage,
+    RateLimited,
+)
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 
@@ -24,6 +31,11 @@ TOKEN_REMEDY = "Slack refuses the token; install the app again and set SLACK_BOT
 APP_TOKEN_METHOD = "apps.connections.open"  # noqa: S105  # the method that is called with the app-level token
 APP_TOKEN_REMEDY = (
     "Slack refuses the app-level token; make one with the scope connections:write and set SLACK_APP_TOKEN."  # noqa: S105  # a sentence
+)
+HISTORY_REMEDY = (
+    "Slack gives this app a history once a minute, 15 messages at a time, as it does to apps that are distributed"
+    " commercially outside its Marketplace. In a thread it then knows the messages that it has seen itself. An internal"
+    " app of your own workspace, or one in the Marketplace, has no such limit."
 )
 # Seconds that a call waits for rate limits in all, and the wait if Slack names none.
 MAX_WAIT, DEFAULT_WAIT = 120.0, 30.0
@@ -63,12 +75,14 @@ class TokenRefused(Unavailable):
 class Web:
     """The Web API with one token.
 
-    `can_stream` and `is_agent` are False once Slack has refused streams or agent sessions in this workspace.
+    `can_stream` and `is_agent` are False once Slack has refused streams or agent sessions in this workspace;
+    `is_history_limited` is True once Slack has given less of a history than it gives internal apps.
     """
 
     def __init__(self, client: AsyncWebClient, token: Token, method_limits: MethodLimits) -> None:
         self.token, self.method_limits = token, method_limits
         self.can_stream = self.is_agent = True
+        self.is_history_limited = False
         self._client = client
         self._was_refused = False
 
@@ -97,6 +111,7 @@ class Web:
         except _TooMany as limited:
             log.info("slack_asks_to_wait", method=method, seconds=limited.seconds)
             passage.close(limited.seconds)
+            self._note_history(method, is_limited=limited.seconds >= LONG_WAIT)
             return None
 
     async def find(self, method: str, *, max_wait: float = 0.0, **arguments: Any) -> Json | None:
@@ -120,7 +135,15 @@ class Web:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable("Slack can't be reached just now.") from error
         self._was_refused = False
-        return dict(answer.data) if isinstance(answer.data, dict) else {}
+        given = dict(answer.data) if isinstance(answer.data, dict) else {}
+        is_cut = len(given.get("messages") or ()) == MOST_OBJECTS and bool(given.get("has_more"))
+        self._note_history(method, is_limited=is_cut and arguments.get("limit", 0) > MOST_OBJECTS)
+        return given
+
+    def _note_history(self, method: str, *, is_limited: bool) -> None:
+        if is_limited and method in HISTORY_METHODS and not self.is_history_limited:
+            self.is_history_limited = True
+            log.warning("slack_history_limited", team=self.token.team_id or None, method=method, remedy=HISTORY_REMEDY)
 
     def _classify(self, method: str, error: SlackApiError) -> Exception:
         # For a response that is not JSON, the library passes on the HTTP client's own object.

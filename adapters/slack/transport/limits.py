@@ -1,5 +1,7 @@
 """Slack's rate limits: each method has a queue for each channel, in which one call at a time waits.
 
+Methods that read a history have one queue for all channels, as Slack counts those calls by workspace.
+
 A 429 counts for its method and channel. Afterwards calls keep a distance for a while: if all waited for the same
 moment, or each only for its predecessor, nearly every call would be refused once.
 """
@@ -17,6 +19,9 @@ MINUTE = 60.0
 LIVE_LIMITS = {"chat.startStream": 14, "chat.stopStream": 14, "chat.appendStream": 80, "chat.update": 35}
 # A channel accepts about one new message a second: two calls at once would compete for it.
 ONE_AT_A_TIME = frozenset({"chat.postMessage"})
+# Apps that are distributed commercially outside the Marketplace may call these once a minute, for 15 messages.
+HISTORY_METHODS = frozenset({"conversations.history", "conversations.replies"})
+MOST_OBJECTS, LONG_WAIT = 15, 20.0
 # The distance between calls after a 429, by how much it grows with each further one, and how long it is kept.
 FIRST_DISTANCE, GROWTH, LONGEST_DISTANCE, KEPT_SECONDS = 1.1, 1.5, 60.0, 60.0
 MOST_GATES = 5000
@@ -117,7 +122,7 @@ class MethodLimits:
 
     def gate(self, method: str, channel: str) -> Gate:
         """Return the gate of a method in a channel."""
-        key = (method, channel)
+        key = (method, "" if method in HISTORY_METHODS else channel)
         gate = self._gates.get(key)
         if gate is None:
             if len(self._gates) >= MOST_GATES:

@@ -1,6 +1,7 @@
 """One adapter at a time: those that are configured run, without a worker beside them."""
 
 import asyncio
+from subprocess import Popen
 
 import pytest
 from pydantic import SecretStr
@@ -57,6 +58,34 @@ async def test_slack_alone_holds_a_socket(fresh: Shell) -> None:
             process.terminate()
         assert await asyncio.to_thread(process.wait, 30) == 0
         await asyncio.to_thread(process.communicate)
+
+
+async def test_run_says_connecting_until_slack_has_accepted_the_connection(shell: Shell) -> None:
+    async with SlackStandIn() as slack:
+        given = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token}
+        refusing = slack.fail("apps.connections.open", error="internal_error", times=10**6)
+        process = shell.start("run", SLACK_API_BASE=slack.api_base, PORT="0", **given)
+        try:
+            said = await asyncio.to_thread(read_until, process, "Ctrl+C stops it.")
+            assert said.count("  slack     connecting …\n") == 1
+            assert "listening" not in said
+            refusing.times = 0
+            said = await asyncio.to_thread(read_until, process, "listening")
+        finally:
+            process.terminate()
+            await asyncio.to_thread(process.communicate)
+        assert said == "  slack     listening\n"
+
+
+def read_until(process: "Popen[str]", wanted: str) -> str:
+    """Return what a program prints up to a line with this text, or all that it prints."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if wanted in line:
+            break
+    return "".join(lines)
 
 
 async def test_discord_alone_holds_the_gateway(fresh: Shell) -> None:

@@ -268,6 +268,26 @@ async def test_a_group_direct_message_is_a_shared_place_without_private_memories
     assert "Quark" not in str(office.model.requests[-1].body["messages"])
 
 
+async def test_an_app_with_a_limited_history_keeps_the_context_that_it_has_seen(office: Scene) -> None:
+    office.model.play([Answer("Green.")] * 3)
+    office.slack.limits.is_unlisted = True
+    root = await office.bob.posts(office.general, "what colour are frogs?", is_heard=False)
+    for number in range(20):
+        await office.bob.posts(office.general, f"croak {number}.", thread_ts=root["ts"], is_heard=False)
+    roots = [root, *[await office.bob.posts(office.general, f"a pond {number}") for number in range(2)]]
+
+    for number, each in enumerate(roots):
+        await office.bob.posts(office.general, f"lily {number}.", thread_ts=each["ts"])
+        await office.ann.mentions(office.general, "is that right?", thread_ts=each["ts"])
+        await office.ann.hears(office.general, number + 1)
+
+        assert f"bob: lily {number}." in office.prompt()
+    assert "croak 13." in str(office.model.requests[0].body["messages"])
+    assert "croak 14." not in str(office.model.requests[0].body["messages"])
+    # The second call is refused, the third is not made within that minute.
+    assert [each.ok for each in office.slack.calls("conversations.replies")] == [True, False]
+
+
 async def test_what_was_seen_of_a_thread_is_added_to_the_little_that_slack_shows(office: Scene) -> None:
     office.model.play([Answer("Green.")])
     root = await office.bob.posts(office.general, "what colour are frogs?")

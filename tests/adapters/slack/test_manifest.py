@@ -213,7 +213,7 @@ async def found(own: SlackSettings, settings: Settings | None = None) -> list[tu
 async def test_the_doctor_finds_an_app_that_is_made_of_the_manifest_in_order(scene: Scene) -> None:
     findings = await found((await made(scene)).own)
 
-    assert [level for level, _ in findings] == ["ok"] * 4
+    assert [level for level, _ in findings] == ["ok"] * 5
     assert findings[0][1] == "the token is parley's in Parley"
     assert findings[1][1] == f"scopes: all {len(SCOPES)}, and no other"
 
@@ -223,12 +223,28 @@ async def test_the_doctor_names_what_is_missing_and_what_is_too_much(scene: Scen
     scene.slack.installation.scopes.remove("im:history")
     scene.slack.socket.is_enabled = False
 
-    _, scopes, socket, _ = await found(scene.own)
+    _, scopes, _, socket, _ = await found(scene.own)
     assert scopes == ("fail", scopes[1])
     assert scopes[1].startswith("scopes: im:history are missing; put the manifest")
     assert socket[1].startswith("Socket Mode is off in the app; switch it on")
     scene.slack.installation.scopes |= {"im:history", "team:read"}
     assert (await found(scene.own))[1][1].startswith("scopes: team:read are more than it needs")
+
+
+@pytest.mark.parametrize("messages", [0, 20], ids=["an empty channel", "a full channel"])
+async def test_the_doctor_notices_that_slack_limits_the_history_of_this_app(scene: Scene, messages: int) -> None:
+    await made(scene)
+    for number in range(messages):
+        await scene.ann.posts(scene.general, f"croak {number}", is_heard=False)
+    assert ("ok", "history: as often as an internal app may read it") in await found(scene.own)
+    scene.slack.limits.is_unlisted = True
+
+    # The second time, the call of this minute has been made already.
+    for _ in range(2):
+        level, said = (await found(scene.own))[2]
+        assert level == "warn"
+        assert said.startswith("history: Slack gives this app a history once a minute, 15 messages at a time")
+    assert len([each for each in scene.slack.calls("conversations.history") if each.ok]) < 4
 
 
 async def test_the_doctor_says_which_token_is_no_good_and_why(scene: Scene) -> None:

@@ -2,6 +2,7 @@
 
 from tests.standins.slack.api import Call, Kind, method, per_kind
 from tests.standins.slack.chat import shown
+from tests.standins.slack.limits import MOST_OBJECTS
 from tests.standins.slack.rules import Refused
 from tests.standins.slack.world import Json
 
@@ -64,6 +65,7 @@ def _page(call: Call, messages: list[Json], usual: int) -> Json:
     limit = call.args.get("limit", usual)
     if not 1 <= limit <= max(MOST_MESSAGES, usual):
         raise Refused("invalid_limit")
+    limit = min(limit, MOST_OBJECTS) if call.standin.limits.is_unlisted else limit
     start = _cursor(call)
     page = messages[start : start + limit]
     has_more = start + limit < len(messages)
@@ -90,6 +92,24 @@ async def list_members(call: Call) -> Json:
     )
     more = f"next:{start + limit}" if start + limit < len(members) else ""
     return {"members": members[start : start + limit], "response_metadata": {"next_cursor": more}}
+
+
+@method(
+    "users.conversations",
+    *per_kind("read"),
+    takes={"cursor": str, "limit": int, "types": str, "exclude_archived": bool, "user": str},
+)
+async def list_own_channels(call: Call) -> Json:
+    kinds, world = call.args.get("types", "public_channel").split(","), call.standin.world
+    mine = [each for key, each in world.channels.items() if call.installation.bot["id"] in world.members[key]]
+    found = [each for each in mine if _kind(each) in kinds]
+    return {"channels": found[: call.args.get("limit", 100)], "response_metadata": {"next_cursor": ""}}
+
+
+def _kind(channel: Json) -> str:
+    if channel["is_im"] or channel["is_mpim"]:
+        return "im" if channel["is_im"] else "mpim"
+    return "private_channel" if channel["is_private"] else "public_channel"
 
 
 @method("conversations.join", "channels:join", needs={"channel": str})
