@@ -97,7 +97,7 @@ async def _ask_in_threads(
     return [
         Figure("threads at once", threads, ""),
         Figure("added time, p50", percentile(added, 50), "ms"),
-        Figure("added time, p95", percentile(added, 95), "ms", at_most=300),
+        Figure("added time, p95", percentile(added, 95), "ms", at_most=250),
     ]
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import random
 import re
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.slack.conftest import Scene, make_scene
-from tests.bench.children import started
+from tests.bench.children import read_line, started
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.standins.slack import Json, Limits, SlackStandIn
@@ -54,11 +56,18 @@ async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
         log = tmp_path / "log"
         await leaving.enter_async_context(started(*COMMAND, "adapter", "slack", env=env, errors=log))
         await slack.socket.until()
-        killing = asyncio.create_task(kill_workers(leaving, env, log))
+
+        async def start() -> Process:
+            worker = await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log))
+            await read_line(worker, REST_SECONDS)
+            return worker
+
+        workers, killed = [await start() for _ in range(WORKERS)], list[Process]()
+        killing = asyncio.create_task(kill_workers(workers, start, killed))
         asked = await ask(scene)
         killing.cancel()
         await asyncio.gather(killing, return_exceptions=True)
-        await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log))
+        await start()
 
         def wrong() -> list[object]:
             found = [(number, replies(scene, each, channel)) for number, (each, channel) in enumerate(asked)]
@@ -67,20 +76,22 @@ async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
         with suppress(TimeoutError):
             await slack.until(lambda: not wrong(), REST_SECONDS)
         assert wrong() == []
+        assert killed
 
 
-async def kill_workers(leaving: AsyncExitStack, env: dict[str, str], log: Path) -> None:
-    """Kill a random worker every few seconds and start another in its place."""
+async def kill_workers(workers: list[Process], start: Callable[[], Awaitable[Process]], killed: list[Process]) -> None:
+    """Kill a random worker every few seconds and start another in its place; the next is killed once that is ready.
+
+    On a busy machine workers would otherwise be killed before they take their first message.
+    """
     chance = random.Random(2026)  # noqa: S311  # the same faults in each run
-    workers = [
-        await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log)) for _ in range(WORKERS)
-    ]
     while True:
         await asyncio.sleep(KILL_SECONDS)
         victim = workers.pop(chance.randrange(len(workers)))
         victim.kill()
         await victim.wait()
-        workers.append(await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log)))
+        killed.append(victim)
+        workers.append(await start())
 
 
 async def ask(scene: Scene) -> list[tuple[Json, Json]]:
