@@ -65,6 +65,9 @@ def is_in_direct(event: Json) -> bool:
 
     Group direct messages are shared places, whatever their ids look like.
     """
+    if event.get("type") == "app_mention":
+        # Such an event does not tell the channel's type, and Slack sends none for direct messages.
+        return False
     kind = event.get("channel_type")
     return kind == "im" if kind else str(event["channel"]).startswith("D")
 
