@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from agent.queue.inbox import Accepted, accept
+from agent.queue.inbox import Accepted
 from shared.db.retries import retry_on_lost_db
 from shared.errors import EventIdInUse, Unavailable, Undeliverable
 from shared.log import get_logger
@@ -103,7 +103,7 @@ class ChatPlatform(ABC):
 
     async def accept(self, message: "IncomingMessage") -> Accepted:
         """Store a message; an event that comes again is stored only once."""
-        return await retry_on_lost_db(lambda: accept(self.app.database, message), STORE_SECONDS)
+        return await retry_on_lost_db(lambda: self.app.inbox.accept(message), STORE_SECONDS)
 
     @abstractmethod
     async def receive(self) -> None:

@@ -9,6 +9,7 @@ from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.mcp.servers import RemoteTools
 from agent.people.personas import LoopMode
+from agent.queue.inbox import Inbox
 from agent.queue.outbox import Senders
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
@@ -70,6 +71,11 @@ class App:
     tools: ToolSources
     events: Listener
     senders: Senders = field(default_factory=dict)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Build the inbox, which stores this process's events."""
+        return Inbox(self.database)
 
     @cached_property
     def toolbox(self) -> Toolbox:

@@ -36,7 +36,6 @@ from adapters.discord.sending.render import render
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from agent import commands
-from agent.queue.inbox import accept
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
@@ -219,7 +218,7 @@ class Gateway(discord.AutoShardedClient):
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         thread_id = await self._open_thread(message) if mention.wants_thread else None
         incoming = to_incoming(message, self.me, earlier, thread_id=thread_id)
-        await accept(self._app.database, replace(incoming, sent_at=sent_at or incoming.sent_at))
+        await self._app.inbox.accept(replace(incoming, sent_at=sent_at or incoming.sent_at))
         self._listening.mark_known(message)
 
     async def _is_command(self, message: discord.Message) -> bool:

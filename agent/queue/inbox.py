@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select, text
 
 from agent.events.announcer import TURNS
 from agent.queue.slots import Slot
+from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import EventIdInUse
@@ -26,6 +27,8 @@ CONTEXT_FIELDS, QUOTE_FIELDS = (
 # How many waiting messages of a person one turn answers at most.
 MAX_COALESCED = 50
 
+# Longer messages are stored alone: the events of a batch are serialised together, on the event loop.
+MAX_BATCHED_CHARS = 10_000
 # The priority of a message's job: the more open messages its sender has, the later the job is taken. So everybody's
 # first message comes before anybody's second one.
 PRIORITY = """-(
@@ -41,13 +44,14 @@ PRIORITY = """-(
 # answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
 LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
 
+STORED = """door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id, platform_thread_id,
+is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream, surroundings,
+sent_at, decision"""
 ACCEPT = text(f"""
 WITH place AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
 ), stored AS (
-    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
-                       content, attachments, wants_stream, surroundings, sent_at, decision)
+    INSERT INTO inbox ({STORED})
     SELECT :door, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean), :user_id,
            :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
            CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
@@ -61,31 +65,31 @@ SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
-# `ACCEPT` for many events, in a fixed order, so that two processes that store the same events can't deadlock.
+# `ACCEPT` for many events. Those of a place are stored in the order given; the places in a fixed one, so that two
+# processes that store the same events can't deadlock.
 ACCEPT_ALL = text(f"""
 WITH places AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (
-        SELECT DISTINCT row ->> 'place_key' AS place_key FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS row
+        SELECT DISTINCT event ->> 'place_key' AS place_key FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS event
         ORDER BY 1
     ) AS given
 ), stored AS (
-    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id,
-                       content, attachments, wants_stream, surroundings, sent_at, decision)
+    INSERT INTO inbox ({STORED})
     SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
            content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision
     FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
-        door text, platform text, event_id text, place_key text, server text, channel text, thread text,
+        number int, door text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
         wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb
     )
-    ORDER BY event_id
+    ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform, platform_user_id, platform_event_id
 ), numbered AS (
-    SELECT *, CAST(row_number() OVER (PARTITION BY platform_user_id ORDER BY id) AS int) - 1 AS earlier FROM stored
+    SELECT *, CAST(row_number() OVER (PARTITION BY platform, platform_user_id ORDER BY id) AS int) - 1 AS earlier
+    FROM stored
 )
-SELECT id, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
+SELECT id, platform, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
     '{QUEUE}', '{TAKE_TURN}', {PRIORITY} - earlier, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
 )::procrastinate_job_to_defer_v1]) FROM numbered AS stored
 """)
@@ -99,11 +103,6 @@ VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is
 ON CONFLICT (platform, platform_event_id) DO NOTHING
 RETURNING id
 """)
-ACCEPT_ANSWERED_ROW = frozenset(
-    {"door", "platform", "event_id", "place_key", "server", "channel", "thread", "is_direct", "user_id", "username"}
-    | {"sent_at"}
-)
-
 KNOWN = text("""
 SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
 """)
@@ -199,18 +198,36 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
     return Accepted(first.id, is_new=False)
 
 
-async def accept_all(database: Database, messages: Sequence[IncomingMessage]) -> list[Accepted]:
-    """Store events of one platform like `accept`, in one transaction."""
-    rows = [to_row(message) for message in messages]
-    async with database.statement() as session:
-        given = {"rows": json.dumps([_to_json(row) for row in rows])}
-        found = (await session.execute(ACCEPT_ALL, given)).all()
-    new = {row.platform_event_id: row.id for row in found}
-    accepted: list[Accepted] = []
-    for message, row in zip(messages, rows, strict=True):
-        inbox_id = new.pop(row["event_id"], None)
-        accepted.append(await accept(database, message) if inbox_id is None else Accepted(inbox_id, is_new=True))
-    return accepted
+class Inbox:
+    """Accepts the events of a process; those that arrive while others are being stored are stored together.
+
+    Otherwise each would wait for the commits of all earlier ones: Postgres commits only one notification at a time.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._loader = BatchLoader(self._accept_all)
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Store an event as the function `accept` does."""
+        if len(message.content) > MAX_BATCHED_CHARS:
+            return await accept(self._database, message)
+        return await self._loader.load(message) or await accept(self._database, message)
+
+    async def _accept_all(self, messages: Sequence[IncomingMessage]) -> list[Accepted | None]:
+        # None stands for an event that had been stored before, by this person or another one.
+        if len(messages) == 1:
+            return [await accept(self._database, messages[0])]
+        rows = [to_row(message) for message in messages]
+        keys = [(row["platform"], row["event_id"]) for row in rows]
+        # Of equal events, the first is stored.
+        firsts: dict[tuple[str, str], dict[str, Any]] = {}
+        for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
+            firsts.setdefault(key, _to_json(row) | {"number": number})
+        async with self._database.statement() as session:
+            found = (await session.execute(ACCEPT_ALL, {"rows": json.dumps(list(firsts.values()))})).all()
+        new = {(row.platform, row.platform_event_id): Accepted(row.id, is_new=True) for row in found}
+        return [new.pop(key, None) for key in keys]
 
 
 def _to_json(row: dict[str, Any]) -> dict[str, Any]:
@@ -221,15 +238,14 @@ def _to_json(row: dict[str, Any]) -> dict[str, Any]:
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     """Store the arrival of an event that needs no turn; return whether it arrived for the first time."""
-    given = {key: value for key, value in to_row(message).items() if key in ACCEPT_ANSWERED_ROW}
     async with database.statement() as session:
-        return (await session.execute(ACCEPT_ANSWERED, given)).one_or_none() is not None
+        return (await session.execute(ACCEPT_ANSWERED, to_row(message))).one_or_none() is not None
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
     """Return the open messages of the job's place, in order; empty if another worker has taken over the job."""
-    given = {"job_id": job.id, "inbox_id": job.inbox_id}
-    return [_to_waiting(row) for row in (await session.execute(OPEN, given)).all()]
+    found = await session.execute(OPEN, {"job_id": job.id, "inbox_id": job.inbox_id})
+    return [_to_waiting(row) for row in found.all()]
 
 
 def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
@@ -260,8 +276,8 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
     These are the oldest open messages, not necessarily the one that the job names. For adapters with a sender,
     `sentence` is stored as the reply and delivered by the sweeper.
     """
-    given = {"inbox_id": job.inbox_id, "cause": job.last_error, "sentence": sentence}
-    await session.execute(GIVE_UP, given | {"read_by_caller": sorted(READ_BY_CALLER)})
+    named = {"cause": job.last_error, "sentence": sentence, "read_by_caller": sorted(READ_BY_CALLER)}
+    await session.execute(GIVE_UP, {"inbox_id": job.inbox_id} | named)
 
 
 def to_row(message: IncomingMessage) -> dict[str, Any]:

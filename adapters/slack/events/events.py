@@ -38,8 +38,6 @@ from adapters.slack.events.typed_commands import TypedCommands
 from adapters.slack.sending.buttons import replace_buttons
 from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
-from agent.queue.inbox import accept_all
-from shared.db.batching import BatchLoader
 from shared.db.retries import retry_on_lost_db
 from shared.errors import EventIdInUse
 from shared.messages import Place, PlatformContext, QuotedMessage
@@ -70,7 +68,6 @@ class Events:
         self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
         self._edits, self._typed = Edits(app, PLATFORM), TypedCommands(app)
-        self._inbox = BatchLoader(partial(accept_all, app.database))
         self._accepted: OrderedDict[str, None] = OrderedDict()
         # Messages of one thread are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -173,7 +170,7 @@ class Events:
         message = replace(message, sent_at=sent_at or message.sent_at)
         if await self._typed.answer(message, web):
             return True
-        accepted = await self._inbox.load(message)
+        accepted = await self._app.inbox.accept(message)
         place = message.place
         # A thread of the panel begins with a message of the app.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id

@@ -21,7 +21,6 @@ from agent import commands
 from agent.app import App
 from agent.journal.responses import find_response
 from agent.journal.steps import Event
-from agent.queue import inbox
 from agent.queue.abandonment import cancel_if_abandoned
 from agent.queue.inbox import Accepted
 from shared.errors import EventIdInUse
@@ -61,7 +60,7 @@ async def post_message(request: Request) -> Response:
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:
     """Accept the message; discard the files of a duplicate, or of a message whose id another person used."""
     try:
-        accepted = await inbox.accept(app.database, message)
+        accepted = await app.inbox.accept(message)
     except EventIdInUse:
         await discard(app, message.attachments)
         raise

@@ -11,7 +11,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.parley import Parley, open_parley
+from tests.support.parley import Parley, message, open_parley
 
 SLOTS, PER_PERSON, PER_SERVER = 6, 4, 5
 
@@ -135,3 +135,18 @@ async def _until_begun(parley: Parley, count: int) -> None:
     async with asyncio.timeout(120):
         while await parley.value("SELECT count(*) FROM turns") < count:  # noqa: ASYNC110  # the worker notifies nobody
             await asyncio.sleep(0.01)
+
+
+async def test_a_burst_of_one_person_is_stored_in_a_few_transactions_so_that_nobody_waits_for_each_of_its_commits(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        flood = [message("hello", user="cyd", channel=f"c{number}") for number in range(500)]
+        quiet = message("hello", user="ann")
+        await asyncio.gather(*map(parley.app.inbox.accept, (*flood, quiet)))
+
+        assert await parley.value("SELECT count(*) FROM inbox") == 501
+        assert await parley.value("SELECT count(DISTINCT created_at) FROM inbox") <= 4
+        # The first message of each of the two persons comes before the flood's others, which stand in a row.
+        priorities = await parley.value("SELECT array_agg(priority ORDER BY priority DESC) FROM procrastinate_jobs")
+        assert priorities == [0, *range(0, -500, -1)]

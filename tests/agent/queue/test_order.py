@@ -1,7 +1,6 @@
 """Messages of one place are answered in the order of their times; if these are equal or missing, of their arrival."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,9 +8,10 @@ from typing import Any
 import pytest
 
 from agent.queue import inbox
+from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.parley import Parley, message
+from tests.support.parley import Parley, message, open_parley
 
 CALLERS = 60
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,7 +32,7 @@ async def test_messages_that_come_at_once_are_answered_as_they_arrived(
 
     async def ask(number: int) -> Any:
         event = replace(message("hello", user=f"person-{number}", server="one"), sent_at=sent_at)
-        accepted = await inbox.accept(parley.app.database, event)
+        accepted = await parley.app.inbox.accept(event)
         return await parley.app.events.response(accepted.inbox_id)
 
     async with asyncio.timeout(120):
@@ -43,15 +43,14 @@ async def test_messages_that_come_at_once_are_answered_as_they_arrived(
     assert order == sorted(order)
 
 
-@pytest.mark.parametrize("many", [False, True], ids=["accept", "accept_all"])
+@pytest.mark.parametrize("many", [False, True], ids=["alone", "together"])
 async def test_a_message_that_is_still_being_stored_holds_up_later_ones_of_its_place(
     parley: Parley, many: bool
 ) -> None:
-    accept: Callable[[Any], Any] = (
-        (lambda event: inbox.accept_all(parley.app.database, [event]))
-        if many
-        else (lambda event: inbox.accept(parley.app.database, event))
-    )
+    async def accept(event: Any) -> None:
+        before = [message("before", server=f"s{number}") for number in range(2)] if many else []
+        await asyncio.gather(*map(parley.app.inbox.accept, (*before, event)))
+
     event = message("second", server="one", user="bob")
     async with parley.app.database.transaction() as session:
         # As the statement that stores the first one does, until it commits.
@@ -67,3 +66,15 @@ async def test_a_message_that_is_still_being_stored_holds_up_later_ones_of_its_p
         "first",
         "second",
     ]
+
+
+async def test_messages_of_one_place_that_are_stored_together_keep_the_order_of_their_arrival(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        numbers = [100 + 77 * number % 200 for number in range(200)]
+        events = [message(str(number), event_id=str(number), server="one") for number in numbers]
+        await asyncio.gather(*(parley.app.inbox.accept(replace(event, sent_at=None)) for event in events))
+
+        stored = await parley.value("SELECT array_agg(content ORDER BY sent_at, id) FROM inbox")
+    assert stored == [str(number) for number in numbers]

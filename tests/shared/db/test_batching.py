@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 
 import pytest
 
-from agent.queue.inbox import Accepted, accept, accept_all
+from agent.queue.inbox import Accepted, Inbox, accept
 from shared.db.batching import MAX_BATCH, BatchLoader
 from shared.db.database import Address, DatabaseLost
 from shared.errors import EventIdInUse
-from shared.messages import Decision, IncomingMessage
+from shared.messages import Decision
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, message, open_parley
@@ -85,10 +84,10 @@ async def test_events_that_come_together_are_stored_and_answered_like_those_that
     given = [message(f"hello {number}", event_id=f"e{number}", channel=f"room-{number}") for number in range(5)]
     given.append(message(strange, event_id="strange", channel="room-9", decision=Decision(7, approved=True)))
     await accept(parley.app.database, given[2])
-    stolen = message("mine", event_id="e3", channel="room-8", user="eve")
+    stolen = message("mine", event_id="e3", channel="a-room-that-sorts-first", user="eve")
 
-    loader: BatchLoader[IncomingMessage, Accepted] = BatchLoader(partial(accept_all, parley.app.database))
-    found = await asyncio.gather(*(loader.load(each) for each in (*given, stolen, given[0])), return_exceptions=True)
+    inbox = parley.app.inbox
+    found = await asyncio.gather(*(inbox.accept(each) for each in (*given, stolen, given[0])), return_exceptions=True)
 
     accepted = [each for each in found if isinstance(each, Accepted)]
     assert isinstance(found[6], EventIdInUse)
@@ -111,11 +110,15 @@ async def test_processes_that_are_told_the_same_events_at_once_store_each_of_the
 ) -> None:
     given = [message("hello", event_id=f"e{number}", channel=f"room-{number}") for number in range(200)]
     async with open_parley(settings, address, model, works=False) as parley:
-        database = parley.app.database
         told = await asyncio.gather(
-            accept_all(database, given), accept_all(database, given[::-1]), accept_all(database, given[50:])
+            *(
+                inbox.accept(each)
+                for part in (given, given[::-1], given[50:])
+                for inbox in [Inbox(parley.app.database)]
+                for each in part
+            )
         )
 
-        assert sum(each.is_new for part in told for each in part) == 200
+        assert sum(each.is_new for each in told) == 200
         assert await parley.value("SELECT count(*) FROM inbox") == 200
         assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'take_turn'") == 200
