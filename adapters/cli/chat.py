@@ -11,7 +11,6 @@ import typer
 from adapters.cli.console import find_version, progress
 from adapters.cli.models import REMEDY, describe_models, is_offline
 from adapters.cli.opening import find_database, prepare, read_settings
-from adapters.cli.watchdog import watched
 
 if TYPE_CHECKING:
     from adapters.terminal import Output, Reader
@@ -40,6 +39,7 @@ def chat() -> None:
 async def _talk(settings: "Settings", address: "Address") -> None:
     from adapters.cli.compose import open_app
     from adapters.cli.owner import resolve_terminal_user
+    from adapters.cli.watchdog import watched
     from adapters.terminal import Chat
 
     talking = asyncio.current_task()

@@ -7,7 +7,6 @@ import typer
 
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, prepare, read_settings
-from adapters.cli.watchdog import watched
 
 app = typer.Typer()
 
@@ -28,6 +27,7 @@ def serve_mcp(
     async def work() -> None:
         from adapters.cli.compose import open_app
         from adapters.cli.owner import resolve_terminal_user
+        from adapters.cli.watchdog import watched
         from adapters.mcp.server import ModuleServer, serve_http, serve_stdio
 
         working = asyncio.current_task()

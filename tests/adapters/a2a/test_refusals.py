@@ -141,7 +141,7 @@ async def test_what_is_not_offered_is_refused(peer: Peer, site: Site) -> None:
 async def test_a_bug_is_logged_and_not_shown_to_the_peer(
     generation: str, site: Site, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broken = replace(site.parley.app, database=None)  # type: ignore[arg-type]  # what breaks it
+    broken = replace(site.parley.app, events=None)  # type: ignore[arg-type]  # what breaks it
     async with open_site(site.parley, broken) as other, connected(other, generation, streams=False) as peer:
         with pytest.raises(A2AError, match="Something went wrong on our side") as told:
             await peer.says("hello")
