@@ -190,4 +190,5 @@ async def test_processes_share_the_shards_by_their_ranges(scene: Scene, address:
         await scene.ann.asks("and there?", channel)
         assert await scene.ann.hears(channel) == ["In the other."]
         await ended(listening)
-    assert sorted(each["shard"] for each in scene.discord.gateway.identifies) == [[0, 2], [1, 2]]
+    # Of two that begin at once Discord refuses one, which begins again.
+    assert {tuple(each["shard"]) for each in scene.discord.gateway.identifies} == {(0, 2), (1, 2)}
