@@ -169,7 +169,7 @@ async def test_agents_end_with_an_asker_that_is_parked(postgres: URL, tmp_path: 
     async with open_stage(postgres, tmp_path) as stage:
         await add_scout(stage)
         inbox_id = await stage.accepts("room: a deadly one")
-        for number, point in enumerate(("model before 2", "model before 1", "model before 1")):
+        for number, point in enumerate(("model before 2", *["model before 1"] * 3)):
             worker = await stage.worker(f"worker-{number}", ANSWERS, at=point, action="kill")
             await worker.until_gone()
             await stage.age_the_dead()
