@@ -1,7 +1,7 @@
 # Each target makes .venv ready first (.ci/bootstrap); a second time that takes milliseconds.
 PYTHON ?= python3
 # How many test processes run side by side.
-WORKERS ?= 2
+WORKERS ?= 3
 # Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
 ARGS ?=
 BIN := .venv/bin
