@@ -143,6 +143,11 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class EstimatedUsage(Usage):
+    """Usage that no provider has reported; the ledger marks it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallMade:
     """One tool call of a turn with its result."""
 

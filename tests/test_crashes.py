@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import URL
 
 from shared.clock import SystemClock
+from tests.crash.ledger import FAULTS_OF_THE_LEDGER
 from tests.crash.stage import WAVE, Stage, WorkerAtWork, open_stage
 
 # A worker uses about ten connections, and the embedded server has 100.
@@ -122,19 +123,8 @@ def _transcript() -> Iterator[Check]:
 
 
 def _money() -> Iterator[Check]:
-    yield "reservations", "SELECT * FROM budget_reservations", _none
-    yield "held", "SELECT 1 FROM users WHERE tokens_reserved <> 0", _none
-    ledger = "(SELECT sum(input_tokens + output_tokens) FROM token_logs)"
-    yield "ledger", f"SELECT tokens_used_this_month - {ledger} FROM users", lambda rows: rows == [(0,)]  # noqa: S608
-    # Each recorded answer is charged, with the usage that the model reported for one of its calls.
-    paid = "SELECT id FROM turns WHERE iterations <> (SELECT count(*) FROM token_logs WHERE turn_id = turns.id)"
-    yield "answers not paid", paid, _none
-    reported = "SELECT tokens FROM stage_model_calls"
-    yield (
-        "prices",
-        f"SELECT * FROM token_logs WHERE input_tokens + output_tokens NOT IN ({reported})",  # noqa: S608
-        _none,
-    )
+    for name, query in FAULTS_OF_THE_LEDGER.items():
+        yield name, query, _none
 
 
 def _ends(replies: int) -> Iterator[Check]:
@@ -186,6 +176,34 @@ async def test_a_turn_of_a_killed_worker_is_answered_within_15_seconds(
         assert clock.monotonic() - killed_at < 15
         await second.stop()
         assert await find_faults(stage, replies=1) == []
+
+
+@pytest.mark.parametrize(
+    ("point", "rows"),
+    [
+        ("model before 1", [True, False]),
+        ("model after 1", [True, False]),
+        ("model after 2", [False, True, False]),
+        ("effect before 1", [False, False]),
+    ],
+    ids=["about to be asked", "answered", "answered a second time", "while a tool runs"],
+)
+async def test_the_call_of_a_killed_worker_is_on_the_ledger_as_an_estimate(
+    postgres: URL, tmp_path: Path, point: str, rows: list[bool]
+) -> None:
+    answers = ["It is done."] if point.endswith("1") and "model" in point else WAVE
+    async with open_stage(postgres, tmp_path) as stage:
+        first = await stage.worker("first", answers, at=point, action="kill")
+        inbox_id = await stage.accepts("room: note this")
+        await first.until_gone()
+        await stage.age_the_dead()
+        second = await stage.worker("second", answers)
+        await stage.response(inbox_id)
+        await second.stop()
+
+        assert [row[0] for row in await stage.rows("SELECT is_estimated FROM token_logs ORDER BY id")] == rows
+        for name, query, is_right in _money():
+            assert is_right(found := await stage.rows(query)), f"{name}: {found}"
 
 
 async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(postgres: URL, tmp_path: Path) -> None:

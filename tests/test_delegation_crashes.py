@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import URL
 
+from tests.crash.ledger import FAULTS_OF_THE_LEDGER
 from tests.crash.stage import Stage, open_stage
 from tests.test_crashes import Check, decided
 
@@ -109,12 +110,8 @@ def _effects() -> Iterator[Check]:
 
 
 def _money() -> Iterator[Check]:
-    yield "reservations", "SELECT * FROM budget_reservations", _is()
-    yield "held", "SELECT 1 FROM users WHERE tokens_reserved <> 0", _is()
-    ledger = "(SELECT sum(input_tokens + output_tokens) FROM token_logs)"
-    yield "ledger", f"SELECT tokens_used_this_month - {ledger} FROM users", _is((0,))  # noqa: S608  # our own text
-    paid = "SELECT id FROM turns WHERE iterations <> (SELECT count(*) FROM token_logs WHERE turn_id = turns.id)"
-    yield "answers not paid", paid, _is()
+    for name, query in FAULTS_OF_THE_LEDGER.items():
+        yield name, query, _is()
     purposes = "SELECT DISTINCT agent IS NOT NULL, purpose FROM token_logs JOIN turns ON turns.id = turn_id ORDER BY 1"
     yield "purposes", purposes, _is((False, "answer"), (True, "delegation"))
 

@@ -203,6 +203,10 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost(
         assert await repeated_effects(seen) == []
         paid = "SELECT max(calls) FROM (SELECT count(*) AS calls FROM token_logs GROUP BY turn_id) AS each"
         assert await seen.value(paid) == 2
+        # Each call that the model answered has one row, although its payment was repeated.
+        assert await seen.value("SELECT count(*) FROM token_logs") == model.count
+        ledger = "SELECT sum(input_tokens + output_tokens) FROM token_logs"
+        assert await seen.value(f"SELECT sum(tokens_used_this_month) = ({ledger}) FROM users")  # noqa: S608  # our own
     await forgetful.close()
 
 

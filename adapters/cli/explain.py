@@ -48,7 +48,7 @@ PARTS = {
         FROM below JOIN turns USING (id) ORDER BY turns.id""",
     "model calls": """
         SELECT created_at AS at, purpose, model, input_tokens AS input, cached_tokens AS cached,
-               output_tokens AS output, coalesce(cost_estimate::text, 'unknown') AS "cost $"
+               output_tokens AS output, coalesce(cost_estimate::text, 'unknown') AS "cost $", is_estimated AS estimated
         FROM token_logs WHERE turn_id = :id ORDER BY id""",
     "confirmations": """
         SELECT id, tool, reason, status, turn_id AS asked, answered_turn_id AS answered, expires_at AS until, question

@@ -1,8 +1,8 @@
-"""Budgets: tokens are reserved before each model call, settled with its answer, and released if it is abandoned.
+"""Budgets: tokens are reserved before each model call, settled with its answer, and released if none is made.
 
 The rules are database functions (`migrations/sql`): a call is admitted while `used + reserved < limit` holds for the
 user and for the server. A reservation is an upper estimate, so even with concurrent calls the limit is exceeded by at
-most one call. `budget_reset_at` is the end of the period.
+most one call. Its id names the call on the ledger. `budget_reset_at` is the end of the period.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,12 +17,13 @@ from shared.errors import BudgetBusy, BudgetExhausted, Refusal, ServerBudgetExha
 from shared.messages import Place
 
 RESERVE = text("""
-SELECT * FROM parley_reserve_v1(
+SELECT * FROM parley_reserve_v2(
     p_user_id => :user_id, p_turn_id => :turn_id, p_attempt => :attempt, p_tokens => :tokens, p_seconds => :seconds
 )
 """)
 RELEASE = text("SELECT parley_release_v1(p_turn_id => :turn_id)")
-EXPIRE = text("SELECT parley_expire_reservations_v1()")
+ABANDON = text("SELECT parley_abandon_v1(p_turn_id => :turn_id, p_model => :model)")
+EXPIRE = text("SELECT parley_expire_reservations_v2()")
 READ = text("""
 SELECT status.* FROM users CROSS JOIN LATERAL parley_budget_v1(
     token_budget_monthly, budget_from_roles, tokens_used_this_month, tokens_reserved, budget_reset_at
@@ -51,12 +52,13 @@ class AdmissionStatus(Enum):
 class Admission:
     """Whether a model call is admitted, and when the budget renews.
 
-    The budget is the user's, or the server's if `by_server` is set.
+    The budget is the user's, or the server's if `by_server` is set. `reservation_id` is set while one is held.
     """
 
     status: AdmissionStatus
     renews_on: datetime
     by_server: bool = False
+    reservation_id: int | None = None
 
     @property
     def is_admitted(self) -> bool:
@@ -96,7 +98,7 @@ class BudgetStatus:
 def to_admission(row: Any) -> Admission:
     """Return the admission from a row; rejected is `EXHAUSTED` if the used tokens reach the budget, else `BUSY`."""
     if row.admitted:
-        return Admission(AdmissionStatus.ADMITTED, row.resets_at)
+        return Admission(AdmissionStatus.ADMITTED, row.resets_at, reservation_id=row.reservation_id)
     is_exhausted = row.budget is not None and row.used >= row.budget
     return Admission(AdmissionStatus.EXHAUSTED if is_exhausted else AdmissionStatus.BUSY, row.resets_at, row.by_server)
 
@@ -118,8 +120,18 @@ async def release(session: Session, turn_id: int) -> int:
     return released
 
 
-async def release_expired(session: Session) -> int:
-    """Release all expired reservations; return their number."""
+async def abandon(session: Session, turn_id: int, *, model: str | None = None) -> int:
+    """End the reservation of a turn whose worker died: charge its model call as an estimate if it may have been sent.
+
+    `model` is the one that is asked first, if it is known. Returns the charged tokens.
+    """
+    given = {"turn_id": turn_id, "model": model}
+    charged: int = (await session.execute(ABANDON, given)).scalar_one()
+    return charged
+
+
+async def end_expired(session: Session) -> int:
+    """End all expired reservations as `abandon` does; return their number."""
     count: int = (await session.execute(EXPIRE)).scalar_one()
     return count
 

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.messages import COST_DIGITS, Usage
+from shared.messages import COST_DIGITS, EstimatedUsage, Usage
 
 
 @dataclass(frozen=True, slots=True)
 class PaidCall:
-    """One model call for the ledger."""
+    """One model call for the ledger, which has one row for each `reservation_id`, however often the call is settled."""
 
     model: str
     usage: Usage
     purpose: str = "answer"
+    reservation_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,18 @@ class Payment:
 
 
 def to_json(calls: Sequence[PaidCall]) -> str:
-    """Return the calls as the JSON that `parley_charge_v1` expects."""
+    """Return the calls as the JSON that `parley_charge_v2` expects."""
     return json.dumps(
         [
             {
+                "reservation_id": call.reservation_id,
                 "purpose": call.purpose,
                 "model": call.model,
                 "input_tokens": call.usage.input_tokens,
                 "cached_tokens": call.usage.cached_tokens,
                 "output_tokens": call.usage.output_tokens,
                 "cost": call.usage.cost,
+                "is_estimated": isinstance(call.usage, EstimatedUsage),
             }
             for call in calls
         ]
@@ -53,8 +56,9 @@ def to_json(calls: Sequence[PaidCall]) -> str:
 def add_usage(one: Usage, other: Usage) -> Usage:
     """Return the sum of two usages; its cost is None if one of the costs is unknown."""
     if one == Usage():
-        return other
-    cost = None if one.cost is None or other.cost is None else round(one.cost + other.cost, COST_DIGITS)
+        cost = other.cost
+    else:
+        cost = None if one.cost is None or other.cost is None else round(one.cost + other.cost, COST_DIGITS)
     return Usage(
         one.input_tokens + other.input_tokens,
         one.cached_tokens + other.cached_tokens,

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import Admission, AdmissionStatus, Reservation, release, reserve
+from agent.billing.budget import Admission, AdmissionStatus, Reservation, abandon, reserve
 from agent.billing.ledger import to_usage
 from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
@@ -177,7 +177,7 @@ async def _take_over(announcers: Listener, session: AsyncSession, child_id: int,
     if new_attempt is None:
         raise Superseded
     key = TurnKey(child_id, new_attempt)
-    await release(session, child_id)
+    await abandon(session, child_id)
     last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == child_id))).scalar()
     announcer = announcers.announcer(key, last_seq=-1 if last is None else last)
     return _Begun(key, TurnLog(key.id, await list_steps(session, child_id)), announcer)
@@ -278,6 +278,6 @@ async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
 
 
 async def end_orphans(session: AsyncSession) -> None:
-    """End the child turns whose parent has ended, and release their reservations."""
+    """End the child turns whose parent has ended, and their reservations."""
     for row in (await session.execute(END_ORPHANS)).all():
-        await release(session, row.id)
+        await abandon(session, row.id)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from agent.llm.tokens import count_prompt, count_tokens
-from shared.messages import Usage
+from shared.messages import EstimatedUsage, Usage
 
 Stop = Literal["end_turn", "tool_use", "max_tokens"]
 OnText = Callable[[str], None]
@@ -159,7 +159,7 @@ class CallObserver:
     pay: Callable[[], Awaitable[None]] | None = None
 
 
-def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> Usage:
+def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> EstimatedUsage:
     """Return an upper estimate of the usage of an answer, for providers that do not report it."""
     written = text + "".join(call.name + call.arguments for call in tool_calls)
-    return Usage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))
+    return EstimatedUsage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))

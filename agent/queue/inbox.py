@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import bindparam, select, text
 
 from agent.events.announcer import TURNS
-from agent.queue.slots import Slot
+from agent.queue.job import Job
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -153,23 +153,6 @@ class Accepted:
 
     inbox_id: int
     is_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A queued job: run the next turn of the place of the message `inbox_id`.
-
-    `was_lost`: the previous attempt in this process lost the database connection, which does not count as a failure.
-    `last_error`: the error of the previous attempt if it failed for another reason. `slot`: the worker's slot that the
-    job holds. `deaths`: for a suspect, how often its worker died while it ran alone.
-    """
-
-    id: int
-    inbox_id: int
-    was_lost: bool = False
-    last_error: str | None = None
-    slot: Slot = field(default_factory=Slot, compare=False)
-    deaths: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

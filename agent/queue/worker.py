@@ -13,12 +13,13 @@ import procrastinate
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
 
-from agent.billing.budget import release_expired
+from agent.billing.budget import end_expired
 from agent.prompts import prompts
 from agent.queue import inbox
 from agent.queue.connector import DATABASE_WAITS, build_queue, opened, replace_connections
 from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
-from agent.queue.inbox import QUEUE, TAKE_TURN, Job
+from agent.queue.inbox import QUEUE, TAKE_TURN
+from agent.queue.job import Job
 from agent.queue.slots import Bounds, Slots
 from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, Gate, start_alone
 from shared.clock import Clock
@@ -119,7 +120,7 @@ class _Sweeper:
             if dead:
                 await session.execute(DELETE, {"dead": dead})
             await inbox.requeue_lost(session)
-            await release_expired(session)
+            await end_expired(session)
 
 
 class Worker:

@@ -126,11 +126,12 @@ async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> M
                 pay=partial(_pay_and_admit, services, turn, spent),
             ),
         )
+        spent.append(RejectedCall(completion.model, completion.usage))
     except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong, Refusal):
-        turn.spend.add(spent)
         turn.log.keep_partial((stream.sent if stream else "") or turn.log.partial)
         raise
-    turn.spend.add((*spent, RejectedCall(completion.model, completion.usage)))
+    finally:
+        turn.spend.add(spent)
     turn.log.keep_partial("")
     answer = mode.read(turn, completion)
     turn.log.keep_partial(answer.text)

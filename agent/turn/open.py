@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import Reservation, release, reserve
+from agent.billing.budget import Reservation, abandon, reserve
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
@@ -16,13 +17,14 @@ from agent.context.history import PastStep, load_history
 from agent.context.messages import with_earlier
 from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
-from agent.journal.turns import Entry, NewTurn, begin_turn
+from agent.journal.turns import Entry, NewTurn, begin_turn, settle
 from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.personas import LoopMode, choose_mode
 from agent.people.users import Participants, ResolvedUser, resolve_participants
 from agent.policies.taint import AGENT_ADAPTERS
-from agent.queue.inbox import Job, Waiting, list_open, next_run
+from agent.queue.inbox import Waiting, list_open, next_run
+from agent.queue.job import Job
 from agent.tools.offer import Offer, Scope
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
@@ -193,6 +195,8 @@ async def _begin(
     tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
     # If the turn starts with an approved call, the first prompt contains its result: at most one token per character.
     room = services.settings.tool_result_max_chars if len(steps) > 1 else 0
+    # From here on the turn may exist, even if the acknowledgement of its commit is lost.
+    opening.job.unpaid[key] = ()
     admission = await begin_turn(
         session,
         _to_new(services, opening, loop_mode=loop_mode, tokens=tokens + room),
@@ -241,10 +245,11 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         if row is None:
             raise Superseded
         key = TurnKey(turn_id, row.attempt)
-        await release(session, turn_id)
+        steps = await list_steps(session, turn_id)
+        await _end_last_attempt(services, session, opening, key=key)
+        job.unpaid[key] = ()
         if row.user_id != user.id:
             await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
-        steps = await list_steps(session, turn_id)
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
         is_open = opening.answer is not None and len(steps) == 1
         decision = await apply_answer(session, opening.answer, user, conversation.id, turn_id) if is_open else None
@@ -274,6 +279,17 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         log=TurnLog(key.id, steps),
         spend=Spend(admission, tokens),
     )
+
+
+async def _end_last_attempt(services: TurnServices, session: AsyncSession, opening: Opening, key: TurnKey) -> None:
+    # This process knows the calls of its own attempt; of one whose worker died only the reservation is known.
+    unpaid = opening.job.unpaid.get(TurnKey(key.id, key.attempt - 1))
+    if unpaid is not None:
+        await settle(session, key, unpaid)
+        return
+    persona = opening.participants.persona
+    routes = services.router.routes((persona.model,) if persona.model else ())
+    await abandon(session, key.id, model=routes[0])
 
 
 def _user_step(user: ResolvedUser, message: IncomingMessage, content: str) -> Step:

@@ -22,10 +22,10 @@ from agent.context.images import load_images
 from agent.events.announcer import CANCELLATIONS
 from agent.events.live import LiveTurn, shown_live
 from agent.journal.steps import TurnKey, count_calls
-from agent.journal.turns import settle
+from agent.journal.turns import Entry, record, settle
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
-from agent.queue.inbox import Job
+from agent.queue.job import Job
 from agent.queue.outbox import deliver
 from agent.tools.made_files import list_file_ids
 from agent.turn.cancellation import Cancellations
@@ -89,6 +89,9 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
         with suppress(DatabaseLost):
             await asyncio.shield(hand_over(database, turn.key, turn.spend.unpaid))
         raise
+    finally:
+        # After an error, the next attempt of this job pays for the calls.
+        job.unpaid[turn.key] = turn.spend.unpaid
     await deliver(database, services.senders, closed.reply)
     if turn.request.files:
         with suppress(DatabaseLost):
@@ -179,7 +182,11 @@ async def _store_files(services: TurnServices, turn: RunningTurn) -> list[Failed
         clock=services.clock,
     )
     async with turn.start.slot.released():
-        return await attachments.store(turn.user.id, turn.request.files)
+        failed = await attachments.store(turn.user.id, turn.request.files)
+    # A worker that was frozen meanwhile has lost the turn: its next request would be paid by nobody.
+    async with services.database.statement() as session:
+        await record(session, turn.key, Entry())
+    return failed
 
 
 async def _build_context(services: TurnServices, turn: RunningTurn, failed: Sequence[FailedFile]) -> Context:

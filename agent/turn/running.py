@@ -50,8 +50,9 @@ class Spend:
             self.usage = add_usage(self.usage, call.usage)
 
     def to_paid(self, calls: Sequence[RejectedCall]) -> list[PaidCall]:
-        """Convert calls to the ledger's form."""
-        return [PaidCall(each.model, each.usage, self.purpose) for each in calls]
+        """Convert calls to the ledger's form; they were made with the reservation that is held."""
+        held = self.admission.reservation_id
+        return [PaidCall(each.model, each.usage, self.purpose, reservation_id=held) for each in calls]
 
     def settle(self, admission: Admission | None) -> None:
         """Mark all calls as paid, and set the admission of the next call if there is one."""
@@ -64,7 +65,7 @@ class Spend:
 
     def release(self) -> None:
         """Mark the reservation for the next call as released."""
-        self.admission = replace(self.admission, status=AdmissionStatus.NOT_REQUESTED)
+        self.admission = replace(self.admission, status=AdmissionStatus.NOT_REQUESTED, reservation_id=None)
 
     def grow(self, tokens: int) -> None:
         """Raise the estimate of the next model call by this many tokens."""

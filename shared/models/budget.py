@@ -3,14 +3,14 @@
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, ForeignKey, Index, Integer, Numeric, Text
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, DateTime, ForeignKey, Index, Integer, Numeric, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
 
 
 class TokenLog(Row, Base):
-    """A model call that has finished, with its tokens and cost."""
+    """A model call that was made, with its tokens and cost as reported or estimated."""
 
     __tablename__ = "token_logs"
     __table_args__ = (
@@ -28,6 +28,9 @@ class TokenLog(Row, Base):
         ForeignKey("conversations.id", ondelete="SET NULL"), comment="Where."
     )
     turn_id: Mapped[int | None] = mapped_column(ForeignKey("turns.id", ondelete="SET NULL"), comment="For which turn.")
+    reservation_id: Mapped[int | None] = mapped_column(
+        BigInteger, unique=True, comment="The reservation that the call was admitted with; NULL: it needed none."
+    )
     purpose: Mapped[str] = mapped_column(Text, server_default="answer", comment="answer, summary, embedding, …")
     model: Mapped[str] = mapped_column(Text, comment="litellm name of the model that answered.")
     input_tokens: Mapped[int] = mapped_column(Integer, server_default="0", comment="Tokens of the prompt.")
@@ -37,6 +40,11 @@ class TokenLog(Row, Base):
     output_tokens: Mapped[int] = mapped_column(Integer, server_default="0", comment="Tokens of the answer.")
     cost_estimate: Mapped[Decimal | None] = mapped_column(
         Numeric(14, 8), comment="US dollars; NULL: the price is unknown."
+    )
+    is_estimated: Mapped[bool] = mapped_column(
+        Boolean,
+        server_default=text("false"),
+        comment="The provider reported no usage, for instance because the answer broke off or the worker died.",
     )
 
 
@@ -61,5 +69,5 @@ class BudgetReservation(Row, Base):
     )
     tokens: Mapped[int] = mapped_column(BigInteger, comment="Upper estimate: prompt plus allowed output.")
     expires_at: Mapped[datetime] = mapped_column(
-        DateTime(timezone=True), comment="Given back by the sweeper after this."
+        DateTime(timezone=True), comment="Charged as an estimate, or given back, by the sweeper after this."
     )

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +33,7 @@ from agent.llm.router import Router
 from agent.queue.outbox import Reply
 from agent.queue.worker import GRACE_SECONDS
 from agent.tools.modules import ModuleTools
+from agent.turn.running import RunningTurn
 from shared.clock import Clock
 from shared.db import driver
 from shared.db.database import Address, Database
@@ -60,7 +62,9 @@ CREATE TABLE stage_effects (call_id text NOT NULL);
 CREATE TABLE stage_reads (call_id text NOT NULL);
 CREATE TABLE stage_sends (nonce text NOT NULL);
 CREATE TABLE stage_posts (nonce text PRIMARY KEY, content text NOT NULL);
-CREATE TABLE stage_model_calls (place text NOT NULL, worker text NOT NULL, tokens int, is_alone boolean NOT NULL);
+CREATE TABLE stage_model_calls (
+    place text NOT NULL, worker text NOT NULL, reservation_id bigint, tokens int, is_alone boolean NOT NULL
+);
 GRANT ALL ON stage_effects, stage_reads, stage_sends, stage_posts, stage_model_calls TO parley_app;
 CREATE FUNCTION stage_tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY stage; RETURN NULL; END';
 CREATE TRIGGER stage_delivered AFTER UPDATE ON outbox FOR EACH ROW WHEN (NEW.status = 'delivered')
@@ -208,14 +212,23 @@ class MarkedRouter(Router):
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
             completion = await super().complete(request, deadline=deadline, observer=observer)
             await connection.execute(
-                "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4)",
+                "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4, $5)",
                 place,
                 self._orders.name,
+                find_reservation(observer),
                 completion.usage.total,
                 is_alone,
             )
         await self._points.reach("model after")
         return completion
+
+
+def find_reservation(observer: CallObserver | None) -> int | None:
+    """Return the reservation of the call; its turn is an argument of the callback that pays for rejected answers."""
+    assert observer is not None
+    assert isinstance(observer.pay, partial)
+    turn: RunningTurn = observer.pay.args[1]
+    return turn.spend.admission.reservation_id
 
 
 def spin() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -95,9 +96,9 @@ class ScriptedModel:
             text = reply.content or ""
             await _stream(text[: reply.cut] if is_failing else text, reply.pace, sent, on_text=attempt.on_text)
             if is_failing:
-                raise RouteFailed(Cause.CUT, usage=_spent(request, sent))
+                raise RouteFailed(Cause.CUT, usage=_estimated(request, sent))
         except asyncio.CancelledError:
-            attempt.usage = _spent(request, sent)
+            attempt.usage = _estimated(request, sent)
             raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
         return Completion(
@@ -120,9 +121,13 @@ async def _stream(text: str, pace: float, sent: list[str], on_text: OnText | Non
         await asyncio.sleep(pace)
 
 
-def _spent(request: ModelRequest, sent: Sequence[str], calls: tuple[ToolCall, ...] = ()) -> Usage:
+def _spent(request: ModelRequest, sent: Sequence[str], calls: tuple[ToolCall, ...]) -> Usage:
     counted = estimate(request, "".join(sent), calls)
     return Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
+
+
+def _estimated(request: ModelRequest, sent: Sequence[str]) -> Usage:
+    return replace(estimate(request, "".join(sent)), cost=0.0)
 
 
 def _parse(given: str) -> list[ScriptedReply]:

@@ -1,74 +1,15 @@
 """The rules of money, called as an admin calls them in psql: what is admitted, paid and given back."""
 
-import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import pytest
 
 from agent.billing.budget import find_server_budget_status, get_budget_status
 from shared.db.database import Address, Database
 from shared.messages import Place
 from tests.support.given_database import connect
-
-SETUP = """
-INSERT INTO users (id, display_name) VALUES (1, 'Ann');
-INSERT INTO servers (id, platform, platform_server_id) VALUES (1, 'discord', 's');
-INSERT INTO conversations (id, platform, platform_server_id, platform_channel_id)
-VALUES (1, 'discord', 's', 'c'), (2, 'web', NULL, 'c');
-INSERT INTO turns (id, conversation_id, user_id, attempt) VALUES (1, 1, 1, 2), (2, 2, 1, 1);
-"""
-CALL = {"purpose": "answer", "model": "openai/stub", "cached_tokens": 0, "cost": 0.01}
-
-
-@dataclass
-class Money:
-    """A connection as the program's role, whose search path leads nowhere."""
-
-    connection: asyncpg.Connection
-
-    async def row(self, sql: str, *given: Any) -> dict[str, Any] | None:
-        """Return the only row, None when there is none."""
-        found = await self.connection.fetch(sql, *given)
-        assert len(found) <= 1
-        return dict(found[0]) if found else None
-
-    async def user(self) -> tuple[int, int]:
-        """Return what Ann has used and what is reserved."""
-        row = await self.connection.fetchrow("SELECT tokens_used_this_month, tokens_reserved FROM public.users")
-        return tuple(row)
-
-    async def server(self) -> tuple[int, int]:
-        """Return what the server has used and what is reserved."""
-        row = await self.connection.fetchrow("SELECT tokens_used_this_month, tokens_reserved FROM public.servers")
-        return tuple(row)
-
-    async def limit(self, user: int | None = None, server: int | None = None) -> None:
-        """Set the limits."""
-        await self.connection.execute("UPDATE public.users SET token_budget_monthly = $1", user)
-        await self.connection.execute("UPDATE public.servers SET token_budget_monthly = $1", server)
-
-    async def reserve(self, tokens: int, *, turn: int = 1, attempt: int = 2) -> dict[str, Any] | None:
-        """Reserve for a turn."""
-        return await self.row("SELECT * FROM public.parley_reserve_v1(1, $1, $2, $3, 60)", turn, attempt, tokens)
-
-    async def settle(self, *usage: tuple[int, int], attempt: int = 2, reserve: int = 0) -> dict[str, Any] | None:
-        """Pay for calls with these input and output tokens."""
-        calls = json.dumps([CALL | {"input_tokens": given, "output_tokens": made} for given, made in usage])
-        return await self.row("SELECT * FROM public.parley_settle_v1(1, $1, $2, $3, 60)", attempt, calls, reserve)
-
-
-@pytest.fixture
-async def money(address: Address) -> AsyncIterator[Money]:
-    """A database with one person, one server, and two turns of the person: one on the server, one on the web."""
-    connection = await connect(address, as_owner=False)
-    await connection.execute(SETUP)
-    await connection.execute("SET search_path = ''")
-    yield Money(connection)
-    await connection.close()
+from tests.support.money import Money
 
 
 def verdict(row: dict[str, Any] | None) -> tuple[bool, bool]:
@@ -212,7 +153,7 @@ async def test_no_call_gives_tokens_back_and_nothing_reserved_falls_below_zero(m
 
     await money.settle((-50, 20))
 
-    assert await money.user() == await money.server() == (0, 0)
+    assert await money.user() == await money.server() == (20, 0)
     assert await money.connection.fetchval("SELECT input_tokens + output_tokens FROM public.token_logs") == 20
 
 
@@ -245,9 +186,9 @@ async def test_an_attempt_that_has_lost_its_turn_changes_nothing(money: Money) -
 
     assert await money.reserve(7, attempt=1) is None
     assert await money.settle((5, 5), attempt=1, reserve=7) is None
-    assert await money.row("SELECT * FROM public.parley_record_v1(1, 1, '[]', '[]', '')") is None
+    assert await money.row("SELECT * FROM public.parley_record_v2(1, 1, '[]', '[]', '')") is None
     close = (
-        "SELECT * FROM public.parley_close_turn_v1(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '', '[]', NULL)"
+        "SELECT * FROM public.parley_close_turn_v2(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '', '[]', NULL)"
     )
     assert await money.row(close) is None
 

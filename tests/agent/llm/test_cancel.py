@@ -20,7 +20,7 @@ from tests.support.model_calls import parley as asking
 from tests.support.parley import Parley, message, open_parley
 from tests.support.recovery import open_parley_with
 
-LEDGER = "SELECT model, input_tokens, output_tokens FROM token_logs ORDER BY id"
+LEDGER = "SELECT model, input_tokens, output_tokens, is_estimated FROM token_logs ORDER BY id"
 
 
 async def cancelled(call: "asyncio.Task[Any]", at: Asking) -> None:
@@ -170,7 +170,7 @@ async def test_a_call_that_ends_by_a_hand_over_is_on_the_ledger_and_the_turn_goe
         reply = await parley.app.events.response(accepted.inbox_id)
 
         [lost] = handed_over
-        assert (lost.model, lost.output_tokens) == ("openai/stub", 0)
+        assert (lost.model, lost.output_tokens, lost.is_estimated) == ("openai/stub", 0, True)
         assert [tuple(each) for each in user] == [(lost.input_tokens, 0)]
         assert (reply.content, reply.iterations) == ("Here I am.", 1)
         spent = await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")

@@ -11,6 +11,7 @@ from agent.llm.completions import CallObserver, ModelRequest
 from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import ModelsUnavailable
+from shared.messages import EstimatedUsage
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.model_calls import HELLO, by_model, parley
@@ -58,6 +59,7 @@ async def test_an_answer_that_breaks_off_unstreamed_is_charged_with_an_estimate(
 
         assert sorted({each.model for each in answer.rejected}) == billed
         assert all(each.usage.input_tokens > 0 for each in answer.rejected)
+        assert all(isinstance(each.usage, EstimatedUsage) for each in answer.rejected)
 
 
 async def test_a_server_that_does_not_listen_leads_to_the_next_route() -> None:

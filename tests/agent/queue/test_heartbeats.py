@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from agent.queue.heartbeats import AWAY_SECONDS, OLD_SECONDS, STALE_SECONDS, Heartbeat, Heartbeats
-from agent.queue.inbox import Job
+from agent.queue.job import Job
 from agent.queue.worker import Worker
 from shared.clock import SystemClock
 from shared.db.database import Address

@@ -1,0 +1,53 @@
+"""The rules of money, called as an admin calls them in psql."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+SETUP = """
+INSERT INTO users (id, display_name) VALUES (1, 'Ann');
+INSERT INTO servers (id, platform, platform_server_id) VALUES (1, 'discord', 's');
+INSERT INTO conversations (id, platform, platform_server_id, platform_channel_id)
+VALUES (1, 'discord', 's', 'c'), (2, 'web', NULL, 'c');
+INSERT INTO turns (id, conversation_id, user_id, attempt) VALUES (1, 1, 1, 2), (2, 2, 1, 1);
+"""
+CALL = {"purpose": "answer", "model": "openai/stub", "cached_tokens": 0, "cost": 0.01}
+
+
+@dataclass
+class Money:
+    """A connection as the program's role, whose search path leads nowhere."""
+
+    connection: asyncpg.Connection
+
+    async def row(self, sql: str, *given: Any) -> dict[str, Any] | None:
+        """Return the only row, None when there is none."""
+        found = await self.connection.fetch(sql, *given)
+        assert len(found) <= 1
+        return dict(found[0]) if found else None
+
+    async def user(self) -> tuple[int, int]:
+        """Return what Ann has used and what is reserved."""
+        row = await self.connection.fetchrow("SELECT tokens_used_this_month, tokens_reserved FROM public.users")
+        return tuple(row)
+
+    async def server(self) -> tuple[int, int]:
+        """Return what the server has used and what is reserved."""
+        row = await self.connection.fetchrow("SELECT tokens_used_this_month, tokens_reserved FROM public.servers")
+        return tuple(row)
+
+    async def limit(self, user: int | None = None, server: int | None = None) -> None:
+        """Set the limits."""
+        await self.connection.execute("UPDATE public.users SET token_budget_monthly = $1", user)
+        await self.connection.execute("UPDATE public.servers SET token_budget_monthly = $1", server)
+
+    async def reserve(self, tokens: int, *, turn: int = 1, attempt: int = 2) -> dict[str, Any] | None:
+        """Reserve for a turn."""
+        return await self.row("SELECT * FROM public.parley_reserve_v2(1, $1, $2, $3, 60)", turn, attempt, tokens)
+
+    async def settle(self, *usage: tuple[int, int], attempt: int = 2, reserve: int = 0) -> dict[str, Any] | None:
+        """Pay for calls with these input and output tokens."""
+        calls = json.dumps([CALL | {"input_tokens": given, "output_tokens": made} for given, made in usage])
+        return await self.row("SELECT * FROM public.parley_settle_v2(1, $1, $2, $3, 60)", attempt, calls, reserve)
