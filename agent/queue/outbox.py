@@ -140,8 +140,8 @@ class ReplySender(Protocol):
     async def send(self, reply: Reply) -> str | None:
         """Post the reply and return the platform's message id.
 
-        Calls `reply.check_claim` just before each post. Raises `Unavailable` if the delivery should be retried,
-        `Undeliverable` if it should not.
+        Calls `reply.check_claim` just before each post, after all waits for rate limits. Raises `Unavailable` if the
+        delivery should be retried, `Undeliverable` if it should not.
         """
         ...
 

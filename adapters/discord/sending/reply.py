@@ -11,6 +11,7 @@ from adapters.chat.uploads import Upload, collect
 from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, is_private, writer_for
 from adapters.discord.sending.render import MOST_PARTS, Rendered, render
 from adapters.discord.sending.upload_limits import MOST_BYTES, UploadLimits
+from adapters.discord.transport.rate_limiter import checked
 from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
 from agent.people.hops import installation_id
 from agent.queue.outbox import DeliveryInfo
@@ -104,8 +105,8 @@ async def _write(writer: MessageWriter, draft: _Draft, ids: list[str], nonce: st
         if index < len(ids):
             continue
         live = draft.reply.live_message_id if index == 0 else None
-        await draft.reply.check_claim()
-        ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
+        with checked(draft.reply.check_claim):
+            ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
 
 
 async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:

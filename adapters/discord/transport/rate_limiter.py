@@ -4,6 +4,7 @@ Discord allows 50 requests a second. Each request reserves the next free slot an
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ WHERE id = :bot_id AND next_request_at <= clock_timestamp() RETURNING id
 
 log = get_logger()
 _manner: ContextVar[str] = ContextVar("manner", default="waits")
+_check: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("check", default=None)
 _is_unrepeated: ContextVar[bool] = ContextVar("is_unrepeated", default=False)
 
 
@@ -86,6 +88,8 @@ class RateLimiter:
     async def _on_start(self, _session: object, _context: object, params: Any) -> None:
         if params.url.scheme in ("http", "https") and _manner.get() != "paid":
             await self.wait()
+        if (check := _check.get()) is not None:
+            await check()
 
     async def _on_end(self, _session: object, _context: object, params: Any) -> None:
         if params.response.status >= 500 and _is_unrepeated.get():
@@ -116,6 +120,16 @@ def in_background() -> "Iterator[None]":
         yield
     finally:
         _manner.reset(token)
+
+
+@contextmanager
+def checked(check: Callable[[], Awaitable[None]]) -> "Iterator[None]":
+    """Await `check` just before each request in the block is sent, its repetitions included; it raises to stop them."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
 
 
 @contextmanager

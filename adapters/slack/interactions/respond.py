@@ -82,6 +82,7 @@ class Responses:
         rendered = await run_on_text(partial(render, allows_mentions=delivery.allows_mentions), text)
         where: Json = {"thread_ts": reply.place.thread} if reply.place.thread else {}
         for index, part in enumerate(rendered.parts):
+            await reply.check_claim()
             below = rows if index == len(rendered.parts) - 1 else ()
             try:
                 await self.post(url, {"text": to_notice(part), "blocks": [*to_blocks(part), *below], **where})

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.uploads import Upload, collect
@@ -129,7 +129,6 @@ class _MessageWriter:
         return ts
 
     async def _write_part(self, rendered: Rendered, index: int) -> str:
-        await self._draft.reply.check_claim()
         body = self._draft.body(rendered, index)
         live = self._draft.reply.live_message_id if index == 0 else None
         before = self._before.parts.get(index)
@@ -146,13 +145,13 @@ class _MessageWriter:
         where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
         quiet = {"unfurl_links": False, "unfurl_media": False}
         try:
-            made = await self._web.call("chat.postMessage", **where, **quiet, **body)
+            made = await self._call("chat.postMessage", **where, **quiet, **body)
         except Refused as error:
             if error.slack_code not in NO_BLOCKS:
                 raise
             log.warning("slack_blocks_refused", reply=self._draft.reply.id, cause=str(error))
             plain = {"text": whole, "metadata": body["metadata"]}
-            made = await self._web.call("chat.postMessage", **where, **quiet, **plain)
+            made = await self._call("chat.postMessage", **where, **quiet, **plain)
         return str(made["ts"])
 
     async def _end_live(self, ts: str, rendered: Rendered, body: Json) -> str | None:
@@ -185,26 +184,30 @@ class _MessageWriter:
         pieces = [*ends, *([{"type": "markdown_text", "text": left}] if left else [])]
         more: Json = {"chunks": pieces} if pieces else {}
         rows = {"blocks": list(self._draft.rows)} if self._draft.rows else {}
-        return await stop_stream(self._web, self._place.channel, ts, metadata=body["metadata"], **more, **rows)
+        last: Json = {"metadata": body["metadata"], "check": self._draft.reply.check_claim} | more | rows
+        return await stop_stream(self._web, self._place.channel, ts, **last)
+
+    async def _call(self, method: str, **arguments: Any) -> Json:
+        """Make a call that shows something of the reply, unless another process sends it meanwhile."""
+        return await self._web.call(method, check=self._draft.reply.check_claim, **arguments)
 
     async def _change(self, ts: str, body: Json) -> str:
         where: Json = {"channel": self._place.channel, "ts": ts}
         try:
-            await self._web.call("chat.update", **where, **body)
+            await self._call("chat.update", **where, **body)
         except Refused as error:
             if error.slack_code != STREAMS_STILL:
                 raise
             # The process that streamed it has died.
             await stop_stream(self._web, self._place.channel, ts)
-            await self._web.call("chat.update", **where, **body)
+            await self._call("chat.update", **where, **body)
         return ts
 
     async def _upload(self, uploads: Sequence[Upload], rendered: Rendered, ts: str) -> None:
         items = [{"content": each.content, "filename": each.filename, "title": each.filename} for each in uploads]
         where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
-        await self._draft.reply.check_claim()
         try:
-            await self._web.call("files.upload.v2", file_uploads=items, **where)
+            await self._call("files.upload.v2", file_uploads=items, **where)
         except Refused as error:
             log.warning("slack_files_refused", reply=self._draft.reply.id, cause=str(error))
             last = len(rendered.parts) - 1

@@ -1,5 +1,6 @@
 """Calls of Slack's Web API; errors are classified by whether a retry makes sense."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from shared.log import get_logger
 __all__ = ["Json", "MethodLimits", "RateLimited", "Refused", "Token", "TokenRefused", "Web"]
 
 Json = dict[str, Any]
+# Raises when the call must not be made any more.
+Check = Callable[[], Awaitable[None]]
 
 TOKEN_CODES = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
 TEMPORARY_CODES = frozenset(
@@ -86,26 +89,30 @@ class Web:
         self._client = client
         self._was_refused = False
 
-    async def call(self, method: str, *, max_wait: float = MAX_WAIT, **arguments: Any) -> Json:
+    async def call(
+        self, method: str, *, max_wait: float = MAX_WAIT, check: Check | None = None, **arguments: Any
+    ) -> Json:
         """Call a method by its name in Slack's documentation, like `chat.postMessage`.
 
-        Waits up to `max_wait` seconds in all when it is rate-limited. Raises `Refused` if a retry makes no sense,
-        `Unavailable` if it does.
+        Waits up to `max_wait` seconds in all when it is rate-limited, and awaits `check` after each wait. Raises
+        `Refused` if a retry makes no sense, `Unavailable` if it does.
         """
         gate = self.method_limits.gate(method, str(arguments.get("channel") or ""))
         answer: Json | None = None
         while answer is None:
             async with gate.passing(max_wait) as passage:
-                answer = await self._try(passage, method, arguments)
+                answer = await self._try(passage, method, arguments, check=check)
                 # A call that was made before there was a queue joins it now.
                 while answer is None and passage.is_held:
-                    answer = await self._try(passage, method, arguments)
+                    answer = await self._try(passage, method, arguments, check=check)
             max_wait = passage.max_wait
         return answer
 
-    async def _try(self, passage: Passage, method: str, arguments: Json) -> Json | None:
+    async def _try(self, passage: Passage, method: str, arguments: Json, check: Check | None) -> Json | None:
         """Make one call; return None if Slack asks to wait."""
         await passage.wait()
+        if check is not None:
+            await check()
         try:
             return await self._call_once(method, arguments)
         except _TooMany as limited:

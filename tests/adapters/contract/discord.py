@@ -203,8 +203,12 @@ class Driver(PlatformDriver):
         self._standin.limits = Limits(per_route=5, window=5.0)
 
     def refuse_posts(self, count: int) -> None:
-        """Refuse new messages for a moment."""
-        self._standin.faults.append(Fault("POST", "/messages", 429, times=count))
+        """Refuse new messages for a second."""
+        self._standin.faults.append(Fault("POST", "/messages", 429, times=count, retry_after=1.0))
+
+    def forget_keys(self) -> None:
+        """Forget the nonces."""
+        self._standin.forget_nonces()
 
     def lose_confirmation(self) -> None:
         """Make the message and answer with a 500."""

@@ -185,7 +185,11 @@ class PlatformDriver(ABC):
 
     @abstractmethod
     def refuse_posts(self, count: int) -> None:
-        """Answer the next messages of the agent with a 429."""
+        """Answer the next messages of the agent with a 429, and ask it to wait for a second."""
+
+    @abstractmethod
+    def forget_keys(self) -> None:
+        """Forget by which keys the platform recognises messages that are posted again, as after some minutes."""
 
     @abstractmethod
     def lose_confirmation(self) -> None:

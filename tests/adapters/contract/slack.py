@@ -198,6 +198,9 @@ class Driver(PlatformDriver):
         """Refuse new messages for a second."""
         self._standin.fail("chat.postMessage", retry_after=1, times=count)
 
+    def forget_keys(self) -> None:
+        """Do nothing: Slack recognises no message that is posted again."""
+
     def lose_confirmation(self) -> None:
         """Make the message and break the connection before the answer."""
         self._standin.fail("chat.postMessage", is_lost=True)

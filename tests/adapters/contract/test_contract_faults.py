@@ -1,7 +1,10 @@
 """What goes wrong and does not show, on every platform: repetition, refusals, interruptions, crashes, floods."""
 
+import asyncio
 import re
 from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # the package has no types
 
 from shared.db.database import Address
 from tests.adapters.contract.driver import ANN, BOB, Capability, PlatformDriver
@@ -179,3 +182,32 @@ async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
         async with started(*COMMAND, "worker", env=env):
             await driver.wait(lambda: driver.texts(driver.channel) == ["All seven."], 100)
     assert [each.id for each in driver.posts(driver.channel)] == [live.id]
+
+
+async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the_one_that_posts(
+    driver: PlatformDriver, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
+    log, place = tmp_path / "log", driver.direct(ANN)
+    model.play([Answer("Only once.")])
+    driver.refuse_posts(1)
+    async with (
+        started(*COMMAND, "adapter", driver.name, env=env),
+        started(*COMMAND, "worker", env=env, errors=log) as child,
+    ):
+        await driver.until_connected()
+        await driver.say(ANN, "hello", place)
+        await driver.wait(driver.rate_limited, 100)
+        late = psutil.Process(child.pid)
+        # The turn is committed, and the worker has checked its claim before it began to wait for the platform.
+        late.suspend()
+        try:
+            async with started(*COMMAND, "worker", env=env):
+                await driver.wait(lambda: driver.texts(place), 100)
+            driver.forget_keys()
+        finally:
+            late.resume()
+        async with asyncio.timeout(30):
+            while "reply_sent_by_another_process" not in log.read_text():  # noqa: ASYNC110  # another process writes it
+                await asyncio.sleep(0.05)
+    assert driver.texts(place) == ["Only once."]

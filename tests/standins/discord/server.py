@@ -188,6 +188,10 @@ class DiscordStandIn:
         if body.get("nonce"):
             self._nonces[str(body["nonce"])] = (time.monotonic(), message)
 
+    def forget_nonces(self) -> None:
+        """Forget the nonces, as Discord does after some minutes."""
+        self._nonces.clear()
+
     def keep_files(self, channel_id: str, files: list[tuple[str, str, bytes]]) -> list[Json]:
         """Store files and return them as attachments."""
         kept = []
