@@ -2,15 +2,20 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import asyncpg
 import pytest
 from sqlalchemy import URL, make_url, text
 
+from adapters.cli.compose import open_app
+from adapters.cli.opening import prepare
+from adapters.cli.run import _print_addresses
 from adapters.cli.serving import _wait_for_database
-from shared.db.database import Address, Database, DatabaseLost
+from shared.db.database import Address, Database, DatabaseLost, migrate
+from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
 from tests.support.given_database import given_database
@@ -109,12 +114,69 @@ async def test_a_process_waits_at_the_start_until_the_database_takes_connections
 ) -> None:
     async with given_database(postgres) as address, as_owner(Database(Address(postgres, is_embedded=True))) as owner:
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
-        waiting = asyncio.create_task(_wait_for_database(address, asyncio.Event()))
+        waiting = start_waiting(partial(prepare, address))
         said = await until_said(capsys, waiting, "waiting for the database: ")
         assert "too many connections" in said
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
 
-        assert await waiting == address
+        assert await waiting
+
+
+@pytest.mark.parametrize("table", ["alembic_version", "users", "procrastinate_jobs"])
+async def test_a_process_waits_at_the_start_until_its_tables_can_be_read(
+    database: Database, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    async with as_owner(database) as owner:
+        async with owner.transaction():
+            await owner.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            waiting = start_waiting(partial(prepare, database.address))
+            said = await until_said(capsys, waiting, "waiting for the database: ")
+            assert "while another program holds them" in said
+            assert not waiting.done()
+
+        assert await waiting
+
+
+async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
+    address: Address, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await migrate(address, "0002")
+    async with as_owner(Database(address)) as owner:
+        async with owner.transaction():
+            await owner.execute("LOCK TABLE users IN ACCESS SHARE MODE")
+            waiting = start_waiting(partial(prepare, address))
+            said = await until_said(capsys, waiting, "waiting for the database: ")
+            assert "can't be changed while another program holds them" in said
+
+        assert await waiting
+
+
+async def test_a_database_that_is_full_once_the_tables_are_ready_is_waited_for_too(
+    postgres: URL, settings: Settings, address: Address, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with as_owner(Database(Address(postgres, is_embedded=True))) as owner:
+        await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT 0")
+        try:
+            opening = asyncio.create_task(open_and_report(settings, address))
+            said = await until_said(capsys, opening, "listener_waits_for_database")
+            assert "too many connections" in said
+            # One for the notifications, and none for questions.
+            await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT 1")
+            await until_said(capsys, opening, "waiting for the database: ")
+        finally:
+            await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT -1")
+        await opening
+
+
+async def open_and_report(settings: Settings, address: Address) -> None:
+    """Open Parley and print its addresses, as `parley run` does."""
+    async with open_app(settings, address) as app:
+        assert await _wait_for_database(partial(_print_addresses, app), asyncio.Event())
+
+
+def start_waiting(work: Callable[[], Awaitable[object]]) -> asyncio.Task[bool]:
+    """Begin a part of the start, as a process does that nobody stops."""
+    return asyncio.create_task(_wait_for_database(work, asyncio.Event()))
 
 
 async def until_said(capsys: pytest.CaptureFixture[str], waiting: asyncio.Task[object], expected: str) -> str:
@@ -123,7 +185,8 @@ async def until_said(capsys: pytest.CaptureFixture[str], waiting: asyncio.Task[o
     async with asyncio.timeout(30):
         while expected not in said:
             await asyncio.wait({waiting}, timeout=0.05)
-            said += capsys.readouterr().err
+            assert not waiting.done(), waiting
+            said += "".join(capsys.readouterr())
     return said
 
 
@@ -131,10 +194,9 @@ async def test_a_process_that_waits_for_the_database_can_be_stopped(capsys: pyte
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     stopping = asyncio.Event()
-    waiting = asyncio.create_task(
-        _wait_for_database(Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False), stopping)
-    )
+    address = Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False)
+    waiting = asyncio.create_task(_wait_for_database(partial(prepare, address), stopping))
     await until_said(capsys, waiting, "no Postgres answers")
     stopping.set()
 
-    assert await waiting is None
+    assert not await waiting

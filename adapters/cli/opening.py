@@ -60,15 +60,16 @@ def _prepare_home(settings: "Settings") -> None:
 
 
 async def prepare(address: "Address") -> "Address":
-    """Check the database's version and migrate its tables."""
+    """Check the database's version, migrate its tables, and make sure that they can be read."""
     from adapters.folders import list_migrations
-    from shared.db.database import check, migrate, migrate_platforms
+    from shared.db.database import check, check_tables, migrate, migrate_platforms
 
     if not address.is_embedded:
         await check(address)
     with progress("bringing the tables up to date"):
         await migrate(address)
         await migrate_platforms(address, list_migrations())
+    await check_tables(address)
     return address
 
 

@@ -28,10 +28,10 @@ def run_all() -> None:
     waiting: list[asyncio.Task[None]] = []
 
     async def report(running_app: "App") -> None:
+        lines = await _list_addresses(running_app)
         seconds = seconds_since_start()
         after = "" if seconds is None else f" after {seconds:.1f} s"
-        say(f"Parley {find_version()} is ready{after}")
-        await _print_addresses(running_app)
+        say("\n".join([f"Parley {find_version()} is ready{after}", *lines]))
         for each in platforms:
             say(f"  {each.name:9} {'listening' if each.connected.is_set() else 'connecting …'}")
         say("Ctrl+C stops it.")
@@ -99,22 +99,24 @@ async def _say_connected(platform: "ChatPlatform") -> None:
 
 
 async def _print_addresses(running_app: "App") -> None:
+    say("\n".join(await _list_addresses(running_app)))
+
+
+async def _list_addresses(running_app: "App") -> list[str]:
     from adapters.cli.owner import find_owner_on_the_web
     from adapters.web import one_time_link
 
     settings = running_app.settings
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
     token = "API_TOKEN" if settings.api_token else f"the token in {settings.parley_home / 'api_token'}"
-    say(f"  page      {one_time_link(running_app, await find_owner_on_the_web(running_app))}")
-    say("            opens once, within 10 minutes; `parley link` makes another")
-    say("  terminal  parley chat")
-    say(f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}")
-    say(f"  model     {describe_models(settings)}")
-    if is_offline(settings):
-        say(f"            {REMEDY}")
-    where = (
-        f"embedded, in {settings.parley_home / 'postgres'}"
-        if running_app.database.address.is_embedded
-        else "DATABASE_URL"
-    )
-    say(f"  database  {where}")
+    is_embedded = running_app.database.address.is_embedded
+    where = f"embedded, in {settings.parley_home / 'postgres'}" if is_embedded else "DATABASE_URL"
+    return [
+        f"  page      {one_time_link(running_app, await find_owner_on_the_web(running_app))}",
+        "            opens once, within 10 minutes; `parley link` makes another",
+        "  terminal  parley chat",
+        f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}",
+        f"  model     {describe_models(settings)}",
+        *([f"            {REMEDY}"] if is_offline(settings) else []),
+        f"  database  {where}",
+    ]

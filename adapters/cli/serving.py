@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -68,13 +69,13 @@ def allow_many_files() -> None:
 
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
     stopping = _catch_signals()
-    address = await _wait_for_database(find_database(settings), stopping)
-    if address is None:
+    address = find_database(settings)
+    if not await _wait_for_database(partial(prepare, address), stopping):
         return
     senders = {each.name: each for each in parts.senders}
     async with open_app(settings, address, senders) as app:
         tasks = await _start(app, parts)
-        await on_ready(app)
+        await _wait_for_database(partial(on_ready, app), stopping)
         # After the start, because importing the models' library takes seconds.
         warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
         waiting = asyncio.create_task(stopping.wait(), name="signal")
@@ -84,24 +85,26 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
             await _stop(tasks, [warming, waiting, keeping], is_asked=stopping.is_set())
 
 
-async def _wait_for_database(address: Address, stopping: asyncio.Event) -> Address | None:
-    """Return the address when its tables are ready, None when the process is to stop before.
+async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: asyncio.Event) -> bool:
+    """Do a part of the start that needs the database; return False when the process is to stop before.
 
     A database that is away, full or locked is waited for: the operator sees why, and nothing has to be restarted.
     """
     shown = ""
     while not stopping.is_set():
         try:
-            return await prepare(address)
+            await work()
         except (NoDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
             if not (isinstance(error, (NoDatabase, Unavailable)) or is_lost(error)):
                 raise
             if (reason := f"{error}".partition("\n")[0]) != shown:
                 complain(f"waiting for the database: {reason}")
                 shown = reason
+        else:
+            return True
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), WAIT_SECONDS)
-    return None
+    return False
 
 
 async def _keep_embedded(settings: Settings, address: Address) -> None:

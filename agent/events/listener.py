@@ -226,12 +226,18 @@ class Listener:
             connection.terminate()
 
     async def _open_again(self) -> asyncpg.Connection:
+        is_logged = False
         while True:
-            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+            try:
                 connection = await self._open()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+                if not is_logged:
+                    log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
+                is_logged = True
+                await asyncio.sleep(0.5)
+            else:
                 self._wake_all()
                 return connection
-            await asyncio.sleep(0.5)
 
     def _wake(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
         self._here.difference_update(inbox_ids)

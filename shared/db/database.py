@@ -25,6 +25,12 @@ MIN_VERSION = 15
 INSUFFICIENT_PRIVILEGE = "42501"
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE_VIOLATION = "23505"
+# How long a start waits for the lock of a table before it says so.
+LOCK_SECONDS = 2
+TABLES = """
+SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
+WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT')
+"""
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSIONS = MIGRATIONS / "versions"
 CONNECTION_SETTINGS = {
@@ -168,12 +174,30 @@ def newest_revision(folder: Path = VERSIONS) -> str:
 
 async def find_revision(address: Address, version_table: str = "alembic_version") -> str | None:
     """Return the current revision of the database, None when it is empty."""
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
-    try:
+    async with _impatient(address) as connection:
         if await connection.fetchval("SELECT to_regclass($1)", version_table) is None:
             return None
         revision: str | None = await connection.fetchval(f"SELECT version_num FROM {version_table}")
         return revision
+
+
+async def check_tables(address: Address) -> None:
+    """Make sure that the tables can be read; raises `Unavailable` when another program holds one of them."""
+    async with _impatient(address) as connection:
+        if tables := await connection.fetchval(TABLES):
+            await connection.execute(f"LOCK TABLE {tables} IN ACCESS SHARE MODE")
+
+
+@asynccontextmanager
+async def _impatient(address: Address) -> AsyncIterator[asyncpg.Connection]:
+    # The owner's connection, in a transaction that waits for locks only shortly.
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+            yield connection
+    except asyncpg.LockNotAvailableError as error:
+        raise Unavailable(f"The tables can't be read while another program holds them ({error}).") from None
     finally:
         await connection.close()
 
