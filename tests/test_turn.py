@@ -315,18 +315,21 @@ async def test_a_rejected_answer_is_paid_for_too(parley: Parley) -> None:
 
 
 async def test_a_tool_that_fails_three_times_in_the_same_way_ends_the_turn(parley: Parley) -> None:
-    numbers = iter(range(1000, 2000))
-    parley.model.play(
-        lambda _body, _number: Answer("Hm.", tool_calls=[("knowledge__forget", {"memory_id": next(numbers)})])
-    )
+    parley.model.play(lambda _body, _number: Answer("Hm.", tool_calls=[("knowledge__forget", {"memory_id": 9})]))
 
     reply = await parley.ask("forget everything")
 
     assert (reply.error, reply.finished, reply.iterations) == ("circuit_breaker", False, 3)
-    assert (
-        "knowledge.forget failed three times in a row; the last time it said: There is no memory with that id."
-        in reply.content
-    )
+    assert "knowledge.forget failed three times in a row; the last time it said: There is no memory" in reply.content
+
+
+async def test_three_different_wrong_names_are_three_tries_and_the_turn_goes_on(parley: Parley) -> None:
+    calls = [Answer(tool_calls=[("knowledge__forget", {"memory_id": number})]) for number in (7, 8, 9)]
+    parley.model.play([*calls, Answer("You have no such memories.")])
+
+    reply = await parley.ask("forget everything")
+
+    assert (reply.error, reply.content, reply.iterations) == (None, "You have no such memories.", 4)
 
 
 async def test_a_call_that_failed_is_not_run_again_with_the_same_arguments(parley: Parley) -> None:

@@ -1,10 +1,13 @@
-"""The circuit breaker: ends the turn when a tool keeps failing with the same error.
+"""The circuit breaker: ends the turn when a tool keeps failing with the same error about the same arguments.
 
 Failures are counted from the journal, so that the count continues when another worker takes over the turn.
 """
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from agent.journal.steps import Step
 from shared.errors import ToolKeepsFailing
@@ -14,24 +17,58 @@ SHOWN_CHARS = 300
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 NUMBER = re.compile(r"\d+")
 
+# The tool, its error and the arguments that matter.
+Failure = tuple[str, str, str]
+
 
 def check(steps: Sequence[Step]) -> None:
-    """Raise `ToolKeepsFailing` when a tool has failed with the same error in `LIMIT` waves in a row.
+    """Raise `ToolKeepsFailing` when a tool has failed in the same way in `LIMIT` waves in a row.
 
-    Equal errors within one wave count once. A call of the tool that does not fail resets its count.
+    Equal errors within one wave count once. A call of the tool that succeeds resets its counts, and so does a wave in
+    which other tools succeed and this one does not fail.
     """
-    counts: dict[str, tuple[str, int]] = {}
+    arguments = {step.tool.call_id: step.value for step in steps if step.role == "tool_call"}
+    counts: Counter[Failure] = Counter()
     for wave in _waves(step for step in steps if step.tool.outcome != "not_run"):
-        for tool in {step.tool.name for step in wave}:
-            results = [step for step in wave if step.tool.name == tool]
-            if any(step.tool.outcome != "failed" for step in results):
-                counts.pop(tool, None)
-                continue
-            reason = str(results[-1].value.get("message", ""))
-            last, count = counts.get(tool, ("", 0))
-            counts[tool] = (_normalised(reason), count + 1 if _normalised(reason) == last else 1)
-            if counts[tool][1] >= LIMIT:
-                raise ToolKeepsFailing(tool=tool, reason=reason[:SHOWN_CHARS].rstrip("."))
+        succeeded = {step.tool.name for step in wave if step.tool.outcome != "failed"}
+        failed = {
+            _to_failure(step, arguments.get(step.tool.call_id, {})): step
+            for step in wave
+            if step.tool.outcome == "failed" and step.tool.name not in succeeded
+        }
+        if succeeded:
+            failing = {tool for tool, *_ in failed}
+            counts = Counter({each: count for each, count in counts.items() if each[0] in failing})
+        counts.update(failed.keys())
+        for failure, step in failed.items():
+            if counts[failure] >= LIMIT:
+                reason = str(step.value.get("message", ""))
+                raise ToolKeepsFailing(tool=step.tool.name, reason=reason[:SHOWN_CHARS].rstrip("."))
+
+
+def _to_failure(step: Step, arguments: Mapping[str, Any]) -> Failure:
+    message = str(step.value.get("message", ""))
+    matter = _list_relevant(message, arguments, is_temporary=bool(step.value.get("temporary")))
+    return step.tool.name, _normalised(message), json.dumps(matter, sort_keys=True)
+
+
+def _list_relevant(message: str, arguments: Mapping[str, Any], *, is_temporary: bool) -> Mapping[str, Any]:
+    # The arguments that the error names, otherwise all of them. A service that is down fails for any arguments.
+    if is_temporary:
+        return {}
+    named = {name: value for name, value in arguments.items() if _is_named(value, message)}
+    return {name: _without_case(value) for name, value in (named or arguments).items()}
+
+
+def _is_named(value: Any, message: str) -> bool:
+    if isinstance(value, str):
+        return len(value) > 1 and value in message
+    return type(value) is int and re.search(rf"(?<!\d){value}(?!\d)", message) is not None
+
+
+def _without_case(value: Any) -> Any:
+    # Another case or other spaces make no other try.
+    return " ".join(value.lower().split()) if isinstance(value, str) else value
 
 
 def _waves(steps: Iterable[Step]) -> list[list[Step]]:

@@ -14,6 +14,9 @@ from shared.settings import Settings
 from shared.text import clean
 from shared.tools import Caller, Tool
 
+# Models that name a server with each tool call the modules' tools so, as tools that are on no server.
+LOCAL = re.compile(r"^local(?:__|\.)")
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -73,8 +76,12 @@ class Offer:
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name: `module__tool`, `module.tool`, or a bare name that only one tool has.
 
-        A tool with `owns_bare_name` takes precedence over other tools with the same bare name.
+        `local__` in front of one of these names is ignored, unless there is a module or server `local`. A tool with
+        `owns_bare_name` takes precedence over other tools with the same bare name.
         """
+        return self._find(name) or self._find(LOCAL.sub("", name))
+
+    def _find(self, name: str) -> Tool | None:
         usable = (*self.tools, *self.left_out)
         for each in usable:
             if name in (each.wire_name, each.name):

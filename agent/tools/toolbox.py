@@ -115,20 +115,20 @@ class Toolbox:
             arguments = parse_arguments(tool, call.arguments)
         except ToolError as error:
             return self._fail(str(error), **error.fields)
-        reason = ""
+        failure = ToolError()
         for _ in range(2 if tool.repeatable else 1):
             outcome = await self._try(
                 call, tool, context=context, running=provider.call(tool, arguments, context=context, turn=turn)
             )
-            if not isinstance(outcome, str):
+            if not isinstance(outcome, ToolError):
                 return outcome
-            reason = outcome
-        return self._fail(reason)
+            failure = outcome
+        return self._fail(str(failure), **failure.fields)
 
     async def _try(
         self, call: PendingCall, tool: Tool, context: ToolContext, running: Awaitable[Returned]
-    ) -> Outcome | str:
-        # Returns the error message as a plain text when a retry may help.
+    ) -> Outcome | ToolError:
+        # Returns the error itself when a retry may help. `temporary` errors do not depend on the arguments.
         try:
             return self._to_outcome(call, await run_with_timeout(tool.timeout_seconds, running))
         except ConfirmationNeeded as needed:
@@ -139,19 +139,19 @@ class Toolbox:
             if tool.resumable:
                 # The next attempt at this turn resumes the call.
                 raise
-            return f"{tool.name} lost its database for a moment." if tool.read_only else unknown_outcome()
+            return _temporary(f"{tool.name} lost its database for a moment.") if tool.read_only else unknown_outcome()
         except (Unavailable, TimeoutError) as error:
             log.warning("tool_unavailable", tool=tool.name, call=context.call_id, cause=type(error).__name__)
-            return str(error) or f"{tool.name} took longer than {tool.timeout_seconds:.0f} seconds."
+            return _temporary(str(error) or f"{tool.name} took longer than {tool.timeout_seconds:.0f} seconds.")
         except asyncio.CancelledError:
             # Propagate a cancellation of this task, but not a `CancelledError` that leaked out of the tool's own code.
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
-            return f"{tool.name} was interrupted."
+            return _temporary(f"{tool.name} was interrupted.")
         except Exception:
             # Modules are third-party code: log the bug for the operator, and let the turn continue.
             log.exception("tool_failed", tool=tool.name, call=context.call_id)
-            return f"{tool.name} failed unexpectedly."
+            return ToolError(f"{tool.name} failed unexpectedly.")
 
     def call_events(self, call: PendingCall) -> list[ToolEvent]:
         """Return additional events of the turn for a call, besides the event of the call itself."""
@@ -185,6 +185,10 @@ class Toolbox:
         # A cut result would lose its `error` flag. If the additional fields do not fit, they are left out instead.
         fits = len(content) < self._result_limit and '"cut": true' not in content[:16]
         return Failed(content if fits else json.dumps(failure, ensure_ascii=False), work)
+
+
+def _temporary(message: str) -> ToolError:
+    return ToolError(message, temporary=True)
 
 
 def _permitted(provider: ToolProvider, scope: Scope) -> list[Tool]:

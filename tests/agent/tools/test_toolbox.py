@@ -178,7 +178,9 @@ def test_a_tool_is_an_async_function() -> None:
         tool(requires=Permission.GUEST)(roll)  # type: ignore[arg-type]  # that is what is refused
 
 
-@pytest.mark.parametrize("name", ["test_toolbox__add", "test_toolbox.add", "add"])
+@pytest.mark.parametrize(
+    "name", ["test_toolbox__add", "test_toolbox.add", "add", "local__add", "local__test_toolbox__add"]
+)
 async def test_a_tool_is_found_by_either_full_name_and_by_a_bare_one_that_is_unique(name: str) -> None:
     outcome = await call(name, {"a": 2, "unit": "km"})
 

@@ -69,6 +69,7 @@ def fence(tool: str, **arguments: Any) -> str:
     ("route", "block"),
     [
         (TAGS, tag("knowledge", "remember", content="Ann likes tea")),
+        (TAGS, tag("local", "remember", content="Ann likes tea")),
         (FENCES, fence("knowledge.remember", content="Ann likes tea")),
         (FENCES, fence("remember", content="Ann likes tea")),
     ],
