@@ -50,6 +50,14 @@ class Transactions(Protocol):
         ...
 
 
+class ModelAccess(Protocol):
+    """Model calls on the budget of the person who asks."""
+
+    async def complete(self, prompt: str, *, instructions: str, max_tokens: int) -> str:
+        """Return a model's answer to a prompt."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool can use: who asks and where, and the services that it needs.
@@ -71,6 +79,7 @@ class ToolContext:
     database: Transactions
     app_settings: Settings
     agreed_to: str | None = None
+    models: ModelAccess | None = None
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Open a transaction; never wait for the network inside it."""
@@ -97,6 +106,16 @@ class ToolContext:
             raise ConfirmationNeeded(question=asked, approver=approver)
         return asyncio.sleep(0)
 
+    async def complete(self, prompt: str, *, instructions: str = "", max_tokens: int = 1000) -> str:
+        """Ask the model of this conversation, on the person's budget; the tool needs `spends_budget=True`.
+
+        Raises `ToolError` when the budget does not admit the call or the prompt is too long, `Unavailable` when no
+        model answers.
+        """
+        if self.models is None:
+            raise ToolError("Models can be asked only by tools with `spends_budget`, and only within a turn.")
+        return await self.models.complete(prompt, instructions=instructions, max_tokens=max_tokens)
+
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -107,15 +126,15 @@ class Tool:
 
     `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
     ones end the turn. `reads_untrusted` and `reads_private` describe their results. `acts` says whether they have
-    effects; None means that all tools do which are not `read_only`.
+    effects; None means that all tools do which are not `read_only`. `spends_budget` ones call models on the person's
+    budget.
 
     Kinds of tools may say more: calls of `resumable` ones are turns with a journal of their own, so that one that was
-    interrupted is made again with the same id, and what it has read is found there; `spends_budget` ones call models on
-    the person's budget; `owns_bare_name` ones are meant by their name alone, whatever others are called.
+    interrupted is made again with the same id, and what it has read is found there; `owns_bare_name` ones are meant by
+    their name alone, whatever others are called.
     """
 
     resumable: ClassVar[bool] = False
-    spends_budget: ClassVar[bool] = False
     owns_bare_name: ClassVar[bool] = False
 
     run: Run
@@ -128,6 +147,7 @@ class Tool:
     reads_untrusted: bool = False
     reads_private: bool = False
     acts: bool | None = None
+    spends_budget: bool = False
 
     def acts_on(self, arguments: Mapping[str, Any]) -> bool:
         """Tell whether this call needs confirmation in a turn that has read both untrusted and private text."""
@@ -196,6 +216,7 @@ def tool(
     reads_untrusted: bool = False,
     reads_private: bool = False,
     acts: bool | None = None,
+    spends_budget: bool = False,
 ) -> Callable[[Run], Tool]:
     """Make an async function in a module's `__init__.py` a tool. The parameters are described in `Tool`."""
 
@@ -214,6 +235,7 @@ def tool(
             reads_untrusted=reads_untrusted,
             reads_private=reads_private,
             acts=acts,
+            spends_budget=spends_budget,
         )
 
     return decorate

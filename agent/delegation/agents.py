@@ -29,9 +29,9 @@ class AgentTool(Tool):
     """The tool that delegates a task to one of `agents`; `AgentTools` runs its calls."""
 
     resumable = True
-    spends_budget = True
     owns_bare_name = True
 
+    spends_budget: bool = True
     agents: tuple[ListedAgent, ...] = ()
 
     def acts_on(self, arguments: Mapping[str, Any]) -> bool:

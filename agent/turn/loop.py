@@ -38,6 +38,7 @@ from agent.turn.restriction import restrict
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
+from agent.turn.tool_models import ToolModels
 from shared.db.retries import retry_on_lost_db
 from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Refusal, Stopped
 from shared.tasks import shield_until_done
@@ -262,7 +263,7 @@ def _policies(
 
 
 async def _start(services: TurnServices, turn: RunningTurn, batch: ToolBatch, calls: Sequence[PendingCall]) -> None:
-    if any(call.tool is not None and call.tool.spends_budget for call in calls):
+    if turn.spend.admission.is_admitted and any(call.tool is not None and call.tool.spends_budget for call in calls):
         # These tools call models themselves. If this turn kept its reservation, they could wait for budget that this
         # turn only frees after they have finished.
         async with services.database.statement() as session:
@@ -304,6 +305,7 @@ def _build_tool_context(services: TurnServices, turn: RunningTurn, call: Pending
         database=services.database,
         app_settings=services.settings,
         agreed_to=call.agreed_to,
+        models=ToolModels(services, turn) if call.tool is not None and call.tool.spends_budget else None,
     )
 
 

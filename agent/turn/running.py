@@ -1,5 +1,6 @@
 """The state of a running turn: its fixed inputs, its log and its spending."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -27,7 +28,8 @@ class Spend:
 
     `estimate` is an upper estimate of the next model call, in tokens. `purpose` is the ledger's label for the calls.
     `usage` includes the calls of agents that the turn has delegated to. `numbers` yields the positions of model calls
-    in a scripted conversation, shared with those agents; None when calls are not numbered.
+    in a scripted conversation, shared with those agents; None when calls are not numbered. `one_call` is held during
+    the model call of a tool, because a turn has one reservation.
     """
 
     admission: Admission
@@ -37,6 +39,7 @@ class Spend:
     unpaid: list[PaidCall] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
+    one_call: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def add(self, calls: Sequence[RejectedCall]) -> None:
         """Set the calls to be paid with the next step, rejected answers included, and add them to the usage."""
