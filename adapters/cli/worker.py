@@ -27,6 +27,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         partial(run_turn, app.turns, cancellations=cancellations),
         chores=(
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
+            Chore("memory index", app.memory.index_missing, VECTOR_SECONDS),
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             Chore("maintenance", partial(_maintain, app), maintenance_seconds),
             Chore("MCP servers", app.tools.mcp.run),

@@ -1,6 +1,6 @@
 """Memories of users: remember, recall, list and forget."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,45 +11,39 @@ from shared.clock import Clock
 from shared.db.database import Database
 from shared.errors import ToolError
 from shared.memory.embeddings import Embedder, EmbeddingUnavailable, open_embedder
-from shared.memory.index import TURN, add_postings, rebuild_windows
-from shared.memory.recall import RecalledMemory, find_by_vectors, find_by_words
-from shared.memory.tokenizer import content_key, count_words, dated, question_words
+from shared.memory.index import index_missing
+from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words
+from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
+from shared.memory.tokenizer import question_words
 from shared.memory.vectors import MAX_CHARS, Vectors
-from shared.memory.visibility import Visibility, act_for, prepare
+from shared.memory.visibility import Visibility, act_in, prepare
 from shared.messages import Place
 from shared.settings import Settings
 from shared.text import clean
 
-__all__ = ["Memories", "MemoryFull", "MemoryOfUser", "RecalledMemory", "StoredMemory"]
+__all__ = [
+    "Memories",
+    "MemoryFull",
+    "MemoryOfUser",
+    "Neighbour",
+    "NewMemory",
+    "Origin",
+    "RecalledMemory",
+    "StoredMemory",
+]
 
-MAX_CONTENT_CHARS = 2000
-CAPACITY = 10_000
-MAX_SPEAKER_CHARS = 100
 # The largest bigint; Postgres rejects a larger parameter.
 MAX_ID = 2**63 - 1
 
-ADD = prepare("""
-INSERT INTO memories (user_id, scope, platform, platform_server_id, conversation_id, said_at, speaker, content,
-                      content_key, source, turn_length)
-SELECT :user_id, :scope, :platform, :server, :conversation_id, :said_at, :speaker, :content,
-       :content_key, :source, :length
-WHERE (SELECT count(*) FROM memories WHERE user_id = :user_id) < :capacity
-ON CONFLICT DO NOTHING
-RETURNING id
-""")
-
-SELECT_DUPLICATE = prepare("""
+SELECT = prepare("SELECT id, content, scope, said_at FROM memories WHERE id = :memory_id")
+# What is visible beside that is of other members of the channel.
+LIST = prepare("""
 SELECT id, content, scope, said_at FROM memories
-WHERE user_id = :user_id AND content_key = :content_key AND scope = :scope
-      AND (scope = 'private' OR (platform = :platform AND platform_server_id = :server))
-""")
-
-LIST = """
-SELECT id, content, scope, said_at FROM memories WHERE {condition}
+WHERE user_id = :user_id AND source <> 'turn' AND superseded_by IS NULL
 ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
-"""
-
-FORGET = "DELETE FROM memories WHERE {condition} AND id = :memory_id RETURNING source, conversation_id, scope"
+""")
+FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = :memory_id RETURNING id")
+FORGET_MESSAGES = prepare("SELECT parley_forget_messages_v1(:turn_ids, :platform, :message_ids)")
 
 
 class MemoryFull(ToolError):
@@ -60,7 +54,7 @@ class MemoryFull(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A stored memory. `scope` is `private` (visible in direct messages only) or `server`."""
+    """A stored memory. `scope` is `private` (visible in direct messages only), `server` or `everywhere`."""
 
     id: int
     content: str
@@ -94,15 +88,37 @@ class Memories:
     ) -> "MemoryOfUser":
         """Return the memories of this user that are visible in this place."""
         return MemoryOfUser(
-            Visibility.of(user_id, place),
+            Visibility(user_id, place),
             conversation_id,
-            speaker and clean(speaker)[:MAX_SPEAKER_CHARS],
+            speaker,
             database=self._database,
             clock=self._clock,
             embedder=self._embedder,
             vectors=self._vectors,
             capacity=self._capacity,
         )
+
+    async def add(self, memories: Sequence[NewMemory], session: AsyncSession | None = None) -> list[Added | None]:
+        """Store memories of any persons in one statement, in the session's transaction or in one of their own.
+
+        They are found by their words at once; a worker makes their vectors. See `add_memories` for what is returned.
+        """
+        if session is not None:
+            return await add_memories(session, memories, capacity=self._capacity)
+        async with self._database.transaction() as own:
+            return await add_memories(own, memories, capacity=self._capacity)
+
+    async def forget_messages(
+        self, session: AsyncSession, *, platform: str, message_ids: Sequence[str] = (), turn_ids: Sequence[int] = ()
+    ) -> int:
+        """Delete the memories of these messages and turns, facts drawn from them included; returns how many."""
+        parameters = {"platform": platform, "message_ids": list(message_ids), "turn_ids": list(turn_ids)}
+        return int((await session.execute(FORGET_MESSAGES, parameters)).scalar_one())
+
+    async def index_missing(self, limit: int = 500) -> int:
+        """Index up to `limit` memories that an admin or the release before has inserted; returns how many."""
+        async with self._database.transaction() as session:
+            return await index_missing(session, limit)
 
     async def fill_vectors(self, limit: int = 32) -> int:
         """Embed up to `limit` memories without vectors of the current model; returns how many, within seconds."""
@@ -132,34 +148,64 @@ class MemoryOfUser:
     vectors: Vectors | None = None
     capacity: int = CAPACITY
 
-    async def remember(self, content: str, source: str = "fact") -> StoredMemory:
+    async def remember(self, content: str, source: Source = "remembered", *, everywhere: bool = False) -> StoredMemory:
         """Store a text and return its memory; for a text that is stored already, return the existing one.
 
-        With the `source` `turn` it is a message of the conversation, found also by the words of its neighbours. Raises
-        `ToolError` for a text that is empty or too long, `MemoryFull` when the user has `capacity` memories.
+        With the `source` `turn` it is a message of the conversation, found also by the words of its neighbours. A
+        memory that is wanted `everywhere` is visible in all places of the person. Raises `ToolError` for a text that is
+        empty or too long, `MemoryFull` when the user has `capacity` memories.
         """
-        content = _validated_content(content)
+        user_id, place = self.visibility.user_id, self.visibility.place
+        new = NewMemory(
+            user_id,
+            Origin(place, self.conversation_id),
+            _validated_content(content),
+            said_at=self.clock.now(),
+            source=source,
+            speaker=self.speaker,
+            scope="everywhere" if everywhere else None,
+        )
         async with self._transaction() as session:
-            stored, is_new = await self._store(session, content, source)
-        if is_new and self.vectors is not None:
+            [added] = await add_memories(session, [new], capacity=self.capacity)
+            if added is None or added.memory_id is None:
+                raise MemoryFull(capacity=self.capacity)
+            stored = StoredMemory(*(await session.execute(SELECT, {"memory_id": added.memory_id})).one())
+        if added.is_new and self.vectors is not None:
             try:
-                await self.vectors.fill(self.visibility.user_id, [stored.id], conversation_id=self.conversation_id)
+                await self.vectors.fill(user_id, [stored.id], conversation_id=self.conversation_id)
             except EmbeddingUnavailable:
                 # The embedder has logged it, and `fill_vectors` adds the vectors later.
                 return stored
         return stored
 
-    async def recall(self, query: str, k: int = 5) -> list[RecalledMemory]:
+    async def recall(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        shown_from: int | None = None,
+    ) -> list[RecalledMemory]:
         """Return at most `k` memories that match the query, by descending score, newer before older.
 
-        A query of stop words only ("what do you know about me?") returns the newest.
+        Only what was said from `since` until `until`, and without the messages of this conversation from the turn
+        `shown_from` on. A query of stop words only ("what do you know about me?") returns the newest.
         """
         query = clean(query)[:MAX_CHARS]
         if k < 1:
             return []
-        model = self.embedder.model if self.embedder else None
+        search = Search(
+            question_words(query),
+            k,
+            since=since,
+            until=until,
+            conversation_id=self.conversation_id,
+            shown_from=shown_from,
+            model=self.embedder.model if self.embedder else None,
+        )
         async with self._transaction() as session:
-            found = await find_by_words(session, self.visibility, question_words(query), k=k, model=model)
+            found = await find_by_words(session, search)
         if self.embedder is None or not found.has_vectors or not query.strip():
             return list(found.best)
         try:
@@ -167,73 +213,27 @@ class MemoryOfUser:
         except EmbeddingUnavailable:
             return list(found.best)
         async with self._transaction() as session:
-            return await find_by_vectors(
-                session,
-                self.visibility,
-                found,
-                query=question,
-                conversation_id=self.conversation_id,
-            )
+            return await find_by_vectors(session, self.visibility.user_id, found, query=question)
 
     async def list_all(self, limit: int = 100, skip: int = 0) -> list[StoredMemory]:
-        """Return the memories, newest first."""
-        statement = prepare(LIST.format(condition=self.visibility.condition))
+        """Return the facts that are remembered about the user, newest first, without messages of conversations."""
+        parameters = {"user_id": self.visibility.user_id, "limit": limit, "skip": skip}
         async with self._transaction() as session:
-            rows = await session.execute(statement, self.visibility.parameters | {"limit": limit, "skip": skip})
-            return [StoredMemory(*row) for row in rows]
+            return [StoredMemory(*row) for row in await session.execute(LIST, parameters)]
 
     async def forget(self, memory_id: int) -> bool:
         """Delete a memory and its index entries; returns False when none with this id is visible here."""
         if not 0 < memory_id <= MAX_ID:
             return False
-        statement = prepare(FORGET.format(condition=self.visibility.condition))
+        parameters = {"user_id": self.visibility.user_id, "memory_id": memory_id}
         async with self._transaction() as session:
-            row = (
-                await session.execute(statement, self.visibility.parameters | {"memory_id": memory_id})
-            ).one_or_none()
-            if row is not None and row.source == TURN and row.conversation_id is not None:
-                await rebuild_windows(
-                    session,
-                    self.visibility.user_id,
-                    conversation_id=row.conversation_id,
-                    scope=row.scope,
-                    memory_id=memory_id,
-                )
-        return row is not None
+            return (await session.execute(FORGET, parameters)).scalar_one_or_none() is not None
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncSession]:
         async with self.database.transaction() as session:
-            await act_for(session, self.visibility.user_id)
+            await act_in(session, self.visibility)
             yield session
-
-    async def _store(self, session: AsyncSession, content: str, source: str) -> tuple[StoredMemory, bool]:
-        said_at, key = self.clock.now(), content_key(content)
-        words = count_words(dated(content, said_at))
-        parameters = self.visibility.parameters | {
-            "scope": self.visibility.scope,
-            "content_key": key,
-            "capacity": self.capacity,
-        }
-        parameters |= {"conversation_id": self.conversation_id, "said_at": said_at, "speaker": self.speaker}
-        parameters |= {"content": content, "source": source, "length": words.total()}
-        memory_id = (await session.execute(ADD, parameters)).scalar_one_or_none()
-        if memory_id is None:
-            same = (await session.execute(SELECT_DUPLICATE, parameters)).one_or_none()
-            if same is None:
-                raise MemoryFull(capacity=self.capacity)
-            return StoredMemory(*same), False
-        user_id = self.visibility.user_id
-        await add_postings(session, user_id, {(memory_id, "turn"): words})
-        if source == TURN and self.conversation_id is not None:
-            await rebuild_windows(
-                session,
-                user_id,
-                conversation_id=self.conversation_id,
-                scope=self.visibility.scope,
-                memory_id=memory_id,
-            )
-        return StoredMemory(memory_id, content, self.visibility.scope, said_at=said_at), True
 
 
 def _validated_content(content: str) -> str:

@@ -1,29 +1,38 @@
 """Search in memories: by words (BM25) and, with an embedder, by vectors.
 
-Both score the text alone and the text with its two neighbours (its window). The four scores are normalised and added;
-in our measurements, reciprocal rank fusion was worse than BM25 alone.
+Both score the text alone and the text with its two neighbours (its window). The four scores are scaled to their best
+and added; in our measurements, reciprocal rank fusion was worse than BM25 alone. Which memories a search may find is
+decided by row-level security: the statements have no condition of their own.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import lru_cache
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.sql.elements import TextClause
 
 from shared.memory.embeddings import Embedded
-from shared.memory.visibility import Visibility, prepare
+from shared.memory.visibility import prepare
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weight of each score and the parameters of BM25, measured; another kind of embedder needs other ones."""
+    """The weight of each score and the parameters of BM25, measured; another kind of embedder needs other ones.
+
+    The boosts are added for a memory of a speaker whom the question names, for what the person asked to remember and
+    for other facts; scores of Parley's own answers, which repeat the words of questions, are multiplied by
+    `bot_factor`.
+    """
 
     words_turn: float = 1.0
     words_window: float = 1.0
     vector_turn: float = 1.0
     vector_window: float = 1.0
     speaker_boost: float = 0.5
+    remembered_boost: float = 0.3
+    fact_boost: float = 0.1
+    bot_factor: float = 0.8
     saturation: float = 1.2
     length: float = 0.75
 
@@ -31,42 +40,78 @@ class Weights:
 WEIGHTS = Weights()
 # Only the rarest words of a query are searched for.
 MAX_QUERY_WORDS = 12
-# A word's document frequency is counted up to here; beyond it all words count as equally common.
-MAX_COUNTED_POSTINGS = 2000
-# How many results of the search by words are combined with the vector scores.
+# A word's memories are counted up to this number, or to a tenth of a scope; all words beyond it count as equally
+# common.
+LEAST_COUNTED = 1000
+# So many places of the rarest words give the candidates; more common words then only add to the scores of these.
+MAX_READ = 3000
+# How many candidates are scored exactly, and are combined with as many of the search by vectors.
 MAX_CANDIDATES = 200
+# The words of what is recalled together: first the memories themselves, then their neighbours.
+WORD_BUDGET = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """The message before or after a recalled one."""
+
+    id: int
+    content: str
+    speaker: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class RecalledMemory:
-    """A memory that matches the query; a higher score is a better match."""
+    """A memory that matches the query; a higher score is a better match.
+
+    `before` and `after` are its neighbours in the conversation, as far as the word budget has room for them.
+    """
 
     id: int
     content: str
     scope: str
     said_at: datetime
     score: float
+    source: str = "fact"
+    speaker: str | None = None
+    is_from_bot: bool = False
+    before: Neighbour | None = None
+    after: Neighbour | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to search for: `words` of the query, `k` results, said `since` and `until`.
+
+    Messages of the conversation from the turn `shown_from` on are left out, because the prompt shows them anyway.
+    `model` is the embedding model.
+    """
+
+    words: Sequence[str]
+    k: int
+    since: datetime | None = None
+    until: datetime | None = None
+    conversation_id: int | None = None
+    shown_from: int | None = None
+    model: str | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the statements."""
+        return asdict(WEIGHTS) | asdict(self) | {"words": list(self.words)}
 
 
 @dataclass(frozen=True, slots=True)
 class WordMatches:
-    """The result of the search by words.
+    """The result of the search by words: `best`, the first `k`, and the scores of all candidates by memory id.
 
-    `stored` counts the visible memories, `embedded` those of them with vectors of the current model; `scores` has the
-    scores of all candidates by memory id, `best` the first `limit` of them. `model` is the embedding model.
+    `has_vectors` tells whether some visible memory has a vector of the search's model.
     """
 
-    stored: int
-    embedded: int
+    search: Search
+    has_vectors: bool
     best: tuple[RecalledMemory, ...]
     scores: dict[int, float]
-    limit: int
-    model: str | None
-
-    @property
-    def has_vectors(self) -> bool:
-        """Tell whether enough memories have vectors to rank by: all but 3 of them, or all but 10 %."""
-        return self.embedded > 0 and self.stored - self.embedded <= max(3, self.stored // 10)
 
 
 # Charges the tokens of an embedding, in the same statement that uses the vectors.
@@ -78,151 +123,245 @@ CHARGE = """
         VALUES (:user_id, :conversation_id, 'embedding', :model, :tokens, :cost)
     )"""
 
-VISIBLE = """
-    visible AS MATERIALIZED (
-        SELECT id, said_at, speaker, turn_length, window_length, vector_model FROM memories WHERE {condition}
-    )"""
+# Which memories count beside those that row-level security hides.
+IS_WANTED = """
+    m.superseded_by IS NULL AND (:since IS NULL OR m.said_at >= :since) AND (:until IS NULL OR m.said_at < :until)
+    AND (:shown_from IS NULL OR m.turn_id IS NULL OR m.turn_id < :shown_from
+         OR m.conversation_id IS DISTINCT FROM :conversation_id)"""
 
-BY_WORDS = """
-WITH {visible}, totals AS (
-    SELECT count(*) AS stored, count(*) FILTER (WHERE vector_model = :model) AS embedded,
-           greatest(avg(turn_length), 1)::float8 AS turn, greatest(avg(window_length), 1)::float8 AS around,
-           count(window_length) AS windows
-    FROM visible
-), question AS (
+# The columns of the first :k of `ranked`, with the neighbours.
+SHOWN = """
+    m.content, m.scope, m.said_at, m.source, m.speaker, m.is_from_bot,
+    b.id AS before_id, b.content AS before, b.speaker AS before_speaker,
+    a.id AS after_id, a.content AS after, a.speaker AS after_speaker"""
+WITH_NEIGHBOURS = """
+    LEFT JOIN memories AS b ON b.scope_id = m.scope_id AND b.ordinal = m.ordinal - 1
+    LEFT JOIN memories AS a ON a.scope_id = m.scope_id AND a.ordinal = m.ordinal + 1"""
+
+# `counted` finds the rarest words; `hits` reads where these occur; `cells` gives each occurrence to the memory itself
+# and to both neighbours, whose windows contain it; `rough` chooses the candidates by scores that ignore the length of
+# windows; `probes` looks the more common words up for the candidates alone; `gains` are the exact terms of BM25.
+BY_WORDS = f"""
+WITH scopes AS MATERIALIZED (
+    SELECT id, memories, words FROM memory_scopes WHERE memories > 0
+), totals AS MATERIALIZED (
+    SELECT sum(memories)::float8 AS stored, greatest(sum(words) / sum(memories), 1)::float8 AS mean FROM scopes
+), question AS MATERIALIZED (
     SELECT DISTINCT coalesce((ts_lexize('english_stem', word))[1], word) AS term FROM unnest(:words) AS word
-), rarest AS (
-    SELECT term FROM question CROSS JOIN LATERAL (
+), counted AS MATERIALIZED (
+    SELECT q.term, sum(c.found)::float8 AS df
+    FROM question AS q CROSS JOIN scopes AS s CROSS JOIN LATERAL (
         SELECT count(*) AS found FROM (
-            SELECT FROM memory_postings AS p
-            WHERE p.user_id = :user_id AND p.term = question.term AND p.kind = 'turn' LIMIT {counted_up_to}
-        ) AS counted
-    ) AS counts
-    WHERE found > 0 ORDER BY found, term LIMIT {rarest_words}
-), hits AS (
-    SELECT v.id, p.kind, p.tf, CASE p.kind WHEN 'turn' THEN v.turn_length ELSE v.window_length END AS length,
-           count(*) OVER (PARTITION BY p.kind, p.term)::float8 AS df
-    FROM rarest AS r
-    JOIN memory_postings AS p ON p.user_id = :user_id AND p.term = r.term
-    JOIN visible AS v ON v.id = p.memory_id
+            SELECT FROM memory_words AS w WHERE w.scope_id = s.id AND w.term = q.term
+            LIMIT greatest({LEAST_COUNTED}, s.memories / 10)
+        ) AS first_ones
+    ) AS c
+    GROUP BY q.term HAVING sum(c.found) > 0
+), terms AS MATERIALIZED (
+    SELECT c.term, row_number() OVER rarest AS place, sum(c.df) OVER rarest AS read,
+           ln(1 + (t.stored - c.df + 0.5) / (c.df + 0.5)) AS idf,
+           -- A word is in three times as many windows, unless these overlap.
+           ln(1 + (0.5 + t.stored * (1 - c.df / t.stored) ^ 3) / (0.5 + t.stored * (1 - (1 - c.df / t.stored) ^ 3)))
+               AS window_idf
+    FROM counted AS c CROSS JOIN totals AS t
+    WINDOW rarest AS (ORDER BY c.df, c.term)
+    ORDER BY c.df, c.term LIMIT {MAX_QUERY_WORDS}
+), hits AS MATERIALIZED (
+    SELECT s.id AS scope_id, t.place, w.ordinal, w.tf, w.length
+    FROM terms AS t CROSS JOIN scopes AS s CROSS JOIN LATERAL (
+        SELECT p.ordinal, p.tf, p.length FROM memory_words AS p
+        WHERE p.scope_id = s.id AND p.term = t.term
+              AND (:since IS NULL OR p.said_at >= :since) AND (:until IS NULL OR p.said_at < :until)
+        ORDER BY p.ordinal DESC LIMIT {MAX_READ}
+    ) AS w
+    WHERE t.place = 1 OR t.read <= {MAX_READ}
+), cells AS MATERIALIZED (
+    SELECT h.scope_id, h.ordinal + step AS ordinal, h.place, sum(h.tf) FILTER (WHERE step = 0) AS tf,
+           max(h.length) FILTER (WHERE step = 0) AS length, sum(h.tf) AS window_tf
+    FROM hits AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
+    WHERE step = 0 OR h.ordinal < 4611686018427387904
+    GROUP BY 1, 2, 3
+), rough AS MATERIALIZED (
+    SELECT c.scope_id, c.ordinal,
+           coalesce(sum(t.idf * c.tf / (c.tf + :saturation * (1 - :length + :length * c.length / n.mean))), 0)
+           + sum(t.window_idf * c.window_tf / (c.window_tf + :saturation)) AS score
+    FROM cells AS c JOIN terms AS t ON t.place = c.place CROSS JOIN totals AS n
+    GROUP BY 1, 2 ORDER BY score DESC, c.ordinal DESC LIMIT 3 * {MAX_CANDIDATES}
+), candidates AS MATERIALIZED (
+    SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length
+    FROM rough AS r CROSS JOIN LATERAL (
+        SELECT m.* FROM memories AS m WHERE m.scope_id = r.scope_id AND m.ordinal = r.ordinal AND {IS_WANTED} LIMIT 1
+    ) AS m
+    ORDER BY r.score DESC, r.ordinal DESC LIMIT {MAX_CANDIDATES}
+), probes AS (
+    SELECT c.scope_id, c.ordinal, t.place, w.tf, w.length, w.window_tf
+    FROM candidates AS c CROSS JOIN terms AS t CROSS JOIN LATERAL (
+        SELECT sum(p.tf) FILTER (WHERE p.ordinal = c.ordinal) AS tf,
+               max(p.length) FILTER (WHERE p.ordinal = c.ordinal) AS length, sum(p.tf) AS window_tf
+        FROM memory_words AS p
+        WHERE p.scope_id = c.scope_id AND p.term = t.term AND p.ordinal BETWEEN c.ordinal - 1 AND c.ordinal + 1
+    ) AS w
+    WHERE t.place > 1 AND t.read > {MAX_READ} AND w.window_tf IS NOT NULL
 ), gains AS (
-    SELECT h.id, h.kind,
-           ln(1 + (CASE h.kind WHEN 'turn' THEN t.stored ELSE t.windows END::float8 - h.df + 0.5) / (h.df + 0.5))
-           * h.tf * (:saturation + 1)
-           / (h.tf + :saturation * (1 - :length + :length * h.length
-                                    / CASE h.kind WHEN 'turn' THEN t.turn ELSE t.around END)) AS gain
-    FROM hits AS h CROSS JOIN totals AS t
+    SELECT c.id,
+           t.idf * g.tf * (:saturation + 1)
+           / (g.tf + :saturation * (1 - :length + :length * g.length / n.mean)) AS turn,
+           CASE WHEN c.window_length IS NOT NULL THEN t.window_idf * g.window_tf * (:saturation + 1)
+           / (g.window_tf + :saturation * (1 - :length + :length * c.window_length / (3 * n.mean))) END AS around
+    FROM (SELECT * FROM cells UNION ALL SELECT scope_id, ordinal, place, tf, length, window_tf FROM probes) AS g
+    JOIN candidates AS c ON c.scope_id = g.scope_id AND c.ordinal = g.ordinal
+    JOIN terms AS t ON t.place = g.place
+    CROSS JOIN totals AS n
 ), scored AS (
-    SELECT id, coalesce(sum(gain) FILTER (WHERE kind = 'turn'), 0) AS turn,
-           coalesce(sum(gain) FILTER (WHERE kind = 'window'), 0) AS around
-    FROM gains GROUP BY id
-    UNION ALL
-    SELECT id, 0::float8, 0::float8 FROM visible WHERE cardinality(:words) = 0
+    SELECT id, coalesce(sum(turn), 0) AS turn, coalesce(sum(around), 0) AS around FROM gains GROUP BY id
 ), ranked AS (
-    SELECT v.id, v.said_at,
-           coalesce(s.turn / nullif(max(s.turn) OVER (), 0), 0)
-           * (:words_turn + CASE WHEN v.window_length IS NULL THEN :words_window ELSE 0 END)
-           + coalesce(s.around / nullif(max(s.around) OVER (), 0), 0) * :words_window
-           + CASE WHEN string_to_array(lower(v.speaker), ' ') && :words THEN :speaker_boost ELSE 0 END AS score
-    FROM scored AS s JOIN visible AS v ON v.id = s.id
-    ORDER BY score DESC, v.said_at DESC, v.id DESC LIMIT :candidates
+    SELECT c.id, c.said_at,
+           (coalesce(s.turn / nullif(max(s.turn) OVER (), 0), 0)
+            * (:words_turn + CASE WHEN c.window_length IS NULL THEN :words_window ELSE 0 END)
+            + coalesce(s.around / nullif(max(s.around) OVER (), 0), 0) * :words_window
+            + CASE WHEN string_to_array(lower(c.speaker), ' ') && :words THEN :speaker_boost ELSE 0 END
+            + CASE c.source WHEN 'turn' THEN 0 WHEN 'remembered' THEN :remembered_boost ELSE :fact_boost END)
+           * CASE WHEN c.is_from_bot THEN :bot_factor ELSE 1 END AS score
+    FROM scored AS s JOIN candidates AS c ON c.id = s.id
+    UNION ALL
+    -- A question without words asks for the newest: facts first.
+    SELECT n.id, n.said_at, n.score FROM scopes AS s CROSS JOIN LATERAL (
+        SELECT m.id, m.said_at, CASE m.source WHEN 'turn' THEN 0 ELSE 0.5 END::float8 AS score FROM memories AS m
+        WHERE m.scope_id = s.id AND {IS_WANTED} ORDER BY m.said_at DESC, m.id DESC LIMIT :k
+    ) AS n
+    WHERE cardinality(:words) = 0
 ), best AS (
     SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.said_at DESC, r.id DESC) AS place FROM ranked AS r
+), with_vectors AS (
+    SELECT EXISTS (
+        SELECT FROM scopes AS s CROSS JOIN LATERAL (
+            SELECT FROM memory_vectors AS v
+            WHERE v.scope_id = s.id AND v.model = :model AND v.kind = 'turn' LIMIT 1
+        ) AS first_ones
+    ) AS has_vectors
 )
-SELECT t.stored, t.embedded, b.id, b.said_at, b.score, m.scope, m.content
-FROM totals AS t
-LEFT JOIN best AS b ON true
-LEFT JOIN memories AS m ON m.id = b.id AND m.user_id = :user_id AND b.place <= :k
-ORDER BY b.place
+SELECT h.has_vectors, r.id, r.score, {SHOWN}
+FROM with_vectors AS h
+LEFT JOIN best AS r ON true
+LEFT JOIN memories AS m ON m.id = r.id AND r.place <= :k
+{WITH_NEIGHBOURS}
+ORDER BY r.place
 """
 
-BY_VECTORS = """
-WITH {charge}, {visible}, words AS (
+# The nearest of each scope and the best by words are scored together; one without vectors gets the average of the
+# others.
+BY_VECTORS = f"""
+WITH {CHARGE}, words AS MATERIALIZED (
     SELECT * FROM unnest(:ids, :scores) AS word (id, score)
-), near AS (
-    SELECT v.id, v.window_length IS NULL AS is_alone,
+), near AS MATERIALIZED (
+    SELECT n.memory_id
+    FROM memory_scopes AS s CROSS JOIN (VALUES ('turn'), ('window')) AS kinds (kind) CROSS JOIN LATERAL (
+        SELECT v.memory_id FROM memory_vectors AS v
+        WHERE v.scope_id = s.id AND v.model = :model AND v.kind = kinds.kind
+              AND vector_dims(v.embedding) = :dimensions
+              AND (:since IS NULL AND :until IS NULL
+                   OR EXISTS (SELECT FROM memories AS m WHERE m.id = v.memory_id AND {IS_WANTED}))
+        ORDER BY v.embedding <=> CAST(:vector AS halfvec) LIMIT {MAX_CANDIDATES}
+    ) AS n
+    WHERE s.memories > 0
+), pool AS MATERIALIZED (
+    SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score,
+           CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END AS factor
+    FROM (SELECT id FROM words UNION SELECT memory_id FROM near) AS found
+    JOIN memories AS m ON m.id = found.id AND {IS_WANTED}
+    LEFT JOIN words AS w ON w.id = m.id
+), similar_ones AS (
+    SELECT p.id, p.is_alone,
            max(nullif(1 - (e.embedding <=> CAST(:vector AS halfvec)), 'NaN')) FILTER (WHERE e.kind = 'turn') AS turn,
            max(nullif(1 - (e.embedding <=> CAST(:vector AS halfvec)), 'NaN')) FILTER (WHERE e.kind = 'window') AS around
-    FROM memory_vectors AS e JOIN visible AS v ON v.id = e.memory_id
-    WHERE e.user_id = :user_id AND e.model = :model AND e.kind IN ('turn', 'window')
-          AND vector_dims(e.embedding) = :dimensions
-    GROUP BY v.id, v.window_length IS NULL
+    FROM pool AS p JOIN memory_vectors AS e ON e.memory_id = p.id AND e.model = :model
+    WHERE vector_dims(e.embedding) = :dimensions
+    GROUP BY p.id, p.is_alone
 ), scaled AS (
     SELECT id, is_alone,
            coalesce((turn - min(turn) OVER ()) / nullif(max(turn) OVER () - min(turn) OVER (), 0), 0.5) AS turn,
            coalesce((around - min(around) OVER ())
                     / nullif(max(around) OVER () - min(around) OVER (), 0), 0.5) AS around
-    FROM near
+    FROM similar_ones
 ), summed AS (
     SELECT id, CASE WHEN is_alone THEN turn * (:vector_turn + :vector_window)
                     ELSE turn * :vector_turn + around * :vector_window END AS score
     FROM scaled
 ), ranked AS (
-    -- A memory without vectors gets the average score.
-    SELECT v.id, v.said_at,
-           coalesce(w.score, 0) + coalesce(s.score, avg(s.score) OVER (), 0) AS score
-    FROM visible AS v LEFT JOIN summed AS s ON s.id = v.id LEFT JOIN words AS w ON w.id = v.id
-    ORDER BY score DESC, v.said_at DESC, v.id DESC LIMIT :k
+    SELECT p.id, p.said_at,
+           coalesce(p.score, 0) + p.factor * coalesce(s.score, avg(s.score) OVER (), 0) AS score
+    FROM pool AS p LEFT JOIN summed AS s ON s.id = p.id
+    ORDER BY score DESC, p.said_at DESC, p.id DESC LIMIT :k
 )
-SELECT r.id, m.content, m.scope, r.said_at, r.score
-FROM ranked AS r JOIN memories AS m ON m.id = r.id AND m.user_id = :user_id
+SELECT r.id, r.score, {SHOWN}
+FROM ranked AS r JOIN memories AS m ON m.id = r.id
+{WITH_NEIGHBOURS}
 ORDER BY r.score DESC, r.said_at DESC, r.id DESC
 """
 
-
-@lru_cache
-def by_words(condition: str) -> TextClause:
-    """Return the statement of the search by words, over the memories that meet `condition`."""
-    visible = VISIBLE.format(condition=condition)
-    return prepare(BY_WORDS.format(visible=visible, rarest_words=MAX_QUERY_WORDS, counted_up_to=MAX_COUNTED_POSTINGS))
+SELECT_BY_WORDS = prepare(BY_WORDS)
+SELECT_BY_VECTORS = prepare(BY_VECTORS)
 
 
-@lru_cache
-def by_vectors(condition: str) -> TextClause:
-    """Return the statement of the search by vectors, over the memories that meet `condition`."""
-    return prepare(BY_VECTORS.format(charge=CHARGE, visible=VISIBLE.format(condition=condition)))
-
-
-async def find_by_words(
-    session: AsyncSession, visibility: Visibility, words: list[str], k: int, model: str | None
-) -> WordMatches:
+async def find_by_words(session: AsyncSession, search: Search) -> WordMatches:
     """Search by words in one statement; without any word, the newest memories are the best."""
-    statement = by_words(visibility.condition)
-    parameters = asdict(WEIGHTS) | visibility.parameters
-    parameters |= {"words": words, "k": k, "model": model, "candidates": k if model is None else max(k, MAX_CANDIDATES)}
-    rows = (await session.execute(statement, parameters)).all()
-    best = [
-        RecalledMemory(row.id, row.content, row.scope, said_at=row.said_at, score=float(row.score))
-        for row in rows
-        if row.content is not None
-    ]
+    rows = (await session.execute(SELECT_BY_WORDS, search.parameters)).all()
+    best = _to_recalled([row for row in rows if row.content is not None])
     scores = {row.id: float(row.score) for row in rows if row.id is not None}
-    return WordMatches(rows[0].stored, rows[0].embedded, tuple(best), scores=scores, limit=k, model=model)
+    return WordMatches(search, rows[0].has_vectors, tuple(best), scores=scores)
 
 
 async def find_by_vectors(
-    session: AsyncSession,
-    visibility: Visibility,
-    found: WordMatches,
-    query: Embedded,
-    conversation_id: int | None,
+    session: AsyncSession, user_id: int, found: WordMatches, query: Embedded
 ) -> list[RecalledMemory]:
     """Return the best of them by words and vectors together, and charge the query's tokens, in one statement."""
-    statement = by_vectors(visibility.condition)
-    parameters = asdict(WEIGHTS) | visibility.parameters
-    parameters |= {
+    parameters = found.search.parameters | {
+        "user_id": user_id,
         "ids": list(found.scores),
         "scores": list(found.scores.values()),
-        "model": found.model,
-        "k": found.limit,
+        "vector": to_halfvec(query.vectors[0]),
+        "dimensions": len(query.vectors[0]),
+        "tokens": query.usage.input_tokens,
+        "cost": query.usage.cost,
     }
-    parameters |= {"vector": to_halfvec(query.vectors[0]), "dimensions": len(query.vectors[0])}
-    usage = query.usage
-    parameters |= {"tokens": usage.input_tokens, "cost": usage.cost, "conversation_id": conversation_id}
-    rows = (await session.execute(statement, parameters)).all()
-    return [RecalledMemory(row.id, row.content, row.scope, said_at=row.said_at, score=float(row.score)) for row in rows]
+    return _to_recalled((await session.execute(SELECT_BY_VECTORS, parameters)).all())
 
 
 def to_halfvec(vector: tuple[float, ...]) -> str:
     """Return the vector in pgvector's text format."""
     return "[" + ",".join(f"{number:.6g}" for number in vector) + "]"
+
+
+def _to_recalled(rows: Sequence[Any]) -> list[RecalledMemory]:
+    """Convert the rows; neighbours are kept while the word budget has room, and not twice."""
+    shown = {row.id for row in rows}
+    left = WORD_BUDGET - sum(_size(row.content) for row in rows)
+    recalled = []
+    for row in rows:
+        around: dict[str, Neighbour] = {}
+        for side in ("before", "after"):
+            neighbour_id, content = getattr(row, f"{side}_id"), getattr(row, side)
+            if neighbour_id is None or neighbour_id in shown or _size(content) > left:
+                continue
+            shown.add(neighbour_id)
+            left -= _size(content)
+            around[side] = Neighbour(neighbour_id, content, getattr(row, f"{side}_speaker"))
+        recalled.append(
+            RecalledMemory(
+                row.id,
+                row.content,
+                row.scope,
+                said_at=row.said_at,
+                score=float(row.score),
+                source=row.source,
+                speaker=row.speaker,
+                is_from_bot=row.is_from_bot,
+                **around,
+            )
+        )
+    return recalled
+
+
+def _size(content: str) -> int:
+    # Texts of scripts without spaces count by their characters.
+    return max(len(content.split()), len(content) // 8)

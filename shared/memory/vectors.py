@@ -82,7 +82,7 @@ class Vectors:
         """Embed these memories of a user, store the vectors and return how many; raises `EmbeddingUnavailable`."""
         async with self._database.transaction() as session:
             await act_for(session, user_id)
-            texts = await list_texts(session, user_id, memory_ids)
+            texts = await list_texts(session, memory_ids)
         if not texts:
             return 0
         contents = [text[:MAX_CHARS] for each in texts for text in each.texts.values()]

@@ -1,11 +1,11 @@
-"""Which memories of a user a place may see: as an SQL condition, and by row-level security as a second safeguard."""
+"""Which memories a turn may see: row-level security decides it, by the person and place that a transaction names."""
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Float, Integer, Text, bindparam, text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.types import TypeEngine
@@ -14,51 +14,55 @@ from shared.messages import Place
 
 # The types of the parameters of all statements on memories, by name.
 TYPES: dict[str, TypeEngine[Any]] = {
-    **dict.fromkeys(("user_id", "conversation_id", "memory_id"), BigInteger()),
+    **dict.fromkeys(("user_id", "conversation_id", "memory_id", "shown_from"), BigInteger()),
     **dict.fromkeys(("tokens", "k", "candidates", "dimensions", "capacity", "limit", "skip"), Integer()),
-    **dict.fromkeys(("cost", "saturation", "length", "speaker_boost"), Float(53)),
-    **dict.fromkeys(("words_turn", "words_window", "vector_turn", "vector_window"), Float(53)),
-    **dict.fromkeys(("platform", "server", "scope", "model", "vector", "content", "content_key", "source"), Text()),
-    **dict.fromkeys(("words", "kinds", "vectors"), ARRAY(Text())),
+    **dict.fromkeys(("cost", "saturation", "length", "speaker_boost", "remembered_boost", "fact_boost"), Float(53)),
+    **dict.fromkeys(("words_turn", "words_window", "vector_turn", "vector_window", "bot_factor"), Float(53)),
+    **dict.fromkeys(("model", "vector", "platform"), Text()),
+    **dict.fromkeys(("words", "kinds", "vectors", "message_ids"), ARRAY(Text())),
     **dict.fromkeys(("counts", "lengths"), ARRAY(Integer())),
-    "speaker": Text(),
-    "said_at": DateTime(timezone=True),
-    "ids": ARRAY(BigInteger()),
+    **dict.fromkeys(("since", "until"), DateTime(timezone=True)),
+    **dict.fromkeys(("ids", "turn_ids"), ARRAY(BigInteger())),
+    "rows": JSONB(),
     "scores": ARRAY(Float(53)),
 }
+# Everybody who reads a channel there reads its threads. Discord has private threads, and what the threads of the HTTP
+# API are, its callers decide.
+OPEN_THREADS = frozenset({"slack"})
 PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
-AS_USER = text("SELECT set_config('parley.user_id', :user_id, true)").bindparams(bindparam("user_id", type_=Text()))
+SETTINGS = ("user_id", "platform", "server", "channel", "thread", "is_direct")
+ACT = text("SELECT " + ", ".join(f"set_config('parley.{name}', :{name}, true)" for name in SETTINGS)).bindparams(
+    *(bindparam(name, type_=Text()) for name in SETTINGS)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The memories that a place may see: in a direct message all of the user's, elsewhere those of the server."""
+    """A person and a place: in a direct message all that is the person's own is visible, elsewhere what belongs there.
+
+    Without a server, a channel counts as one.
+    """
 
     user_id: int
-    platform: str
-    server: str | None
-
-    @classmethod
-    def of(cls, user_id: int, place: Place) -> "Visibility":
-        """Return what this place may see of a user's memories; without a server, its channel counts as one."""
-        return cls(user_id, place.platform, None if place.is_direct else place.server or place.channel)
+    place: Place
 
     @property
-    def scope(self) -> str:
-        """Return the scope of memories that are created here."""
-        return "private" if self.server is None else "server"
+    def settings(self) -> dict[str, str]:
+        """Return the settings that row-level security compares, by name."""
+        place = self.place
+        return {
+            "user_id": str(self.user_id),
+            "platform": place.platform,
+            "server": place.server or place.channel,
+            "channel": place.channel,
+            "thread": place.thread or "",
+            "is_direct": "true" if place.is_direct else "false",
+        }
 
-    @property
-    def condition(self) -> str:
-        """Return the condition on the table `memories`, as SQL."""
-        if self.server is None:
-            return "user_id = :user_id"
-        return "user_id = :user_id AND scope = 'server' AND platform = :platform AND platform_server_id = :server"
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the condition."""
-        return {"user_id": self.user_id, "platform": self.platform, "server": self.server}
+def restricted_thread(place: Place) -> str | None:
+    """Return the thread when fewer people may read it than its channel: then its messages are visible there alone."""
+    return None if place.platform in OPEN_THREADS else place.thread
 
 
 def prepare(statement: str) -> TextClause:
@@ -67,6 +71,11 @@ def prepare(statement: str) -> TextClause:
     return text(statement).bindparams(*(bindparam(name, type_=TYPES[name]) for name in names))
 
 
+async def act_in(session: AsyncSession, visibility: Visibility) -> None:
+    """Restrict row-level security to what this person may see in this place, until the transaction ends."""
+    await session.execute(ACT, visibility.settings)
+
+
 async def act_for(session: AsyncSession, user_id: int) -> None:
-    """Restrict row-level security to this user's memories until the transaction ends."""
-    await session.execute(AS_USER, {"user_id": str(user_id)})
+    """Restrict row-level security to what is this person's own, for work in the background, which has no place."""
+    await session.execute(ACT, dict.fromkeys(SETTINGS, "") | {"user_id": str(user_id)})

@@ -12,7 +12,7 @@ from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
 from shared.models.mail import InboxMessage, OutboxReply
 from shared.models.mcp import McpServer, McpTool
-from shared.models.memory import Memory, MemoryPosting, MemoryVector
+from shared.models.memory import Memory, MemoryPosting, MemoryScope, MemoryVector, MemoryWord
 from shared.models.persona import Persona
 from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
@@ -40,7 +40,9 @@ __all__ = [
     "MemberRoles",
     "Memory",
     "MemoryPosting",
+    "MemoryScope",
     "MemoryVector",
+    "MemoryWord",
     "Message",
     "OutboxReply",
     "Persona",

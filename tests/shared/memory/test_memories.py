@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from shared.clock import SystemClock
 from shared.db.database import Address, Database
 from shared.errors import ToolError
 from shared.memory.memories import Memories, MemoryFull, MemoryOfUser
-from shared.memory.recall import WEIGHTS, by_words
-from shared.memory.visibility import Visibility, act_for, prepare
+from shared.memory.recall import SELECT_BY_WORDS, Search
+from shared.memory.visibility import Visibility, act_in, prepare
 from shared.messages import Place
 from shared.models import User
 from shared.settings import Settings
@@ -266,7 +265,7 @@ async def test_forgetting_a_memory_deletes_its_postings(memories: Memories, data
     assert await contents(memory, "walrus") == []
     async with database.transaction() as session:
         await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann)})
-        assert (await session.execute(text("SELECT count(*) FROM memory_postings"))).scalar_one() == 0
+        assert (await session.execute(text("SELECT count(*) FROM memory_words"))).scalar_one() == 0
 
 
 async def test_messages_of_a_conversation_are_found_by_the_words_of_their_neighbours(
@@ -303,33 +302,11 @@ async def test_recall_takes_one_statement(memories: Memories, ann: int, statemen
     assert len(statements) == 1
 
 
-async def test_row_level_security_hides_other_users_memories_without_a_condition(
-    memories: Memories, database: Database, ann: int
-) -> None:
-    await memories.of_user(ann, HOME, None).remember("The walrus is grey")
-    counts = text(
-        "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM memory_postings)"
-        " + (SELECT count(*) FROM memory_vectors)"
-    )
-
-    async with database.transaction() as session:
-        assert (await session.execute(text("SELECT current_user"))).scalar_one() == "parley_app"
-        assert (await session.execute(counts)).scalar_one() == 0
-        await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann + 1)})
-        assert (await session.execute(counts)).scalar_one() == 0
-        forged = await session.execute(text("UPDATE memories SET content = 'forged'"))
-        assert forged.rowcount == 0  # type: ignore[attr-defined]  # the result of an UPDATE has a rowcount
-        await session.execute(text("SELECT set_config('parley.user_id', :id, true)"), {"id": str(ann)})
-        assert (await session.execute(counts)).scalar_one() > 1
-    async with database.transaction() as session:
-        assert (await session.execute(counts)).scalar_one() == 0
-
-
 @pytest.mark.parametrize(
     ("columns", "values", "rule"),
     [
         ("platform, content", "'x', ' '", "content_is_not_empty"),
-        ("platform, content, scope", "'x', 'y', 'public'", "scope_is_private_or_server"),
+        ("platform, content, scope", "'x', 'y', 'public'", "scope_is_known"),
         ("platform, content, scope", "'x', 'y', 'server'", "server_scope_names_its_server"),
         ("platform, content", "'x', repeat('y', 2001)", "at_most_2000"),
     ],
@@ -346,14 +323,17 @@ async def test_constraints_refuse_invalid_memories(
 
 PLENTY = """
 INSERT INTO users (display_name) SELECT 'one of many' FROM generate_series(1, 20);
-INSERT INTO memories (user_id, platform, content, turn_length)
-SELECT u.id, 'discord', 'memory ' || n, 12 FROM users AS u, generate_series(1, 2000) AS n
+INSERT INTO memories (user_id, platform, content)
+SELECT u.id, 'discord', 'memory ' || n FROM users AS u, generate_series(1, 2000) AS n
 WHERE n <= 500 OR u.display_name IS NULL;
-INSERT INTO memory_postings (user_id, term, kind, memory_id, tf)
-SELECT m.user_id, 'topic' || ((m.id * w * w) % (40 * w)), 'turn', m.id, 1
+UPDATE memories SET is_indexed = true, ordinal = 2 * id, turn_length = 12;
+UPDATE memory_scopes AS s SET memories = c.memories, words = 12 * c.memories
+FROM (SELECT scope_id, count(*) AS memories FROM memories GROUP BY scope_id) AS c WHERE c.scope_id = s.id;
+INSERT INTO memory_words (scope_id, term, ordinal, memory_id, tf, length, said_at)
+SELECT m.scope_id, 'topic' || ((m.id * w * w) % (40 * w)), m.ordinal, m.id, 1, 12, m.said_at
 FROM memories AS m, generate_series(1, 12) AS w
 ON CONFLICT DO NOTHING;
-ANALYZE memories, memory_postings
+ANALYZE memories, memory_words, memory_scopes
 """
 
 
@@ -363,19 +343,14 @@ async def test_recall_among_thousands_of_memories_uses_the_index(
     owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
     await owner.execute(PLENTY)
     await owner.close()
-    visibility = Visibility.of(ann, HOME)
-    explain = prepare(f"EXPLAIN {by_words(visibility.condition).text}")
-    parameters = (
-        asdict(WEIGHTS)
-        | visibility.parameters
-        | {"words": ["topic7", "walrus"], "k": 5, "candidates": 5, "model": None}
-    )
+    explain = prepare(f"EXPLAIN {SELECT_BY_WORDS.text}")
 
     async with database.transaction() as session:
-        await act_for(session, ann)
-        plan = "\n".join((await session.execute(explain, parameters)).scalars())
+        await act_in(session, Visibility(ann, HOME))
+        rows = await session.execute(explain, Search(["topic7", "walrus"], 5).parameters)
+        plan = "\n".join(rows.scalars())
 
-    assert "pk_memory_postings" in plan
-    assert "Seq Scan" not in plan
+    assert "pk_memory_words" in plan
+    assert "Seq Scan on memor" not in plan.replace("Seq Scan on memory_scopes", "")
     await memories.of_user(ann, HOME, None).remember("The walrus of topic7 sleeps")
     assert (await contents(memories.of_user(ann, HOME, None), "walrus topic7"))[0] == "The walrus of topic7 sleeps"

@@ -1,0 +1,114 @@
+"""Stores memories with their words, in batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.memory.index import TURN, count, split_text
+from shared.memory.tokenizer import content_key
+from shared.memory.visibility import prepare, restricted_thread
+from shared.messages import Place
+from shared.text import clean
+
+Scope = Literal["private", "conversation", "server", "everywhere"]
+Source = Literal["fact", "remembered", "turn"]
+MAX_CONTENT_CHARS = 2000
+MAX_SPEAKER_CHARS = 100
+# Facts of one person; messages are not counted.
+CAPACITY = 10_000
+
+ADD = prepare("SELECT n, memory_id, is_new FROM parley_add_memories_v1(:rows, :capacity)")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a memory comes from: the place, and what is known of conversation, turn and the platform's message."""
+
+    place: Place
+    conversation_id: int | None = None
+    turn_id: int | None = None
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A memory to be stored; see the columns of `memories`.
+
+    Without a `scope`, what is said in a direct message is private; elsewhere a message belongs to its channel, and a
+    fact to its person on that server.
+    """
+
+    user_id: int
+    origin: Origin
+    content: str
+    said_at: datetime
+    source: Source = "turn"
+    speaker: str | None = None
+    is_from_bot: bool = False
+    confidence: float | None = None
+    scope: Scope | None = None
+
+    @property
+    def effective_scope(self) -> Scope:
+        """Return the scope, or the one that its place gives it."""
+        if self.scope is not None:
+            return self.scope
+        if self.origin.place.is_direct:
+            return "private"
+        return "conversation" if self.source == TURN else "server"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The id of a stored memory, and whether it is new; `None`: its person has as many facts as are kept."""
+
+    memory_id: int | None
+    is_new: bool
+
+
+async def add_memories(
+    session: AsyncSession, memories: Sequence[NewMemory], *, capacity: int = CAPACITY
+) -> list[Added | None]:
+    """Store these memories of any persons in one statement; a text that is too long is stored in parts.
+
+    Returns for each what was stored (of several parts, the first), None for one without text. A fact that is stored
+    already is not stored again.
+    """
+    rows: list[dict[str, Any]] = []
+    first: list[int | None] = []
+    for each in memories:
+        parts = list(split_text(clean(each.content), MAX_CONTENT_CHARS))
+        first.append(len(rows) if parts else None)
+        rows += [_to_row(each, part, n=len(rows) + n) for n, part in enumerate(parts, start=1)]
+    if not rows:
+        return [None] * len(memories)
+    stored = (await session.execute(ADD, {"rows": rows, "capacity": capacity})).all()
+    return [None if n is None else Added(stored[n].memory_id, stored[n].is_new) for n in first]
+
+
+def _to_row(memory: NewMemory, content: str, n: int) -> dict[str, Any]:
+    origin, place = memory.origin, memory.origin.place
+    return {
+        "n": n,
+        "user_id": memory.user_id,
+        "scope": memory.effective_scope,
+        "platform": place.platform,
+        "server": place.server,
+        "channel": place.channel,
+        "thread": restricted_thread(place),
+        "conversation_id": origin.conversation_id,
+        "turn_id": origin.turn_id,
+        "message_id": origin.message_id,
+        "said_at": memory.said_at.isoformat(),
+        "speaker": memory.speaker and clean(memory.speaker)[:MAX_SPEAKER_CHARS],
+        "content": content,
+        # A message that was said twice was said twice.
+        "content_key": None if memory.source == TURN else content_key(content),
+        "source": memory.source,
+        "is_from_bot": memory.is_from_bot,
+        "confidence": memory.confidence,
+        **count(content, memory.said_at),
+    }
