@@ -258,7 +258,7 @@ class Providers:
 
     def _whole(self, name: str, request: ModelRequest, answer: Any) -> Completion:
         if not answer.choices:
-            raise RouteFailed(Cause.EMPTY)
+            raise RouteFailed(Cause.EMPTY, usage=self._priced(name, to_usage(answer.usage) or estimate(request)))
         choice = answer.choices[0]
         calls = to_tool_calls(
             (call.id, call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()

@@ -48,8 +48,13 @@ async def test_a_route_that_fails_leads_to_the_next(fault: Fault, is_streamed: b
 
 @pytest.mark.parametrize(
     ("fault", "billed"),
-    [(Fault(drop=True), ["first"]), (Fault(malformed=True), ["first"]), (Fault(503), [])],
-    ids=["broken off", "unreadable", "refused"],
+    [
+        (Fault(drop=True), ["first"]),
+        (Fault(malformed=True), ["first"]),
+        (Fault(200, {"choices": []}), ["first"]),
+        (Fault(503), []),
+    ],
+    ids=["broken off", "unreadable", "without a choice", "refused"],
 )
 async def test_an_answer_that_breaks_off_unstreamed_is_charged_with_an_estimate(
     fault: Fault, billed: list[str]
