@@ -98,6 +98,17 @@ class ProtocolTexts:
 
 
 @dataclass(frozen=True, slots=True, config=CLOSED)
+class SummaryTexts:
+    """How a model is asked for the summary of a conversation."""
+
+    instructions: Text
+    notes: Text
+    no_notes: Text
+    transcript: Text
+    rejected: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
 class TurnTexts:
     """What people and models are told in the course of a turn."""
 
@@ -136,6 +147,7 @@ class Prompts:
     persona: PersonaTexts
     planner: PlannerTexts
     protocols: ProtocolTexts
+    summary: SummaryTexts
     turn: TurnTexts
 
 

@@ -105,6 +105,7 @@ class Settings(BaseModel):
     max_turns_per_person: int = Field(default=10, ge=1)
     max_turns_per_server: int = Field(default=100, ge=1)
     turn_deadline_seconds: float = Field(default=180, gt=0, le=3600)
+    history_tokens: int = Field(default=16_000, ge=1000, le=2_000_000)
     tool_result_max_chars: int = Field(default=8000, ge=200, le=1_000_000)
     default_guest_token_budget: int = Field(default=5000, ge=0)
     default_guest_modules: Names = ("knowledge", "file_manager", "calendar", "calculator")

@@ -10,9 +10,11 @@ from agent.maintenance.totals import count_finished
 from agent.queue import outbox
 from agent.queue.slots import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Limits, Worker
+from agent.summaries.summarizer import Summarizer
 from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
 
+SUMMARY_SECONDS = 5.0
 VECTOR_SECONDS = 5.0
 MAINTENANCE_SECONDS = 60.0
 
@@ -28,6 +30,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         chores=(
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
             Chore("memory index", app.memory.index_missing, VECTOR_SECONDS),
+            Chore("summaries", Summarizer(app.database, app.models.router, app.clock).run, SUMMARY_SECONDS),
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             Chore("maintenance", partial(_maintain, app), maintenance_seconds),
             Chore("MCP servers", app.tools.mcp.run),

@@ -1,12 +1,19 @@
 """The commands `/stop` and `/reset`, for the turn and the history of the current conversation."""
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 
 from agent.commands.base import Request, command
 from agent.confirmations.rows import close_questions
 from agent.turn.run import request_stop
 from shared.models import Conversation, Turn
 from shared.permissions import Permission
+
+# Where a deleted message makes the summaries behind it be written again, this is where they begin.
+AFRESH = text("""
+WITH removed AS (DELETE FROM summaries WHERE conversation_id = :id AND last_turn_id < :last)
+INSERT INTO summaries (conversation_id, last_turn_id, content) VALUES (:id, :last, '')
+ON CONFLICT (conversation_id, last_turn_id) DO UPDATE SET content = ''
+""")
 
 
 @command("/stop")
@@ -34,12 +41,20 @@ async def reset(request: Request) -> str:
             Conversation.platform_channel_id == place.channel,
             Conversation.platform_thread_id.is_not_distinct_from(place.thread),
         )
-        .values(window_turn_id=last + 1, summary=None, is_summarized=False)
-        .returning(Conversation.id)
+        .values(
+            window_turn_id=last + 1,
+            summary=None,
+            is_summarized=False,
+            summarized_turn_id=last,
+            # A summary that a worker is writing just now is not stored.
+            summary_claimed_until=None,
+        )
+        .returning(Conversation.id, Conversation.summarized_turn_id)
     )
     async with request.app.database.transaction() as session:
         found = (await session.execute(query)).first()
         if found is not None:
+            await session.execute(AFRESH, {"id": found.id, "last": found.summarized_turn_id})
             await close_questions(session, found.id)
     if found is None:
         return "Nothing has been said here yet."

@@ -1,5 +1,10 @@
-"""Loads the recent history of a conversation, limited to a window of tokens."""
+"""Loads the recent history of a conversation, within a window of tokens.
 
+What the summary holds leaves the window in blocks. What it does not hold yet stays, until the model's own context
+window is full; meanwhile a summary is asked for.
+"""
+
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,14 +14,15 @@ from sqlalchemy import bindparam, select, text
 from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, Step, to_step
 from agent.people.users import ResolvedConversation
 from shared.db.driver import Session
+from shared.log import get_logger
 from shared.models import Message
 
-HISTORY_TOKENS = 6000
-
-
-# Dropping a single message would invalidate the cached prompt prefix in every turn; dropping blocks rarely does.
-BLOCK_MESSAGES = 10
-
+# The context window of a model that litellm does not know.
+UNKNOWN_WINDOW = 32_000
+# Room for the memories, the message and what the text of a prompt is wrapped in.
+OTHER_TOKENS = 2000
+# After a drop half of the window is free: the beginning of the prompt stays the same until as much was said again.
+KEPT_SHARE = 0.5
 
 HISTORY = (
     select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS)
@@ -32,9 +38,15 @@ HISTORY = (
 OWN_HISTORY = HISTORY.where(Message.user_id == bindparam("user_id"))
 
 
-MOVE_WINDOW = text("""
-UPDATE conversations SET window_turn_id = :begins, is_summarized = false WHERE id = :conversation_id
+MOVE_WINDOW = text("UPDATE conversations SET window_turn_id = :begins WHERE id = :conversation_id")
+# While a failed attempt waits to be repeated, nobody asks again.
+ASK_FOR_SUMMARY = text("""
+UPDATE conversations SET summary_is_urgent = true,
+    summary_due_at = CASE WHEN summary_failures = 0 THEN now() ELSE coalesce(summary_due_at, now()) END
+WHERE id = :conversation_id AND NOT summary_is_urgent
 """)
+
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +58,27 @@ class PastStep:
     step: Step
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much history a prompt may hold, in tokens.
+
+    From `wanted` on, what the summary holds is dropped. `most` is what the model takes in at all.
+    """
+
+    wanted: int
+    most: int
+
+    @classmethod
+    def of(cls, model_window: int | None, reserved: int, wanted: int) -> "Window":
+        """Return the window of a model, where `reserved` tokens are needed for the answer, the tools and so on."""
+        most = max(1, (model_window or UNKNOWN_WINDOW) - reserved - OTHER_TOKENS)
+        return cls(min(wanted, int(most * 0.75)), most)
+
+
 async def load_history(
-    session: Session, conversation: ResolvedConversation, *, user_id: int, turn_id: int
+    session: Session, conversation: ResolvedConversation, window: Window, *, user_id: int, turn_id: int
 ) -> list[PastStep]:
-    """Return the steps in the conversation's window; moves the window forward when they exceed `HISTORY_TOKENS`.
+    """Return the steps since the beginning of the window, which moves on when they exceed it.
 
     In a direct conversation only the user's own turns are returned, even if other users have written there.
     """
@@ -59,22 +88,35 @@ async def load_history(
     split = 2 + len(STEP_COLUMNS)
     rows = (await session.execute(query, given)).all()
     past = [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
-    kept = drop_blocks(past)
+    if count_history(past) <= window.wanted:
+        return past
+    kept = drop_blocks(past, window, conversation.summarized_turn_id)
     if len(kept) < len(past):
         begins = kept[0].turn_id if kept else turn_id
         await session.execute(MOVE_WINDOW, {"conversation_id": conversation.id, "begins": begins})
+    last_dropped = past[len(past) - len(kept) - 1].turn_id if len(kept) < len(past) else 0
+    if count_history(kept) > window.wanted or last_dropped > conversation.summarized_turn_id:
+        await session.execute(ASK_FOR_SUMMARY, {"conversation_id": conversation.id})
     return kept
 
 
-def drop_blocks(past: Sequence[PastStep]) -> list[PastStep]:
-    """Return the newest turns that fit `HISTORY_TOKENS`; drops whole turns, at least `BLOCK_MESSAGES` steps."""
-    turns = [list(group) for _, group in groupby(past, key=lambda each: each.turn_id)]
-    total = sum(each.step.token_count for each in past)
-    dropped = 0
-    if total <= HISTORY_TOKENS:
-        return list(past)
-    while turns and (total > HISTORY_TOKENS or dropped < BLOCK_MESSAGES):
-        oldest = turns.pop(0)
-        dropped += len(oldest)
-        total -= sum(each.step.token_count for each in oldest)
+def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: int) -> list[PastStep]:
+    """Return the history without its oldest turns, as many as the window and the summary demand.
+
+    Turns that the summary holds are dropped until half of what is wanted is left, others only when `window.most` is
+    exceeded.
+    """
+    turns = deque(list(group) for _, group in groupby(past, key=lambda each: each.turn_id))
+    total = count_history(past)
+    while turns and total > window.wanted * KEPT_SHARE and turns[0][0].turn_id <= summarized_turn_id:
+        total -= count_history(turns.popleft())
+    if total > window.most:
+        log.warning("history_dropped_without_summary", first_turn=turns[0][0].turn_id)
+        while turns and total > window.most * KEPT_SHARE:
+            total -= count_history(turns.popleft())
     return [each for turn in turns for each in turn]
+
+
+def count_history(steps: Sequence[PastStep]) -> int:
+    """Return an upper estimate of the tokens of these steps in the prompt."""
+    return sum(each.step.token_count for each in steps)

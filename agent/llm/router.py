@@ -24,6 +24,7 @@ class Router:
 
     def __init__(self, settings: Settings, clock: Clock, *, jitter: Callable[[], float] = random.random) -> None:
         self._configured = settings.llm_models
+        self._summary_model = settings.summary_model
         self._providers = Providers(settings, clock)
         self._built_in: dict[str, Model] = {
             each.name: model for each in BUILT_IN_MODELS if (model := each.build(settings, clock)) is not None
@@ -69,6 +70,21 @@ class Router:
         """Return whether at least one of the routes to try can answer planner requests."""
         without_plans = {each.name for each in BUILT_IN_MODELS if not each.can_plan}
         return not without_plans.issuperset(self.routes(models))
+
+    async def find_summary_model(self) -> str | None:
+        """Return `SUMMARY_MODEL`, else the cheapest configured model; None when only built-in models answer."""
+        if self._only:
+            return None
+        if self._summary_model is not None or not self._configured:
+            return self._summary_model
+        await self._providers.load()
+        # Of equally cheap ones the first; a model without a known price is taken only when all are like that.
+        return min(self._configured, key=self._providers.price)
+
+    def window(self, models: tuple[str, ...] = ()) -> int | None:
+        """Return the context window of the first route, in tokens for prompt and answer; None if it is not known."""
+        name = self.routes(models)[0]
+        return None if name in self._built_in else self._known.windows.get(name)
 
     async def complete(
         self, request: ModelRequest, *, deadline: float, observer: CallObserver | None = None

@@ -177,18 +177,32 @@ PLACE = tuple(
 )
 
 
+# When a worker looks whether the conversation has paused.
+NEXT_PAUSE = func.now() + literal_column("interval '30 minutes'")
+
+
 # The table instead of the class, because the ORM would turn the returned columns into objects.
 TABLE = cast(Table, Conversation.__table__)
 
 
-def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int]:
+def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int, int, int | None]:
     """Return the upsert of the conversation of a place, with this user and this persona."""
     made = postgresql.insert(TABLE).from_select(
         COLUMNS, select(*PLACE, user.c.id, persona.c.id).select_from(user.outerjoin(persona, true()))
     )
-    touched = {"last_active_at": func.now(), "persona_id": made.excluded.persona_id}
+    touched = {
+        "last_active_at": func.now(),
+        "persona_id": made.excluded.persona_id,
+        "is_summarized": False,
+        # Kept while it is set, so that the turns of a lively conversation need not change the index.
+        "summary_due_at": func.coalesce(TABLE.c.summary_due_at, NEXT_PAUSE),
+    }
     return made.on_conflict_do_update(constraint="uq_conversations_place", set_=touched).returning(
-        Conversation.id, Conversation.summary, Conversation.window_turn_id
+        Conversation.id,
+        Conversation.summary,
+        Conversation.window_turn_id,
+        Conversation.summarized_turn_id,
+        Conversation.user_id.label("owner_id"),
     )
 
 
@@ -201,12 +215,17 @@ RESOLVE = upsert(_given("user"), _given("persona"))
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConversation:
-    """The fields of a conversation that a turn needs."""
+    """The fields of a conversation that a turn needs.
+
+    `summary` holds what was said up to `summarized_turn_id`. That of a direct conversation is shown only to the person
+    whose turns it holds.
+    """
 
     id: int
     place: Place
     summary: str | None
     window_turn_id: int
+    summarized_turn_id: int = 0
 
 
 async def resolve_conversation(
@@ -222,12 +241,20 @@ async def resolve_conversation(
         "user_id": user_id,
         "persona_id": persona_id,
     }
-    return to_conversation((await session.execute(RESOLVE, given)).one(), place)
+    return to_conversation((await session.execute(RESOLVE, given)).one(), place, user_id)
 
 
-def to_conversation(row: Any, place: Place) -> ResolvedConversation:
-    """Return the conversation from a row of `upsert`."""
-    return ResolvedConversation(row.id, place, summary=row.summary, window_turn_id=row.window_turn_id)
+def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversation:
+    """Return the conversation from a row of `upsert`, as this user may see it."""
+    if place.is_direct and row.owner_id != user_id:
+        return ResolvedConversation(row.id, place, summary=None, window_turn_id=row.window_turn_id)
+    return ResolvedConversation(
+        row.id,
+        place,
+        summary=row.summary,
+        window_turn_id=row.window_turn_id,
+        summarized_turn_id=row.summarized_turn_id,
+    )
 
 
 IDENTITY = FIND.cte("identity")
@@ -302,7 +329,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
     return Participants(
         user=user,
         persona=to_persona(persona, user.permission, settings),
-        conversation=to_conversation(_Part(row, "conversation"), place),
+        conversation=to_conversation(_Part(row, "conversation"), place, user.id),
         turn_id=row.turn_id,
         agents=to_agents(row.agents) if row.agents else (),
     )

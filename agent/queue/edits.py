@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from agent.summaries.claims import forget_summaries
 from shared.db.database import Database
 
 SENT_WITHIN_SECONDS = 10
@@ -36,8 +37,10 @@ class Edited:
 async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
     """Replace the text of an accepted message; returns None if it was never accepted."""
     given = {"platform": platform, "message_id": message_id, "content": content}
-    async with database.statement() as session:
+    async with database.transaction() as session:
         row = (await session.execute(CHANGE, given)).one_or_none()
+        # Summaries are written from the edited text.
+        await forget_summaries(session, [row.turn_id] if row is not None else ())
     return None if row is None else Edited(row.turn_id)
 
 

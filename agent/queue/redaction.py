@@ -1,7 +1,7 @@
 """Redaction: removes a message that was deleted on its platform, with its files and the quotes of it.
 
-A message that still waits for a turn is cancelled. The results of a turn stay: its answer, which others have read, and
-memories, which `/memory` lists and removes.
+A message that still waits for a turn is cancelled. Summaries that were made of a deleted message are withdrawn and
+written again. The answer stays, which others have read, and so do memories, which `/memory` lists and removes.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from sqlalchemy import text
 from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.messages import with_earlier
 from agent.queue.inbox import to_platform_context
+from agent.summaries.claims import forget_summaries
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import Unavailable
@@ -111,6 +112,7 @@ async def _redact(session: Session, platform: str, message_ids: Collection[str])
         found.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, message_ids=message_ids)
     for row in own:
         await _remove_repeated(session, row)
+    await forget_summaries(session, {row.turn_id for row in (*own, *quoting)})
     if own_ids:
         await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
     for row in quoting:

@@ -13,14 +13,14 @@ from agent.billing.budget import Reservation, abandon, reserve
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
-from agent.context.history import PastStep, load_history
+from agent.context.history import PastStep, Window, load_history
 from agent.context.messages import with_earlier
 from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
 from agent.journal.turns import Entry, NewTurn, begin_turn, settle
 from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
-from agent.people.personas import LoopMode, choose_mode
+from agent.people.personas import LoopMode, ResolvedPersona, choose_mode
 from agent.people.users import Participants, ResolvedUser, resolve_participants
 from agent.policies.taint import AGENT_ADAPTERS
 from agent.queue.inbox import Waiting, list_open, next_run
@@ -53,7 +53,6 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
     message = merge(run)
     participants = await resolve_participants(session, message, database=services.database, settings=services.settings)
     turn_id = run[0].turn_id or participants.turn_id
-    history = await load_history(session, participants.conversation, user_id=participants.user.id, turn_id=turn_id)
     scope = Scope(
         user=participants.user.as_caller(),
         persona=participants.persona,
@@ -62,6 +61,10 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
         hops=inbound_hops(message.place) if message.place.thread is not None else (),
         can_ask=message.adapter not in AGENT_ADAPTERS,
     )
+    offer = services.toolbox.offered_to(scope)
+    window = _find_window(services, participants.persona, offer)
+    user_id = participants.user.id
+    history = await load_history(session, participants.conversation, window, user_id=user_id, turn_id=turn_id)
     return Opening(
         job=job,
         inbox_ids=tuple(each.inbox_id for each in run),
@@ -69,10 +72,18 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
         message=message,
         participants=participants,
         scope=scope,
-        offer=services.toolbox.offered_to(scope),
+        offer=offer,
         history=tuple(history),
         answer=read_answer(run),
     )
+
+
+def _find_window(services: TurnServices, persona: ResolvedPersona, offer: Offer) -> Window:
+    # The model that is asked first counts; for one with a smaller window the router shortens the request.
+    model_window = services.router.window((persona.model,) if persona.model else ())
+    texts = count_tokens(persona.system_prompt) + count_tokens(offer.instructions)
+    reserved = persona.max_output_tokens + offer.tokens + texts
+    return Window.of(model_window, reserved, services.settings.history_tokens)
 
 
 def choose_loop_mode(services: TurnServices, opening: Opening) -> LoopMode:

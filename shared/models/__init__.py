@@ -7,7 +7,7 @@ from shared.models.budget import BudgetReservation, TokenLog
 from shared.models.channel import ChannelMode
 from shared.models.compatibility import SchemaCompatibility
 from shared.models.confirmation import Confirmation
-from shared.models.conversation import Conversation
+from shared.models.conversation import Conversation, Summary
 from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
 from shared.models.mail import InboxMessage, OutboxReply
@@ -54,6 +54,7 @@ __all__ = [
     "SlackGroupMember",
     "SlackInstallation",
     "SlackOAuthState",
+    "Summary",
     "TokenLog",
     "Turn",
     "TurnEvent",

@@ -2,7 +2,18 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, DateTime, ForeignKey, Index, Text, UniqueConstraint, func, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -23,6 +34,8 @@ class Conversation(Row, Base):
         ),
         Index(None, "user_id"),
         Index(None, "persona_id"),
+        Index("ix_conversations_summary_due", "summary_due_at", postgresql_where=text("summary_due_at IS NOT NULL")),
+        CheckConstraint("summary_tokens_held >= 0", name="summary_tokens_held_is_not_negative"),
         {"comment": "One per place: platform, server, channel and thread."},
     )
 
@@ -46,9 +59,54 @@ class Conversation(Row, Base):
         DateTime(timezone=True), server_default=func.now(), comment="Last reply."
     )
     is_summarized: Mapped[bool] = mapped_column(
-        server_default=text("false"), comment="Does the summary hold what was dropped?"
+        server_default=text("false"), comment="Does the summary hold all that was said?"
     )
-    summary: Mapped[str | None] = mapped_column(Text, comment="What was said before the window of history.")
+    summary: Mapped[str | None] = mapped_column(Text, comment="What was said up to summarized_turn_id, in short.")
     window_turn_id: Mapped[int] = mapped_column(
         BigInteger, server_default="0", comment="First turn that the model is still shown; moves on in blocks."
     )
+    summarized_turn_id: Mapped[int] = mapped_column(
+        BigInteger, server_default="0", comment="The summary holds what was said up to this turn."
+    )
+    summary_due_at: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True),
+        server_default=text("now() + interval '30 minutes'"),
+        comment="When a worker looks whether to summarise; NULL: nothing was said since the summary.",
+    )
+    summary_is_urgent: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="Summarise without waiting for a pause: the history is too long, or a summary was withdrawn.",
+    )
+    summary_claimed_until: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="A worker writes the summary until then; NULL: none does."
+    )
+    summary_tokens_held: Mapped[int] = mapped_column(
+        BigInteger,
+        server_default="0",
+        comment="Tokens of the person's or the server's budget that the summary being written holds.",
+    )
+    summary_failures: Mapped[int] = mapped_column(
+        Integer,
+        server_default="0",
+        comment="Attempts in a row that gave no summary; the next one waits the longer.",
+    )
+    summary_error: Mapped[str | None] = mapped_column(
+        Text, comment="Why the last attempt gave no summary; NULL: it gave one."
+    )
+
+
+class Summary(Row, Base):
+    """A summary of a conversation as it was written."""
+
+    __tablename__ = "summaries"
+    __table_args__ = (
+        UniqueConstraint("conversation_id", "last_turn_id"),
+        {"comment": "Each summary of a conversation as it was written; the newest is conversations.summary."},
+    )
+
+    conversation_id: Mapped[int] = mapped_column(
+        ForeignKey("conversations.id", ondelete="CASCADE"), comment="The conversation."
+    )
+    last_turn_id: Mapped[int] = mapped_column(BigInteger, comment="It holds what was said up to this turn.")
+    content: Mapped[str] = mapped_column(Text, comment="The summary; empty: the conversation began afresh here.")
+    model: Mapped[str | None] = mapped_column(Text, comment="The model that wrote it; NULL: none, it was extracted.")

@@ -23,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "MAX_TURNS_PER_SERVER": 100,
     "WAVE_WIDTH": 8,
     "TURN_DEADLINE_SECONDS": 180,
+    "HISTORY_TOKENS": 16_000,
     "TOOL_RESULT_MAX_CHARS": 8000,
     "DEFAULT_GUEST_TOKEN_BUDGET": 5000,
     "DEFAULT_GUEST_MODULES": ("knowledge", "file_manager", "calendar", "calculator"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -144,6 +145,12 @@ class Providers:
         """Return whether the model accepts images; None if litellm does not know the model."""
         known = self._known(name)
         return bool(known.get("supports_vision")) if known else None
+
+    def price(self, name: str) -> float:
+        """Return US dollars for a token of the prompt and one of the answer; infinite if litellm does not know it."""
+        known = self._known(name)
+        prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
+        return sum(float(each) for each in prices if each is not None) if prices != (None, None) else math.inf
 
     def _known(self, name: str) -> Mapping[str, Any]:
         if self._loading is None or not self._loading.done() or _has_failed(self._loading):

@@ -1,0 +1,1 @@
+"""Summaries of conversations, written in the background from the transcript; `context` shows them."""

@@ -1,0 +1,109 @@
+"""The transcript that a summary is written from: what people and the agent said, in order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.llm.tokens import count_tokens
+from agent.summaries.claims import Claim
+from shared.db.driver import Session
+from shared.text import cut
+
+MAX_LINES = 600
+MAX_LINE_CHARS = 6000
+AGENT = "Assistant"
+
+# Up to the first turn that is still running: its answer is part of what was said. In a direct conversation the turns of
+# one person count, as in the history that the model is shown. The journal keeps the text that was answered; what was
+# edited since is read from the inbox.
+READ = text("""
+SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assistant' AS is_bot, messages.speaker,
+       coalesce(CASE WHEN messages.role = 'user' THEN edited.content END, messages.content) AS content
+FROM turns JOIN messages ON messages.turn_id = turns.id LEFT JOIN LATERAL (
+    SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id) AS content FROM inbox
+    WHERE inbox.turn_id = turns.id HAVING bool_or(edited_at IS NOT NULL)
+) AS edited ON true
+WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id > :after
+  AND turns.id < coalesce((
+      SELECT min(running.id) FROM turns AS running
+      WHERE running.conversation_id = :id AND running.status = 'running' AND running.parent_turn_id IS NULL
+  ), 9223372036854775807)
+  AND (NOT :is_direct OR turns.user_id = :user_id)
+  AND messages.role IN ('user', 'assistant') AND btrim(messages.content) <> ''
+ORDER BY messages.turn_id, messages.seq LIMIT :limit
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Something that was said; `is_answered` is True when the agent spoke next."""
+
+    turn_id: int
+    said_at: datetime
+    speaker: str
+    content: str
+    is_bot: bool = False
+    is_answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is to be summarised; `has_more` is True when more was said behind it."""
+
+    lines: tuple[Line, ...] = ()
+    has_more: bool = False
+
+    @property
+    def last_turn_id(self) -> int:
+        """Return the last turn of the source."""
+        return self.lines[-1].turn_id
+
+
+async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Source:
+    """Read what was said since the summary: whole turns, at most `max_tokens` of them but at least one."""
+    given = {
+        "id": claimed.id,
+        "after": claimed.summarized_turn_id,
+        "is_direct": claimed.is_direct,
+        "user_id": claimed.user_id,
+        "limit": MAX_LINES,
+    }
+    rows = (await session.execute(READ, given)).all()
+    turns = [list(group) for _, group in groupby(rows, key=lambda row: row.turn_id)]
+    # The last turn may have been cut by the limit.
+    whole = turns[:-1] if len(rows) == MAX_LINES and len(turns) > 1 else turns
+    kept: list[list[Any]] = []
+    tokens = 0
+    for turn in whole:
+        tokens += sum(count_tokens(row.content[:MAX_LINE_CHARS]) for row in turn)
+        if kept and tokens > max_tokens:
+            break
+        kept.append(turn)
+    rows = [row for turn in kept for row in turn]
+    followed_by_bot = [row.is_bot for row in rows[1:]] + [False]
+    lines = tuple(
+        Line(
+            row.turn_id,
+            row.said_at,
+            AGENT if row.is_bot else row.speaker or "Somebody",
+            cut(row.content, MAX_LINE_CHARS),
+            is_bot=row.is_bot,
+            is_answered=is_answered,
+        )
+        for row, is_answered in zip(rows, followed_by_bot, strict=True)
+    )
+    return Source(lines, has_more=len(kept) < len(turns))
+
+
+def to_transcript(lines: Sequence[Line]) -> str:
+    """Return the lines as text for a model, each message on one line with its date and speaker."""
+    shown = []
+    for each in lines:
+        # Further lines are indented, so that a message cannot imitate a line of another speaker.
+        content = each.content.replace("\r", "\n").replace("\n", "\n  ")
+        shown.append(f"[{each.said_at:%Y-%m-%d %H:%M}] {each.speaker.replace(':', ' ')}: {content}")
+    return "\n".join(shown)
