@@ -118,6 +118,7 @@ class ToolContext:
 
 
 Run = Callable[..., Awaitable[Any]]
+Needs = Callable[[Settings], str | None]
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Tool:
     `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
     ones end the turn. `reads_untrusted` and `reads_private` describe their results. `acts` says whether they have
     effects; None means that all tools do which are not `read_only`. `spends_budget` ones call models on the person's
-    budget.
+    budget. `needs` returns why the tool is off with these settings, None when it is on.
 
     Kinds of tools may say more: calls of `resumable` ones are turns with a journal of their own, so that one that was
     interrupted is made again with the same id, and what it has read is found there; `owns_bare_name` ones are meant by
@@ -148,6 +149,7 @@ class Tool:
     reads_private: bool = False
     acts: bool | None = None
     spends_budget: bool = False
+    needs: Needs | None = None
 
     def acts_on(self, arguments: Mapping[str, Any]) -> bool:
         """Tell whether this call needs confirmation in a turn that has read both untrusted and private text."""
@@ -217,6 +219,7 @@ def tool(
     reads_private: bool = False,
     acts: bool | None = None,
     spends_budget: bool = False,
+    needs: Needs | None = None,
 ) -> Callable[[Run], Tool]:
     """Make an async function in a module's `__init__.py` a tool. The parameters are described in `Tool`."""
 
@@ -236,6 +239,7 @@ def tool(
             reads_private=reads_private,
             acts=acts,
             spends_budget=spends_budget,
+            needs=needs,
         )
 
     return decorate

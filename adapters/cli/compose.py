@@ -81,7 +81,7 @@ async def open_app(
         closing.push_async_callback(events.close)
         peers = RemoteAgents(database, http, secrets)
         closing.push_async_callback(peers.aclose)
-        modules = modules or discover(settings.modules_path)
+        modules = modules or discover(settings.modules_path, settings)
         app = App(
             settings=settings,
             secrets=secrets,

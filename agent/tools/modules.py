@@ -9,16 +9,17 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from agent.tools.offer import Scope
 from agent.tools.providers import NO_TEXTS, ToolProvider
 from shared.log import get_logger
-from shared.settings import MODULES_FOLDER, MODULES_GROUP
+from shared.settings import MODULES_FOLDER, MODULES_GROUP, Settings
 from shared.tools import Tool
 
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
@@ -31,12 +32,16 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A loaded module. `source` is shown to operators: a folder, or a package with its version."""
+    """A loaded module. `source` is shown to operators: a folder, or a package with its version.
+
+    `off` has the reasons of the tools that lack something in the settings, by full name.
+    """
 
     name: str
     source: str
     tools: tuple[Tool, ...]
     instructions: str = ""
+    off: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +69,23 @@ class _Candidate:
 
 
 class ModuleTools(ToolProvider):
-    """Provides the tools of the modules. `failures` maps the names of modules that failed to load to the reasons."""
+    """Provides the tools of the modules.
+
+    `failures` maps the names of modules that failed to load to the reasons, `off` those of tools that are off.
+    """
 
     def __init__(
-        self, tools: Sequence[Tool], failures: Mapping[str, str] = NO_TEXTS, instructions: Mapping[str, str] = NO_TEXTS
+        self,
+        tools: Sequence[Tool],
+        failures: Mapping[str, str] = NO_TEXTS,
+        instructions: Mapping[str, str] = NO_TEXTS,
+        off: Mapping[str, str] = NO_TEXTS,
     ) -> None:
-        self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
+        on = (each for each in tools if each.name not in off)
+        self._tools = {each.name: each for each in sorted(on, key=lambda tool: tool.name)}
         self._instructions = dict(instructions)
         self.failures = dict(failures)
+        self.off = dict(off)
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -92,17 +106,39 @@ class ModuleTools(ToolProvider):
         """Return the tool with the full name `module.tool`, None when there is none."""
         return self._tools.get(name)
 
-
-def discover(modules_path: Path | None = None) -> ModuleTools:
-    """Load all modules, and return the provider of their tools and `INSTRUCTIONS`."""
-    found = find_modules(modules_path)
-    tools = [tool for module in found.loaded for tool in module.tools]
-    failures = {each.name: each.reason for each in found.failed}
-    return ModuleTools(tools, failures, {each.name: each.instructions for each in found.loaded})
+    def explain_missing(self, scope: Scope, name: str) -> str | None:
+        """Return why this tool is off; None when it is not."""
+        reason = self.off.get(name.replace("__", ".", 1))
+        return None if reason is None else f"{name} is off: {reason}."
 
 
-def find_modules(modules_path: Path | None = None) -> FoundModules:
+def discover(modules_path: Path | None = None, settings: Settings | None = None) -> ModuleTools:
+    """Load all modules, and return the provider of their tools and `INSTRUCTIONS`.
+
+    Raises `ConfigurationError` for a wrong value among the modules' settings.
+    """
+    found = find_modules(modules_path, settings)
+    return ModuleTools(
+        [tool for module in found.loaded for tool in module.tools],
+        failures={each.name: each.reason for each in found.failed},
+        instructions={each.name: each.instructions for each in found.loaded},
+        off={name: reason for module in found.loaded for name, reason in module.off.items()},
+    )
+
+
+def find_modules(modules_path: Path | None = None, settings: Settings | None = None) -> FoundModules:
     """Load every module of the three sources; a module whose name is already in use fails."""
+    loaded, failed = _load_all(modules_path)
+    settings = settings or Settings()
+    return FoundModules(tuple(replace(each, off=_find_off(each, settings)) for each in loaded), tuple(failed))
+
+
+def _find_off(module: Module, settings: Settings) -> dict[str, str]:
+    reasons = {tool.name: tool.needs(settings) for tool in module.tools if tool.needs is not None}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _load_all(modules_path: Path | None) -> tuple[list[Module], list[ModuleFailure]]:
     sources: dict[str, str] = {}
     loaded: list[Module] = []
     failed: list[ModuleFailure] = []
@@ -115,7 +151,7 @@ def find_modules(modules_path: Path | None = None) -> FoundModules:
             # A module may raise anything while it is imported; the others must still load.
             log.exception("module_failed_to_load", module=each.name, source=each.source)
             failed.append(ModuleFailure(each.name, each.source, f"{type(error).__name__}: {error}"))
-    return FoundModules(tuple(loaded), tuple(failed))
+    return loaded, failed
 
 
 def refuse_unfit(tool: Tool) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from modules.file_manager.reading import read_text
 from modules.file_manager.render import render
+from shared.documents.reading import read_text
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
 

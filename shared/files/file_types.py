@@ -11,6 +11,9 @@ TEXT_TYPES = re.compile(r"^(text/(plain|markdown|html|csv|tab-separated-values|x
 CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+# The entries by whose names Office files are known where the order of entries hides them from the library.
+OFFICE_ENTRIES = {b"word/document.xml": WORD, b"xl/workbook.xml": EXCEL}
 
 
 def detect_type(head: bytes, declared: str = "") -> str:
@@ -24,8 +27,8 @@ def detect_type(head: bytes, declared: str = "") -> str:
     if is_text(head):
         declared = declared.partition(";")[0].strip().lower()
         return declared if TEXT_TYPES.match(declared) else "text/plain"
-    if known == "application/zip" and b"word/document.xml" in head:
-        return WORD
+    if known == "application/zip":
+        return next((kind for entry, kind in OFFICE_ENTRIES.items() if entry in head), known)
     return str(known) if known else "application/octet-stream"
 
 

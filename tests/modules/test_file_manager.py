@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from pypdf import PdfReader, PdfWriter
 
 from modules import file_manager
-from modules.file_manager.reading import read_text
 from shared.clock import SystemClock
 from shared.db.database import Database
+from shared.documents.reading import read_text
 from shared.errors import NotFound, ToolError
 from shared.files.file_types import WORD
 from shared.files.folder import FolderStore

@@ -4,6 +4,7 @@ Because the input is untrusted, it limits its own memory and CPU time. With exit
 sentence that says why the document can't be read; any other failure means that it is damaged or a decompression bomb.
 """
 
+import csv
 import io
 import logging
 import re
@@ -49,13 +50,13 @@ BLOCK_TAGS = frozenset(
 
 
 def main() -> None:
-    """Convert one document; the first argument is its kind: pdf, docx or html."""
+    """Convert one document; the first argument is its kind: pdf, docx, xlsx or html."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Standard error must contain nothing but the reason.
     logging.disable()
-    kinds: dict[str, Callable[[bytes], Iterator[str]]] = {"pdf": pdf, "docx": docx, "html": html}
+    kinds: dict[str, Callable[[bytes], Iterator[str]]] = {"pdf": pdf, "docx": docx, "xlsx": xlsx, "html": html}
     written = 0
     for part in kinds[sys.argv[1]](sys.stdin.buffer.read()):
         kept = part[: MAX_CHARS - written]
@@ -103,6 +104,31 @@ def docx(content: bytes) -> Iterator[str]:
             )
         else:
             yield from (paragraph(each) + "\n" for each in block.iter(f"{W}p"))
+
+
+def xlsx(content: bytes) -> Iterator[str]:
+    """Yield the rows of each sheet as CSV, below a line with the sheet's name; formulas as their last values."""
+    from openpyxl import load_workbook
+
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        check_archive(archive)
+    book = load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+    for sheet in book.worksheets:
+        yield f"# {sheet.title}\n"
+        for row in sheet.iter_rows(values_only=True):
+            cells = ["" if value is None else str(value) for value in row]
+            while cells and not cells[-1]:
+                cells.pop()
+            if cells:
+                yield csv_line(cells)
+        yield "\n"
+
+
+def csv_line(cells: list[str]) -> str:
+    """Return one line of CSV."""
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerow(cells)
+    return out.getvalue()
 
 
 def check_archive(archive: zipfile.ZipFile) -> None:

@@ -1,0 +1,101 @@
+"""Fetches a page or document of the web and extracts its text."""
+
+import json
+import re
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cachetools import TTLCache
+
+from modules.research.settings import ResearchSettings
+from shared.documents.reading import can_parse, decode_text, parse
+from shared.errors import ToolError, Unavailable
+from shared.files.file_types import detect_type
+from shared.http.client import Response
+from shared.text import clean, cut
+from shared.tools import ToolContext
+
+PARSER = Path(__file__).with_name("article.py")
+FETCH_SECONDS, PARSE_SECONDS = 20.0, 20.0
+MEGABYTE = 1024 * 1024
+MAX_PAGES_KEPT, KEEP_SECONDS = 16, 300
+HTML = "text/html"
+IS_HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+ACCEPT = {"accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The text of a page; `url` is the one after redirects."""
+
+    url: str
+    text: str
+    title: str = ""
+    author: str = ""
+    date: str = ""
+    links: list[dict[str, str]] = field(default_factory=list)
+
+
+# Reading on in a long page does not fetch it again; what one person may fetch, everybody may.
+_PAGES: MutableMapping[str, Page] = TTLCache(MAX_PAGES_KEPT, KEEP_SECONDS)
+
+
+async def fetch_page(context: ToolContext, url: str) -> Page:
+    """Return the page at a URL that a person or a model names.
+
+    Raises `ToolError` when it may not be opened, is too large, or has no text; `Unavailable` when its server fails.
+    """
+    known = _PAGES.get(url)
+    if known is None:
+        known = _PAGES[url] = await _read(context, await _fetch(context, url))
+    return known
+
+
+async def _fetch(context: ToolContext, url: str) -> Response:
+    limit = context.settings(ResearchSettings).max_page_mb * MEGABYTE
+    response = await context.http.get(url, headers=ACCEPT, timeout_seconds=FETCH_SECONDS, max_bytes=limit)
+    if response.status >= 500 or response.status == 429:
+        raise Unavailable(f"The page answers with status {response.status}.")
+    if response.status != 200:
+        raise ToolError(
+            f"The page can't be read: its server answers with status {response.status}.", status=response.status
+        )
+    return response
+
+
+async def _read(context: ToolContext, response: Response) -> Page:
+    kind = _to_type(response)
+    if kind == HTML:
+        return await _read_html(context, response)
+    if can_parse(kind):
+        text = await parse(context.storage, response.url, kind, content=response.body, seconds=PARSE_SECONDS)
+        return Page(response.url, text.strip())
+    if kind.startswith("text/") or kind == "application/json":
+        return Page(response.url, decode_text(response.body).strip())
+    raise ToolError(f"There is no text to read: it is {cut(kind, 60)}. Pages, PDF, Word, Excel and text can be read.")
+
+
+def _to_type(response: Response) -> str:
+    declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = detect_type(response.body, declared)
+    if kind.startswith("text/") and (declared == "application/xhtml+xml" or IS_HTML.search(response.body[:2000])):
+        return HTML
+    return kind
+
+
+async def _read_html(context: ToolContext, response: Response) -> Page:
+    try:
+        parser = await context.storage.run_parser(PARSER, response.url, content=response.body, seconds=PARSE_SECONDS)
+    except TimeoutError as error:
+        raise ToolError("The page takes too long to read.") from error
+    if parser.status != 0:
+        raise ToolError("The page can't be read: it is damaged or too large.")
+    given: dict[str, Any] = json.loads(parser.output)
+    text = clean(str(given["text"])).strip()
+    if not text:
+        raise ToolError("The page has no text; perhaps it is made by a script in the browser.")
+    links = [{name: clean(value) for name, value in each.items()} for each in given["links"]]
+    named = {name: cut(clean(str(given.get(name, ""))), 300) for name in ("title", "author", "date")}
+    return Page(response.url, text, **named, links=links)

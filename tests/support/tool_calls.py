@@ -1,0 +1,69 @@
+"""Calls of tools as the toolbox makes them, without a turn."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from agent.tools.arguments import parse_arguments
+from shared.clock import SystemClock
+from shared.db.database import Database
+from shared.files.folder import FolderStore
+from shared.files.storage import Storage
+from shared.http.client import GuardedClient
+from shared.memory.memories import MemoryOfUser
+from shared.messages import Place
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Caller, Tool, ToolContext
+
+
+@dataclass
+class FakeModels:
+    """Models that answer with the length of what they are asked; `asked` has the prompts and instructions."""
+
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    async def complete(self, prompt: str, *, instructions: str, max_tokens: int) -> str:
+        """Return a summary of a fixed form."""
+        self.asked.append((prompt, instructions))
+        return f"A summary of {len(prompt)} characters in {max_tokens} tokens."
+
+
+def context_without_database(folder: Path, module: str, http: GuardedClient, **given: Any) -> ToolContext:
+    """Return a context for tools that neither use the database nor read stored files; `given` replaces its fields."""
+    storage = Storage(FolderStore(folder / "files"), "http://here", ("secret",))
+    fields: dict[str, Any] = {
+        "user": Caller(1, Permission.USER, "Ada"),
+        "place": Place("test", None, "direct", is_direct=True),
+        "conversation_id": 1,
+        "turn_id": 1,
+        "call_id": "call-1",
+        "module": module,
+        "clock": SystemClock(),
+        "http": http,
+        "storage": storage.of_user(cast(Database, None), 1, None),
+        "memory": cast(MemoryOfUser, None),
+        "database": cast(Database, None),
+        "app_settings": Settings(),
+    }
+    return ToolContext(**{**fields, **given})
+
+
+async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
+    """Call a tool as the toolbox does: check the arguments, convert the result to JSON."""
+    return json.loads(json.dumps(await tool.run(context, **parse_arguments(tool, arguments))))
+
+
+@contextmanager
+def variables(**given: str) -> Iterator[None]:
+    """Set these environment variables for the block."""
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            del os.environ[name]
