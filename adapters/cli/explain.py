@@ -34,6 +34,13 @@ PARTS = {
     "steps": """
         SELECT seq, role, tool_name AS tool, coalesce(plan::text, content) AS content, token_count AS tokens
         FROM messages WHERE turn_id = :id ORDER BY seq""",
+    "prompt": """
+        SELECT part.key AS part, part.value AS shown FROM turn_contexts, jsonb_each_text(reasons) AS part
+        WHERE turn_id = :id ORDER BY part.key""",
+    "recalled": """
+        SELECT recalled.id AS memory, recalled.score, recalled.scope FROM turn_contexts,
+            jsonb_to_recordset(reasons -> 'memories') AS recalled (id bigint, score numeric, scope text)
+        WHERE turn_id = :id ORDER BY recalled.score DESC""",
     "agents": """
         WITH RECURSIVE below AS (
             SELECT id FROM turns WHERE parent_turn_id = :id

@@ -7,9 +7,10 @@ change with every turn (time, memories) come last, together with the new message
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
-from agent.context.history import PastStep
-from agent.context.images import PromptImages, find_named, with_images
+from agent.context.history import PastStep, count_history
+from agent.context.images import PromptImages, with_images
 from agent.context.messages import (
     MEMORY_CHARS,
     ModelMessage,
@@ -18,6 +19,7 @@ from agent.context.messages import (
     with_speaker,
     without_context_tags,
 )
+from agent.context.named_images import find_named
 from agent.journal.steps import Step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
 from agent.people.personas import ResolvedPersona
@@ -55,7 +57,8 @@ class PromptParts:
 class Context:
     """The prompt of a turn up to and including the new message; the turn's own steps are appended later.
 
-    `images` are the images in its messages as `data:` URLs, by file id. `shows_untrusted` is True when it holds images,
+    `images` are the images in its messages as `data:` URLs, by file id. `reasons` says what it was made of, for the
+    operator: numbers and ids, no text. `shows_untrusted` is True when it holds images,
     whose text others may have written; `shows_private` when it holds the user's memories or images from a direct
     message.
     """
@@ -64,6 +67,7 @@ class Context:
     images: Mapping[int, str] = field(default_factory=dict)
     shows_untrusted: bool = False
     shows_private: bool = False
+    reasons: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, recall_limit: int) -> Context:
@@ -81,7 +85,13 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
     messages.append({"role": "user", "content": shown})
     # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
     shows_private = not parts.is_shared and bool(memories or images.data)
-    return Context(tuple(messages), images.data, shows_untrusted=bool(images.data), shows_private=shows_private)
+    return Context(
+        tuple(messages),
+        images.data,
+        shows_untrusted=bool(images.data),
+        shows_private=shows_private,
+        reasons=_describe(parts, memories),
+    )
 
 
 def estimate(
@@ -95,12 +105,30 @@ def estimate(
 ) -> int:
     """Return an upper estimate of one model call in tokens: the prompt plus the maximum output."""
     texts = sum(count_tokens(each) for each in (persona.system_prompt, conversation.summary or "", offer.instructions))
-    past = sum(each.step.token_count for each in history) + sum(each.token_count for each in steps)
+    past = count_history(history) + sum(each.token_count for each in steps)
     entries = 4 * (len(history) + len(steps) + 2)
     around = memory_limit * MEMORY_CHARS + 60
     # The turn of an image does not matter for counting tokens.
-    images = IMAGE_TOKENS * len(find_named((0, each) for each in (*(each.step for each in history), *steps)))
+    images = IMAGE_TOKENS * len(find_named((0, each) for each in steps))
     return texts + past + entries + around + images + offer.tokens + persona.max_output_tokens
+
+
+def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[str, Any]:
+    conversation, history = parts.conversation, parts.history
+    return {
+        "history": {
+            "turns": len({each.turn_id for each in history}),
+            "first_turn": history[0].turn_id if history else None,
+            "tokens": count_history(history),
+        },
+        "summary": {
+            "up_to_turn": conversation.summarized_turn_id if conversation.summary else None,
+            "tokens": count_tokens(conversation.summary or ""),
+        },
+        "memories": [{"id": each.id, "score": round(each.score, 3), "scope": each.scope} for each in memories],
+        "images": sorted(parts.images.data),
+        "earlier_messages": len(parts.platform_context.earlier),
+    }
 
 
 async def _recall(memory: Memories, parts: PromptParts, limit: int) -> list[RecalledMemory]:

@@ -6,16 +6,19 @@ window is full; meanwhile a summary is asked for.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from sqlalchemy import bindparam, select, text
 
-from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, Step, to_step
+from agent.context.named_images import find_named
+from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, UNREAD, Step, to_step
+from agent.llm.tokens import IMAGE_TOKENS, count_tokens
 from agent.people.users import ResolvedConversation
 from shared.db.driver import Session
 from shared.log import get_logger
 from shared.models import Message
+from shared.text import cut
 
 # The context window of a model that litellm does not know.
 UNKNOWN_WINDOW = 32_000
@@ -23,6 +26,8 @@ UNKNOWN_WINDOW = 32_000
 OTHER_TOKENS = 2000
 # After a drop half of the window is free: the beginning of the prompt stays the same until as much was said again.
 KEPT_SHARE = 0.5
+# Of the result of a tool in a past turn; the model has answered with it, and may call the tool again.
+PAST_RESULT_CHARS = 1500
 
 HISTORY = (
     select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS)
@@ -118,5 +123,20 @@ def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: in
 
 
 def count_history(steps: Sequence[PastStep]) -> int:
-    """Return an upper estimate of the tokens of these steps in the prompt."""
-    return sum(each.step.token_count for each in steps)
+    """Return an upper estimate of the tokens of these steps in the prompt, images included."""
+    # The turn of an image does not matter for counting tokens.
+    images = find_named((0, each.step) for each in steps)
+    return sum(_count(each.step) for each in steps) + IMAGE_TOKENS * len(images)
+
+
+def shorten(step: Step) -> Step:
+    """Return the step of a past turn as the prompt shows it: of a long result of a tool only the beginning."""
+    if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
+        return step
+    return replace(step, content=cut(step.content, PAST_RESULT_CHARS), read=UNREAD)
+
+
+def _count(step: Step) -> int:
+    if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
+        return step.token_count
+    return min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS]))

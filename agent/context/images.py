@@ -5,24 +5,17 @@ untrusted content, because they may contain text that somebody else has written.
 """
 
 import asyncio
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import text
 
 from agent.context.history import PastStep
-from agent.journal.steps import Step
+from agent.context.named_images import find_named
 from agent.llm.vision import SCHEME
 from shared.db.database import Database
 from shared.files.images import Images
-
-# Only the newest images are shown; older ones have usually been discussed already.
-MOST_IMAGES = 8
-# Matches the lines that `attachments.with_file_lines` writes. Users can type such lines too, so `FIND` checks that the
-# file belongs to the turn.
-NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
 
 FIND = text("""
 SELECT file_records.id, file_records.turn_id, file_records.minio_key
@@ -40,17 +33,6 @@ class PromptImages:
 
     by_turn: Mapping[int, Sequence[int]] = field(default_factory=dict)
     data: Mapping[int, str] = field(default_factory=dict)
-
-
-def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
-    """Return the last `MOST_IMAGES` images that user messages name, as pairs (turn id, file id), the newest last."""
-    named = [
-        (turn_id, int(file_id))
-        for turn_id, step in steps
-        if step.role == "user" and "(file_id " in step.content
-        for file_id in NAMED.findall(step.content)
-    ]
-    return list(dict.fromkeys(named))[-MOST_IMAGES:]
 
 
 async def load_images(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from agent.context.history import PastStep
+from agent.context.history import PastStep, shorten
 from agent.context.images import PromptImages, with_images
 from agent.journal.steps import Step
 from agent.people.users import ResolvedUser
@@ -125,7 +125,7 @@ def to_past_turn(turn: Sequence[PastStep], images: PromptImages, *, is_shared: b
     """Convert the steps of one past turn to messages."""
     file_ids = images.by_turn.get(turn[0].turn_id, ())
     asked = [to_user_message(each.step, file_ids, is_shared=is_shared) for each in turn if each.step.role == "user"]
-    return asked + to_messages([each.step for each in turn])
+    return asked + to_messages([shorten(each.step) for each in turn])
 
 
 def to_user_message(step: Step, file_ids: Sequence[int], *, is_shared: bool) -> ModelMessage:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -187,6 +187,7 @@ class TurnLog:
         self._by_id: dict[str, Step] = {}
         self._results: dict[str, Step] = {}
         self._partial = ""
+        self._reasons: Mapping[str, Any] | None = None
         self.append(steps)
 
     def append(self, steps: Iterable[Step]) -> None:
@@ -262,6 +263,15 @@ class TurnLog:
     def keep_partial(self, text: str) -> None:
         """Replace the partial text."""
         self._partial = text
+
+    @property
+    def reasons(self) -> Mapping[str, Any] | None:
+        """Return what the turn's prompt was made of; None before it was built."""
+        return self._reasons
+
+    def keep_reasons(self, reasons: Mapping[str, Any]) -> None:
+        """Set what the turn's prompt was made of; stored when the turn ends."""
+        self._reasons = reasons
 
     def call_at(self, seq: int) -> Step | None:
         """Return the call recorded at this position, if there is one."""

@@ -6,7 +6,7 @@ finishes first.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -45,11 +45,15 @@ SELECT * FROM parley_settle_v2(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The data of one write: steps, events for clients that follow the turn, and the notification about them."""
+    """The data of one write: steps, events for clients that follow the turn, and the notification about them.
+
+    `reasons`: what the prompt was made of, stored at the end of the turn.
+    """
 
     steps: Sequence[Step] = ()
     events: Sequence[Event] = ()
     note: str = ""
+    reasons: Mapping[str, Any] | None = None
 
     def to_parameters(self) -> dict[str, Any]:
         """Convert the entry to the parameters of the database functions."""
@@ -121,6 +125,16 @@ SELECT * FROM parley_close_turn_v2(
     p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
     p_reply => :reply, p_question => :question
 )
+""")
+
+# In the same statement, so that the ordinary turn has none more.
+END_WITH_REASONS = text(f"""
+WITH noted AS (
+    INSERT INTO turn_contexts (turn_id, reasons)
+    SELECT id, CAST(:reasons AS jsonb) FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+    ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
+)
+{END.text}
 """)
 
 
@@ -248,7 +262,12 @@ async def end_turn(
         "reply": reply.to_json() if reply else None,
         "question": json.dumps(asdict(question)) if question else None,
     }
-    row = (await session.execute(END, given)).one_or_none()
+    if entry.reasons is None:
+        row = (await session.execute(END, given)).one_or_none()
+    else:
+        row = (
+            await session.execute(END_WITH_REASONS, given | {"reasons": json.dumps(dict(entry.reasons))})
+        ).one_or_none()
     if row is None:
         raise Superseded
     return EndedTurn(row.reply_id or 0, row.live_message_id)

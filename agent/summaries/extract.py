@@ -68,14 +68,12 @@ def _sentences(lines: Sequence[Line], first: int = 0) -> list[_Sentence]:
         for part in SENTENCE_END.split(line.content):
             sentence = " ".join(part.split())[:MAX_SENTENCE_CHARS]
             if sentence:
-                found.append(_Sentence(first + len(found), head, sentence, _score(sentence, line)))
+                found.append(_Sentence(first + len(found), head, sentence, score=_score(sentence, line)))
     return found
 
 
 def _score(sentence: str, line: Line) -> float:
-    score = 2.0 * min(2, len(NUMBER.findall(sentence))) + 1.5 * bool(DATE.search(sentence))
-    score += 1.0 * min(2, len(NAME.findall(sentence))) + 1.5 * bool(DECISION.search(sentence))
-    score += 1.5 * bool(ABOUT_SELF.search(sentence))
+    score = _details(sentence) + 1.5 * bool(ABOUT_SELF.search(sentence))
     if sentence.endswith(("?", "？")):  # noqa: RUF001  # the full-width question mark
         # A question that was answered is no longer open.
         score = score * 0.5 if line.is_answered else score + 2.0
@@ -87,9 +85,12 @@ def _score(sentence: str, line: Line) -> float:
 def _from_summary(position: int, line: str) -> _Sentence:
     found = PREFIX.match(line)
     head, content = (line[: found.end() - 2], line[found.end() :]) if found else ("", line.strip())
-    score = 2.0 * min(2, len(NUMBER.findall(content))) + 1.5 * bool(DATE.search(content))
-    score += 1.0 * min(2, len(NAME.findall(content))) + 1.5 * bool(DECISION.search(content)) + 0.5
-    return _Sentence(position, head, content, score * OLD_FACTOR)
+    return _Sentence(position, head, content, score=(_details(content) + 0.5) * OLD_FACTOR)
+
+
+def _details(sentence: str) -> float:
+    score = 2.0 * min(2, len(NUMBER.findall(sentence))) + 1.5 * bool(DATE.search(sentence))
+    return score + 1.0 * min(2, len(NAME.findall(sentence))) + 1.5 * bool(DECISION.search(sentence))
 
 
 def _best(sentences: Sequence[_Sentence], max_chars: int) -> list[_Sentence]:

@@ -89,8 +89,8 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
         Line(
             row.turn_id,
             row.said_at,
-            AGENT if row.is_bot else row.speaker or "Somebody",
-            cut(row.content, MAX_LINE_CHARS),
+            speaker=AGENT if row.is_bot else row.speaker or "Somebody",
+            content=cut(row.content, MAX_LINE_CHARS),
             is_bot=row.is_bot,
             is_answered=is_answered,
         )

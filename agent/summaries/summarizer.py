@@ -84,7 +84,7 @@ class Summarizer:
             return
         if model is None:
             content = extract(claimed.summary, source.lines)
-            await self._store(claimed, NewSummary(content, source.last_turn_id, None, source.has_more))
+            await self._store(claimed, NewSummary(content, source.last_turn_id, None, has_more=source.has_more))
         else:
             await self._ask_and_store(claimed, source, model)
 
@@ -111,7 +111,10 @@ class Summarizer:
             return
         missing = find_missing(content, source.lines)
         stored = NewSummary(
-            f"{content}\n{missing}".strip(), source.last_turn_id, asked.completion.model, source.has_more
+            f"{content}\n{missing}".strip(),
+            source.last_turn_id,
+            asked.completion.model,
+            has_more=source.has_more,
         )
         await self._store(claimed, stored, asked.paid)
 

@@ -82,7 +82,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         ended = await end_turn(
             session,
             turn.key,
-            Entry([to_last_step(turn, answer)], events, turn.announcer.note(is_end=True)),
+            Entry([to_last_step(turn, answer)], events, turn.announcer.note(is_end=True), reasons=turn.log.reasons),
             ending=to_ending(turn, answer),
             reply=reply,
             question=question,

@@ -164,6 +164,7 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         raise turn.spend.admission.refusal()
     failed = await _store_files(services, turn) if turn.request.files else []
     context = await _build_context(services, turn, failed)
+    turn.log.keep_reasons(context.reasons)
     if services.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:
             turn.spend.number_calls(await count_calls(session, turn.conversation.id, turn.key.id))

@@ -18,7 +18,7 @@ from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
 from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
 from shared.models.totals import CallTotal, CountedRows, TurnTotal
-from shared.models.turn import Message, Turn, TurnEvent
+from shared.models.turn import Message, Turn, TurnContext, TurnEvent
 from shared.models.user import User, UserPlatformLink
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "Summary",
     "TokenLog",
     "Turn",
+    "TurnContext",
     "TurnEvent",
     "TurnTotal",
     "User",

@@ -144,6 +144,21 @@ class Message(Row, Base):
     )
 
 
+class TurnContext(Row, Base):
+    """What the prompt of a turn was made of."""
+
+    __tablename__ = "turn_contexts"
+    __table_args__ = (
+        UniqueConstraint("turn_id"),
+        {"comment": "What the prompts of turns were made of, for parley explain: numbers and ids, no text."},
+    )
+
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn.")
+    reasons: Mapped[dict[str, Any]] = mapped_column(
+        JSONB, comment="How much history and summary, and which memories with which scores, images and quotes."
+    )
+
+
 class TurnEvent(Row, Base):
     """An event of a turn that is streamed to readers; text deltas are not stored."""
 

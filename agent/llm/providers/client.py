@@ -19,6 +19,7 @@ from agent.llm.completions import (
     RouteFailed,
     estimate,
 )
+from agent.llm.providers.caching import needs_marks, with_marks
 from agent.llm.providers.errors import may_be_billed, to_completion, to_failure, to_usage
 from agent.llm.providers.response_format import Form, Forms, to_parameters
 from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
@@ -220,10 +221,11 @@ class Providers:
 
     def _to_arguments(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
         target = self._target(name)
+        messages = fill(request) if request.images else list(request.messages)
         asked: dict[str, Any] = {
             **target,
             "litellm_logging_obj": self._library.log(target["model"]),
-            "messages": fill(request) if request.images else list(request.messages),
+            "messages": with_marks(messages) if needs_marks(target["model"]) else messages,
             "max_tokens": request.max_tokens,
             "timeout": self._library.timeout(limit, connect=min(limit, CONNECT_SECONDS)),
             "num_retries": 0,

@@ -1,0 +1,65 @@
+"""Providers that cache only what is marked get marks at the ends of what stays the same; others get none."""
+
+from typing import Any
+
+import pytest
+
+from agent.llm.providers.caching import MARK, needs_marks, with_marks
+
+SYSTEM: dict[str, Any] = {"role": "system", "content": "You are Parley."}
+HISTORY: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]
+ASKED: dict[str, Any] = {"role": "user", "content": "roll"}
+WAVE: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "roll", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "4"},
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("claude-sonnet-4-5", True),
+        ("anthropic/claude-haiku-4-5", True),
+        ("bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0", True),
+        ("openai/gpt-4o", False),
+        ("hosted_vllm/claude-like", False),
+        ("gemini/gemini-2.5-pro", False),
+    ],
+)
+def test_only_models_of_anthropic_are_marked(model: str, expected: bool) -> None:
+    assert needs_marks(model) is expected
+
+
+def test_the_marks_end_the_instructions_the_history_and_the_request() -> None:
+    marked = with_marks([SYSTEM, *HISTORY, ASKED, *WAVE])
+
+    assert [place for place, each in enumerate(marked) if "cache_control" in each] == [0, 2, 5]
+    assert "cache_control" not in SYSTEM
+
+
+def test_a_first_message_with_an_image_is_marked_at_its_last_part() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    marked = with_marks([SYSTEM, {"role": "user", "content": [{"type": "text", "text": "see"}, image]}])
+
+    assert marked[0]["cache_control"] == MARK
+    assert [part.get("cache_control") for part in marked[1]["content"]] == [None, MARK]
+
+
+def test_litellm_sends_the_marks_to_anthropic() -> None:
+    from litellm import AnthropicConfig
+
+    sent = AnthropicConfig().transform_request(
+        model="claude-sonnet-4-5",
+        messages=with_marks([SYSTEM, *HISTORY, ASKED, *WAVE]),  # type: ignore[arg-type]  # plain dicts
+        optional_params={"max_tokens": 100},
+        litellm_params={},
+        headers={},
+    )
+
+    assert sent["system"][0]["cache_control"] == MARK
+    parts = [part for message in sent["messages"] for part in message["content"]]
+    assert [part.get("text") or part["type"] for part in parts if "cache_control" in part] == ["Hello.", "tool_result"]
