@@ -10,6 +10,10 @@ ENV PATH=/opt/parley/venv/bin:$PATH
 # The packages change rarely and the code often: in this order a new build keeps the layer that takes long.
 COPY requirements.lock /opt/parley/
 RUN pip install --require-hashes -r /opt/parley/requirements.lock
+# docker build --build-arg EMBEDDINGS=yes adds the model of EMBEDDING_MODEL=local.
+ARG EMBEDDINGS=no
+COPY requirements-embeddings.lock /opt/parley/
+RUN [ "$EMBEDDINGS" = no ] || pip install --require-hashes -r /opt/parley/requirements-embeddings.lock
 
 COPY . /opt/parley/
 # Installed in place, so that Alembic finds its settings in pyproject.toml; compiled here, because the

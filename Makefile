@@ -5,15 +5,19 @@ WORKERS ?= 3
 # Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
 ARGS ?=
 BIN := .venv/bin
-COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+SOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+COMPILE := $(SOLVE) pyproject.toml
+EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*project["optional-dependencies"]["embeddings"], sep="\n")'
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench soak lock ready ready-for-tests
+.PHONY: help run embeddings test lint format bench soak lock ready ready-for-tests
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
+	@echo "make embeddings  install the model of EMBEDDING_MODEL=local, 40 MB"
 	@echo "make test    lint, types and the whole test suite; installs what it needs"
 	@echo "make lint    ruff (rules and format), mypy and the contracts on imports"
 	@echo "make format  let ruff put the code in shape"
@@ -29,6 +33,10 @@ ready-for-tests:
 
 run: ready
 	@exec $(BIN)/parley run
+
+embeddings: ready
+	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --root-user-action ignore \
+		--require-hashes -r requirements-embeddings.lock
 
 # All four run, whatever the one before says.
 lint: ready-for-tests
@@ -58,7 +66,9 @@ soak: ready-for-tests
 # The tests' lock is solved first; the program's starts as its copy, so that both hold the same versions.
 lock: ready-for-tests
 	@echo "parley: solving requirements-dev.lock"
-	@$(COMPILE) $(if $(UPGRADE),--upgrade) --group build --group dev --output-file requirements-dev.lock >/dev/null
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra embeddings --group build --group dev --output-file requirements-dev.lock >/dev/null
 	@echo "parley: solving requirements.lock"
 	@cp requirements-dev.lock requirements.lock
 	@$(COMPILE) --group build --output-file requirements.lock >/dev/null
+	@echo "parley: solving requirements-embeddings.lock"
+	@$(EXTRA) | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null

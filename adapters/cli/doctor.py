@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from adapters.cli.console import say
-from adapters.cli.models import describe_models, is_offline
+from adapters.cli.models import describe_models, describe_recall, is_offline
 from shared.errors import ParleyError
 
 if TYPE_CHECKING:
@@ -179,8 +179,8 @@ def _look_at_models(settings: "Settings") -> Iterator[Finding]:
         yield Finding("warn", "models", text)
     else:
         yield Finding("ok", "models", describe_models(settings))
-    if settings.embedding_model is None:
-        yield Finding("ok", "recall", "by words; EMBEDDING_MODEL adds recall by meaning")
+    is_complete, text = describe_recall(settings)
+    yield Finding("ok" if is_complete else "warn", "recall", text)
 
 
 async def _look_at_platforms(settings: "Settings") -> AsyncIterator[Finding]:

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from shared.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from shared.settings import Settings
 
@@ -24,3 +26,13 @@ def describe_models(settings: "Settings") -> str:
     if not settings.llm_models:
         return "the offline model (it understands only a few plain requests)"
     return ", then ".join(settings.llm_models)
+
+
+def describe_recall(settings: "Settings") -> tuple[bool, str]:
+    """Return whether memories are found as the settings want it, and by what, with the remedy if they are not."""
+    from shared.memory.embedders import explain_recall
+
+    try:
+        return True, explain_recall(settings)
+    except ConfigurationError as error:
+        return False, str(error)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import find_version, say, seconds_since_start
-from adapters.cli.models import REMEDY, describe_models, is_offline
+from adapters.cli.models import REMEDY, describe_models, describe_recall, is_offline
 from adapters.cli.opening import read_settings
 
 if TYPE_CHECKING:
@@ -118,5 +118,6 @@ async def _list_addresses(running_app: "App") -> list[str]:
         f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}",
         f"  model     {describe_models(settings)}",
         *([f"            {REMEDY}"] if is_offline(settings) else []),
+        f"  recall    {describe_recall(settings)[1]}",
         f"  database  {where}",
     ]

@@ -19,6 +19,14 @@ DEADLINE_SECONDS = 3.0
 COOLDOWN_SECONDS = 30.0
 DIMENSIONS = 512
 MAX_DIMENSIONS = 1280
+# Providers count tokens, at least four characters each in English; most accept 96 texts in a request.
+MAX_TEXTS_PER_REQUEST = 96
+MAX_CHARS_PER_REQUEST = 64_000
+PARALLEL_REQUESTS = 4
+# A provider that names a longer pause is asked again after this time.
+MAX_RETRY_SECONDS = 3600.0
+# What tells apart a text that is refused from a model that refuses all.
+PROBE = "hello"
 # Tokens that a model may add to each text to mark its beginning and end.
 SPECIAL_TOKENS = 16
 
@@ -27,6 +35,21 @@ class EmbeddingUnavailable(Unavailable):
     """The embedding model can't be reached just now."""
 
     code = "embedding_unavailable"
+
+
+class EmbeddingRefused(EmbeddingUnavailable):
+    """The embedding model does not accept these texts."""
+
+    code = "embedding_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """How large one request may be, and how many may run in parallel."""
+
+    texts: int = MAX_TEXTS_PER_REQUEST
+    chars: int = MAX_CHARS_PER_REQUEST
+    parallel: int = PARALLEL_REQUESTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +68,16 @@ class Embedder(Protocol):
         """Return the model's name."""
         ...
 
+    @property
+    def limits(self) -> RequestLimits:
+        """Return the limits of a call."""
+        ...
+
     async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
-        """Return one vector per text; raises `EmbeddingUnavailable`. Not to be called inside a transaction."""
+        """Return one vector per text; raises `EmbeddingUnavailable`, `EmbeddingRefused` if the texts are at fault.
+
+        Not to be called inside a transaction.
+        """
         ...
 
     async def load(self) -> None:
@@ -58,16 +89,14 @@ class Embedder(Protocol):
         ...
 
 
-def open_embedder(settings: Settings, clock: Clock) -> Embedder | None:
-    """Return the embedder of `EMBEDDING_MODEL`, None when it is not set."""
-    return LiteLLMEmbedder(settings, clock) if settings.embedding_model else None
-
-
 class LiteLLMEmbedder:
     """An embedder that calls any provider that litellm supports."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        self.model = settings.embedding_model or ""
+    limits = RequestLimits()
+
+    def __init__(self, settings: Settings, clock: Clock, model: str | None = None) -> None:
+        """Use `model`, or that of `EMBEDDING_MODEL`."""
+        self.model = model or settings.embedding_model or ""
         self._base_url = settings.openai_base_url
         self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
         self._clock = clock
@@ -81,7 +110,7 @@ class LiteLLMEmbedder:
         """Return one vector per text; raises `EmbeddingUnavailable`, during a cooldown without a call."""
         now = self._clock.monotonic()
         if self._cooldown_until is not None and now < self._cooldown_until:
-            raise EmbeddingUnavailable
+            raise EmbeddingUnavailable(retry_after=self._cooldown_until - now)
         try:
             async with asyncio.timeout(deadline_seconds):
                 embedded = await self._ask(texts)
@@ -89,9 +118,11 @@ class LiteLLMEmbedder:
             if self._litellm is None:
                 # The import of litellm takes seconds; its time must not start a cooldown of the provider.
                 raise EmbeddingUnavailable from error
-            raise self._start_cooldown("no answer in time") from error
+            raise self._start_cooldown(f"no answer within {deadline_seconds:g} s") from error
+        except EmbeddingRefused:
+            raise
         except EmbeddingUnavailable as error:
-            raise self._start_cooldown(str(error)) from error
+            raise self._start_cooldown(str(error), error.retry_after) from error
         self._cooldown_until = None
         return embedded
 
@@ -101,11 +132,12 @@ class LiteLLMEmbedder:
             await self._client.close()
             self._client = None
 
-    def _start_cooldown(self, cause: str) -> EmbeddingUnavailable:
+    def _start_cooldown(self, cause: str, seconds: float | None = None) -> EmbeddingUnavailable:
+        seconds = min(seconds or COOLDOWN_SECONDS, MAX_RETRY_SECONDS)
         if self._cooldown_until is None:
-            log.warning("embedding_failed", model=self.model, cause=cause)
-        self._cooldown_until = self._clock.monotonic() + COOLDOWN_SECONDS
-        return EmbeddingUnavailable()
+            log.warning("embedding_failed", model=self.model, cause=cause, retry_seconds=round(seconds))
+        self._cooldown_until = self._clock.monotonic() + seconds
+        return EmbeddingUnavailable(retry_after=seconds)
 
     async def _ask(self, texts: Sequence[str]) -> Embedded:
         await self.load()
@@ -120,18 +152,34 @@ class LiteLLMEmbedder:
             try:
                 answer = await self._call(texts)
             except BadRequestError:
-                if not self._accepts_dimensions:
-                    raise
+                answer = await self._call_differently(texts)
+            return self._read(answer, texts)
+        except ValueError as error:
+            # `_read` says what is wrong with the answer.
+            raise EmbeddingUnavailable(str(error)) from error
+        except (OpenAIError, httpx.HTTPError, LookupError, TypeError, AttributeError) as error:
+            # A malformed answer raises whatever litellm runs into.
+            raise EmbeddingUnavailable(_describe(error), retry_after=_read_retry_after(error)) from error
+
+    async def _call_differently(self, texts: Sequence[str]) -> Any:
+        from litellm.exceptions import BadRequestError
+
+        if self._accepts_dimensions:
+            try:
+                answer = await self._call(texts, size={})
+            except BadRequestError:
+                pass
+            else:
                 # Some servers reject the parameter, because their model has only one size.
                 self._accepts_dimensions = False
-                answer = await self._call(texts)
-            return self._read(answer, texts)
-        except (OpenAIError, httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
-            # A malformed answer raises whatever litellm or `_read` runs into.
-            raise EmbeddingUnavailable(type(error).__name__) from error
+                return answer
+        # Raises the model's error again if even this is refused: then it is not about the texts.
+        await self._call([PROBE])
+        raise EmbeddingRefused
 
-    async def _call(self, texts: Sequence[str]) -> Any:
-        size = {"dimensions": DIMENSIONS} if self._accepts_dimensions else {}
+    async def _call(self, texts: Sequence[str], size: dict[str, int] | None = None) -> Any:
+        if size is None:
+            size = {"dimensions": DIMENSIONS} if self._accepts_dimensions else {}
         return await self._litellm.aembedding(
             **self._model_arguments(), **size, input=list(texts), drop_params=True, num_retries=0, max_retries=0
         )
@@ -165,8 +213,8 @@ class LiteLLMEmbedder:
     def _read(self, answer: Any, texts: Sequence[str]) -> Embedded:
         rows = sorted(answer.data, key=lambda row: row["index"])
         if len(rows) != len(texts):
-            raise ValueError("as many vectors as texts are needed")
-        vectors = tuple(_unit_vector(row["embedding"]) for row in rows)
+            raise ValueError(f"it answered {len(rows)} vectors for {len(texts)} texts")
+        vectors = tuple(unit_vector(row["embedding"]) for row in rows)
         reported = int(answer.usage.prompt_tokens or answer.usage.total_tokens or 0) if answer.usage else 0
         # Some servers report wrong numbers. A token has at least one byte, which gives the upper bound.
         tokens = min(max(0, reported), sum(len(each.encode(errors="replace")) + SPECIAL_TOKENS for each in texts))
@@ -178,12 +226,34 @@ class LiteLLMEmbedder:
         return None if price is None else float(price) * tokens
 
 
-def _unit_vector(numbers: Sequence[float]) -> tuple[float, ...]:
+def unit_vector(numbers: Sequence[float]) -> tuple[float, ...]:
     """Return the vector at length one, so that half precision can hold it; raises `ValueError` for an unusable one."""
+    if not 0 < len(numbers) <= MAX_DIMENSIONS:
+        raise ValueError(f"its vectors have {len(numbers)} dimensions; choose a model with 1 to {MAX_DIMENSIONS}")
     length = sqrt(sum(number * number for number in numbers))
-    if not 0 < len(numbers) <= MAX_DIMENSIONS or not isfinite(length) or length == 0:
-        raise ValueError(f"a vector needs 1 to {MAX_DIMENSIONS} dimensions and a length")
+    if not isfinite(length) or length == 0:
+        raise ValueError("it answered a vector with NaN, infinity or nothing but zeros")
     return tuple(number / length for number in numbers)
+
+
+def _describe(error: Exception) -> str:
+    # Never the error's own text: a provider may repeat the key or the message in it.
+    name, status = type(error).__name__, getattr(error, "status_code", None)
+    remedy = {
+        401: "check the provider's key",
+        403: "check what the provider's key allows",
+        404: "check EMBEDDING_MODEL",
+        400: "check EMBEDDING_MODEL: the provider refuses any text",
+    }.get(status or 0)
+    return ": ".join(part for part in (name, remedy) if part)
+
+
+def _read_retry_after(error: Exception) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return max(0.0, float(headers["retry-after"]))
+    except (KeyError, ValueError):
+        return None
 
 
 def _import_litellm() -> Any:

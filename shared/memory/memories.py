@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from shared.clock import Clock
 from shared.db.database import Database
 from shared.errors import ToolError
-from shared.memory.embeddings import Embedder, EmbeddingUnavailable, open_embedder
+from shared.memory.embedders import Embedders
+from shared.memory.embeddings import Embedder, EmbeddingUnavailable
 from shared.memory.index import index_missing
 from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
@@ -80,7 +81,8 @@ class Memories:
         self._database = database
         self._clock = clock
         self._capacity = capacity
-        self._embedder = embedder or open_embedder(settings, clock)
+        self._embedders = Embedders(settings, clock, embedder)
+        self._embedder = self._embedders.current
         self._vectors = Vectors(database, self._embedder, clock) if self._embedder else None
 
     def of_user(
@@ -130,9 +132,8 @@ class Memories:
             await self._embedder.load()
 
     async def aclose(self) -> None:
-        """Close the embedder's connections."""
-        if self._embedder is not None:
-            await self._embedder.aclose()
+        """Close the embedders' connections."""
+        await self._embedders.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,14 @@ from structlog.testing import capture_logs
 
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
-from shared.memory.embeddings import DEADLINE_SECONDS, DIMENSIONS, Embedded, EmbeddingUnavailable, LiteLLMEmbedder
+from shared.memory.embeddings import (
+    DEADLINE_SECONDS,
+    DIMENSIONS,
+    Embedded,
+    EmbeddingUnavailable,
+    LiteLLMEmbedder,
+    RequestLimits,
+)
 from shared.memory.memories import Memories
 from shared.messages import Place, Usage
 from shared.models import User
@@ -27,6 +34,7 @@ class WordCountEmbedder:
     """An embedder with one dimension for each of four words."""
 
     WORDS = ("north", "south", "east", "west")
+    limits = RequestLimits()
 
     def __init__(self, model: str) -> None:
         self.model = model

@@ -1,0 +1,179 @@
+"""The embedder of `EMBEDDING_MODEL=local`: asks the program that holds the model, and starts it again if it ended."""
+
+import asyncio
+import json
+import struct
+import sys
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from shared.clock import Clock
+from shared.log import get_logger
+from shared.memory.embeddings import (
+    COOLDOWN_SECONDS,
+    DEADLINE_SECONDS,
+    Embedded,
+    EmbeddingUnavailable,
+    RequestLimits,
+)
+from shared.messages import Usage
+from shared.settings import LOCAL_EMBEDDING_MODELS
+
+PROGRAM = Path(__file__).with_name("program.py")
+REMEDY = "install the extra: pip install 'parley[embeddings]', or make embeddings in Parley's folder"
+# A question waits for one request of the background work at most: small ones take less than 0.2 s.
+MAX_CHARS_PER_REQUEST = 8000
+MAX_TEXTS_PER_REQUEST = 64
+LOAD_SECONDS = 60.0
+HEADER = struct.Struct("<II")
+
+log = get_logger()
+
+Vectors = tuple[tuple[float, ...], ...]
+
+
+def is_installed(model: str) -> bool:
+    """Return whether the package with the weights of this local model is installed."""
+    return find_spec(LOCAL_EMBEDDING_MODELS[model]) is not None
+
+
+class LocalEmbedder:
+    """An embedder on this machine, without any account or network; texts are cut into small requests.
+
+    Nothing waits for the model to load: until then, and for a while after the program ended, `EmbeddingUnavailable` is
+    raised at once.
+    """
+
+    limits = RequestLimits(texts=MAX_TEXTS_PER_REQUEST, chars=8 * MAX_CHARS_PER_REQUEST, parallel=1)
+
+    def __init__(self, model: str, clock: Clock) -> None:
+        self.model = model
+        self._clock = clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._answers: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._waiting: deque[asyncio.Future[Vectors]] = deque()
+        self._cooldown_until = -COOLDOWN_SECONDS
+
+    async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
+        """Return one vector per text; raises `EmbeddingUnavailable` at once while the model is not loaded."""
+        self._start()
+        if self._answers is None or self._answers.done():
+            raise EmbeddingUnavailable
+        vectors: list[tuple[float, ...]] = []
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                for request in _split(texts):
+                    vectors += await self._ask(request)
+        except TimeoutError as error:
+            raise EmbeddingUnavailable from error
+        return Embedded(tuple(vectors), Usage(cost=0.0))
+
+    async def load(self) -> None:
+        """Start the program and wait until it has loaded the model; a failure is logged."""
+        self._start()
+        if self._starting is not None:
+            await asyncio.shield(self._starting)
+
+    async def aclose(self) -> None:
+        """End the program."""
+        for task in (self._starting, self._answers):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        await self._end_program()
+
+    def _start(self) -> None:
+        is_running = self._answers is not None and not self._answers.done()
+        is_starting = self._starting is not None and not self._starting.done()
+        if not is_running and not is_starting and self._clock.monotonic() >= self._cooldown_until:
+            self._starting = asyncio.create_task(self._start_program())
+
+    async def _start_program(self) -> None:
+        self._cooldown_until = self._clock.monotonic() + COOLDOWN_SECONDS
+        if not is_installed(self.model):
+            self._cooldown_until = float("inf")
+            log.warning("local_embedder_missing", model=self.model, remedy=REMEDY)
+            return
+        await self._end_program()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            # The folder of the program is no place to import from.
+            "-P",
+            str(PROGRAM),
+            # One thread, and one core for the turns.
+            env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(LOAD_SECONDS):
+                await _read_answer(self._process)
+        except (TimeoutError, asyncio.IncompleteReadError):
+            log.warning("local_embedder_failed", model=self.model, cause="the model could not be loaded", remedy=REMEDY)
+            await self._end_program()
+            return
+        self._answers = asyncio.create_task(self._read_answers(self._process))
+
+    async def _ask(self, texts: Sequence[str]) -> Vectors:
+        process = self._process
+        if process is None or process.stdin is None or process.returncode is not None:
+            raise EmbeddingUnavailable
+        answer: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        with suppress(OSError):
+            process.stdin.write(json.dumps(texts).encode() + b"\n")
+            await process.stdin.drain()
+        return await answer
+
+    async def _read_answers(self, process: asyncio.subprocess.Process) -> None:
+        # The program answers in the order of the requests; a caller that gave up is skipped.
+        try:
+            while True:
+                vectors = await _read_answer(process)
+                answer = self._waiting.popleft()
+                if not answer.done():
+                    answer.set_result(vectors)
+        except asyncio.IncompleteReadError:
+            log.warning("local_embedder_failed", model=self.model, cause="its program ended; it is started again")
+        finally:
+            while self._waiting:
+                answer = self._waiting.popleft()
+                if not answer.done():
+                    answer.set_exception(EmbeddingUnavailable())
+
+    async def _end_program(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _read_answer(process: asyncio.subprocess.Process) -> Vectors:
+    assert process.stdout is not None  # noqa: S101 - it was started with a pipe
+    count, dimensions = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
+    numbers = array("f", await process.stdout.readexactly(4 * count * dimensions))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return tuple(tuple(numbers[start : start + dimensions]) for start in range(0, len(numbers), dimensions or 1))
+
+
+def _split(texts: Sequence[str]) -> Iterator[list[str]]:
+    request: list[str] = []
+    for text in texts:
+        if request and (
+            len(request) == MAX_TEXTS_PER_REQUEST or sum(map(len, request)) + len(text) > MAX_CHARS_PER_REQUEST
+        ):
+            yield request
+            request = []
+        # A lone surrogate is no text that can be encoded.
+        request.append(text.encode(errors="replace").decode())
+    if request:
+        yield request

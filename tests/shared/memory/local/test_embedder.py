@@ -1,0 +1,176 @@
+"""The local embedder, with the real model."""
+
+import asyncio
+import math
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # the package has no types
+import pytest
+from structlog.testing import capture_logs
+
+from shared.errors import ConfigurationError
+from shared.memory.embedders import Embedders, explain_recall
+from shared.memory.embeddings import COOLDOWN_SECONDS, EmbeddingUnavailable
+from shared.memory.local.embedder import PROGRAM, LocalEmbedder
+from shared.settings import LOCAL_EMBEDDING_MODELS, Settings, settings_from
+
+(MODEL,) = LOCAL_EMBEDDING_MODELS
+MOST_MEMORY = 300_000_000
+PARENT = f"""
+import asyncio
+from shared.clock import SystemClock
+from shared.memory.local.embedder import LocalEmbedder
+
+async def main():
+    await LocalEmbedder({MODEL!r}, SystemClock()).load()
+    print("loaded", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+class MovableClock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+async def embedder(clock: MovableClock) -> AsyncIterator[LocalEmbedder]:
+    embedder = LocalEmbedder(MODEL, clock)
+    yield embedder
+    await embedder.aclose()
+
+
+def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))
+
+
+def program_of(parent: int) -> psutil.Process:
+    (found,) = (each for each in psutil.Process(parent).children() if str(PROGRAM) in each.cmdline())
+    return found
+
+
+async def test_texts_of_the_same_meaning_are_near_in_other_words_and_in_another_language(
+    embedder: LocalEmbedder,
+) -> None:
+    await embedder.load()
+    facts = ("Meine Schwester wohnt in Hamburg.", "The landlord raised the rent to 1400 euros.", "I never eat meat.")
+    questions = ("Where does my sister live?", "Was kostet meine Wohnung?", "Am I a vegetarian?")
+
+    vectors = (await embedder.embed([*facts, *questions], deadline_seconds=30)).vectors
+    for number, question in enumerate(vectors[3:]):
+        scores = [cosine(question, fact) for fact in vectors[:3]]
+        assert scores.index(max(scores)) == number
+    assert {len(each) for each in vectors} == {512}
+    assert all(abs(cosine(each, each) - 1) < 1e-3 for each in vectors)
+
+
+async def test_a_message_does_not_wait_while_the_model_is_loaded(embedder: LocalEmbedder) -> None:
+    with pytest.raises(EmbeddingUnavailable):
+        await embedder.embed(["first"])
+
+    await embedder.load()
+    assert (await embedder.embed(["second"])).usage.input_tokens == 0
+
+
+async def test_texts_of_any_kind_have_a_vector(embedder: LocalEmbedder) -> None:
+    await embedder.load()
+    texts = ["", "😀😀", "\x00", "\ud800", "שלום עולם", "x" * 4000, "数据库" * 1000, "line\nline\r\nline"]
+
+    embedded = await embedder.embed(texts, deadline_seconds=30)
+    assert len(embedded.vectors) == len(texts)
+    assert all(math.isfinite(number) for vector in embedded.vectors for number in vector)
+
+
+async def test_the_program_uses_little_memory(embedder: LocalEmbedder) -> None:
+    await embedder.load()
+    await embedder.embed([f"{number} words " * 250 for number in range(100)], deadline_seconds=60)
+
+    assert program_of(os.getpid()).memory_info().rss < MOST_MEMORY
+
+
+async def test_a_caller_that_gives_up_does_not_shift_the_answers_of_the_others(embedder: LocalEmbedder) -> None:
+    await embedder.load()
+    expected = (await embedder.embed(["Ann walks north"])).vectors
+    long = asyncio.create_task(embedder.embed(["long " * 800] * 20, deadline_seconds=30))
+    await asyncio.sleep(0)
+    long.cancel()
+
+    answers = await asyncio.gather(*(embedder.embed([text]) for text in ("Ann walks south", "Ann walks north")))
+    assert answers[1].vectors == expected
+    assert answers[0].vectors != expected
+
+
+async def test_a_program_that_was_killed_is_started_again(embedder: LocalEmbedder, clock: MovableClock) -> None:
+    await embedder.load()
+    waiting = asyncio.create_task(embedder.embed(["long " * 800] * 100, deadline_seconds=60))
+    await asyncio.sleep(0)
+    with capture_logs() as logs:
+        program_of(os.getpid()).send_signal(signal.SIGKILL)
+        with pytest.raises(EmbeddingUnavailable):
+            await waiting
+        with pytest.raises(EmbeddingUnavailable):
+            await embedder.embed(["too early"])
+    assert [each["event"] for each in logs] == ["local_embedder_failed"]
+
+    clock.seconds += COOLDOWN_SECONDS
+    await embedder.load()
+    assert len((await embedder.embed(["again"])).vectors) == 1
+
+
+async def test_the_program_ends_with_the_process_that_started_it() -> None:
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, stdout=asyncio.subprocess.PIPE)
+    assert parent.stdout is not None
+    assert await parent.stdout.readline() == b"loaded\n"
+    program = program_of(parent.pid)
+
+    parent.kill()
+    await parent.wait()
+    await asyncio.to_thread(program.wait, 30)
+
+
+def test_the_short_name_is_stored_as_the_full_one() -> None:
+    assert settings_from({"EMBEDDING_MODEL": "local"}).embedding_model == MODEL
+    assert settings_from({"EMBEDDING_MODEL": MODEL}).embedding_model == MODEL
+
+
+def test_an_unknown_local_model_stops_the_start_with_the_names_that_exist() -> None:
+    with pytest.raises(ConfigurationError, match=f"EMBEDDING_MODEL is wrong: .*{MODEL}"):
+        settings_from({"EMBEDDING_MODEL": "local/nothing"})
+
+
+def test_the_start_says_by_what_memories_are_found() -> None:
+    by_both = "by words and by meaning, with"
+
+    assert explain_recall(Settings()) == "by words; EMBEDDING_MODEL adds recall by meaning"
+    assert explain_recall(Settings(embedding_model="local")) == f"{by_both} {MODEL} on this machine"
+    assert explain_recall(Settings(embedding_model="voyage/voyage-3")) == f"{by_both} voyage/voyage-3"
+
+
+async def test_the_embedder_of_an_earlier_model_is_opened_once(clock: MovableClock, tmp_path: Path) -> None:
+    embedders = Embedders(Settings(parley_home=tmp_path, embedding_model="openai/new"), clock)
+
+    assert embedders.current is not None
+    assert embedders.current.model == "openai/new"
+    assert embedders.of("openai/old") is embedders.of("openai/old")
+    assert isinstance(embedders.of(MODEL), LocalEmbedder)
+    await embedders.aclose()
