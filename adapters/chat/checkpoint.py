@@ -33,7 +33,9 @@ ON CONFLICT (platform, token_hash) DO UPDATE SET platform = excluded.platform RE
 LOOK = text("""
 INSERT INTO shards (bot_id, shard_id) VALUES (:bot_id, 0)
 ON CONFLICT (bot_id, shard_id) DO UPDATE SET shard_id = 0
-RETURNING seen_id, coalesce(leased_until > now(), false) AS is_held
+RETURNING seen_id,
+    -- Nobody holds it for longer: the database's clock was set back since.
+    coalesce(leased_until BETWEEN now() AND now() + 2 * :held * interval '1 second', false) AS is_held
 """)
 NOTE = text("""
 UPDATE shards SET seen_id = greatest(seen_id, :seen), leased_until = now() + :held * interval '1 second'
@@ -71,7 +73,8 @@ class Checkpoint:
     async def find_gap(self) -> str | None:
         """Return the time since which no process has listened; None if one does, or if it is unknown."""
         async with self._database.statement() as session:
-            row = (await session.execute(LOOK, {"bot_id": await self._bot.find_id()})).one()
+            given = {"bot_id": await self._bot.find_id(), "held": HELD_SECONDS}
+            row = (await session.execute(LOOK, given)).one()
         return None if row.is_held else row.seen_id
 
     async def note(self, now: datetime) -> None:

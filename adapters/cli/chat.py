@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from adapters.terminal import Output, Reader
     from agent.app import App
     from agent.people.users import ResolvedUser
+    from agent.queue.heartbeats import LiveWorkers
     from shared.db.database import Address
     from shared.settings import Settings
 
@@ -81,6 +82,7 @@ class LocalWorker:
     def __init__(self, running_app: "App") -> None:
         self._app = running_app
         self._work: asyncio.Task[None] | None = None
+        self._workers: LiveWorkers | None = None
         self._watch = asyncio.create_task(self._look_again(), name="look for workers")
 
     async def ensure_worker(self) -> None:
@@ -109,12 +111,8 @@ class LocalWorker:
                 await self.ensure_worker()
 
     async def _is_one_alive(self) -> bool:
-        from sqlalchemy import text
+        from agent.queue.heartbeats import LiveWorkers
 
-        from agent.queue.heartbeats import STALE_SECONDS
-
-        alive = text(
-            "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => :stale)"
-        )
+        self._workers = self._workers or LiveWorkers()
         async with self._app.database.transaction() as session:
-            return bool(await session.scalar(alive, {"stale": STALE_SECONDS}))
+            return await self._workers.find(session, self._app.clock.monotonic())

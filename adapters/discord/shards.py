@@ -36,6 +36,8 @@ ON CONFLICT (bot_id, shard_id) DO UPDATE SET holder = excluded.holder, leased_un
     seen_id = CASE WHEN shards.holder = excluded.holder THEN coalesce(excluded.seen_id, shards.seen_id)
                    ELSE shards.seen_id END
 WHERE shards.holder = excluded.holder OR shards.leased_until IS NULL OR shards.leased_until < clock_timestamp()
+    -- No lease lasts that long: the database's clock was set back since.
+    OR shards.leased_until > clock_timestamp() + 2 * :lease * interval '1 second'
 RETURNING shard_id, seen_id
 """)
 RELEASE = text("""

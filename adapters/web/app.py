@@ -20,6 +20,7 @@ from adapters.web.faults import HANDLERS, ReadableAddresses
 from adapters.web.page import chat, page
 from adapters.web.wire import BoundedProtocol, HalfOpen
 from agent.app import App
+from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 
@@ -58,6 +59,7 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
     # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
     web.state.parley = app
+    web.state.workers = LiveWorkers()
     return web
 
 

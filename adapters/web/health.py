@@ -15,16 +15,13 @@ from adapters.folders import list_migrations
 from adapters.web.auth import app_of, with_token
 from agent.app import App
 from agent.maintenance.totals import read_call_totals, read_turn_totals
-from agent.queue.heartbeats import STALE_SECONDS
+from agent.queue.heartbeats import LiveWorkers
 from shared.db.compatibility import find_incompatibility, find_old_platform, list_revisions
 from shared.db.database import VERSIONS
 from shared.errors import Unavailable
 
 # The outcomes of turns whose status is "answered".
 ANSWERED = ("finished", "unfinished")
-WORKER = text("""
-SELECT EXISTS (SELECT FROM procrastinate_workers WHERE last_heartbeat > now() - :stale * interval '1 second')
-""")
 QUEUES = text("""
 SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
@@ -41,7 +38,7 @@ async def get_health(_request: Request) -> Response:
 async def get_readiness(request: Request) -> Response:
     """Answer whether a message could be accepted and answered: the database, its tables, and a worker."""
     app = app_of(request)
-    reason = await find_obstacle(app) or await find_missing_worker(app)
+    reason = await find_obstacle(app) or await find_missing_worker(app, request.app.state.workers)
     if reason is None:
         return JSONResponse({"status": "ready"})
     return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": reason}}, 503)
@@ -57,11 +54,11 @@ async def find_obstacle(app: App) -> str | None:
         return "The database can't be reached."
 
 
-async def find_missing_worker(app: App) -> str | None:
+async def find_missing_worker(app: App, workers: LiveWorkers) -> str | None:
     """Return why no turn can begin, None if a worker is there to run it."""
     try:
         async with app.database.transaction() as session:
-            is_there = await session.scalar(WORKER, {"stale": STALE_SECONDS})
+            is_there = await workers.find(session, app.clock.monotonic())
     except Unavailable:
         return "The database can't be reached."
     return None if is_there else "No worker runs: messages are stored, and wait for one. Start one: parley worker."

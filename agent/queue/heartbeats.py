@@ -1,7 +1,8 @@
 """Finds workers that have died, by heartbeats that no longer change.
 
 The time of a heartbeat is the database's wall clock, which may be set back or forward. So each process measures with a
-clock of its own, which never goes backwards, for how long a heartbeat has stayed the same.
+clock of its own, which never goes backwards, for how long a heartbeat has stayed the same. Only for a worker that it
+has not seen before, it has to believe the database's clock.
 """
 
 from collections.abc import Iterable
@@ -9,6 +10,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import text
+
+from shared.db.driver import Session
 
 # A heartbeat that stays the same for this long is that of a dead worker.
 STALE_SECONDS = 10.0
@@ -18,14 +21,17 @@ OLD_SECONDS = 6.0
 # An observer that was away for longer, frozen or without the database, begins anew: others could not write either.
 AWAY_SECONDS = 6.0
 
+# A worker's last heartbeat is of a time to come when the database's clock was set back since.
 HEARTBEATS = text("""
-SELECT id, last_heartbeat, last_heartbeat < now() - :stale * interval '1 second' AS is_old FROM procrastinate_workers
+SELECT id, last_heartbeat, last_heartbeat NOT BETWEEN
+       now() - :stale * interval '1 second' AND now() + :stale * interval '1 second' AS is_old
+FROM procrastinate_workers
 """)
 DELETE = text("DELETE FROM procrastinate_workers WHERE id = ANY(CAST(:dead AS bigint[]))")
 
 
 class Heartbeat(NamedTuple):
-    """The last heartbeat of a worker; `is_old` by the database's clock."""
+    """The last heartbeat of a worker; `is_old`: the database's clock is far from it."""
 
     worker_id: int
     at: datetime
@@ -54,3 +60,28 @@ class Heartbeats:
                 dead.append(worker_id)
         self._seen = seen
         return dead
+
+
+class LiveWorkers:
+    """Tells whether a worker lives, for one process that looks at the heartbeats from time to time."""
+
+    def __init__(self) -> None:
+        # The last heartbeat of each worker, and when the worker was known to live, by the monotonic clock.
+        self._seen: dict[int, tuple[datetime, float]] = {}
+
+    async def find(self, session: Session, now: float) -> bool:
+        """Look now, at a time of the monotonic clock; return whether a worker lives."""
+        rows = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
+        return self.note((Heartbeat(*row) for row in rows), now)
+
+    def note(self, heartbeats: Iterable[Heartbeat], now: float) -> bool:
+        """Return whether one of these heartbeats is that of a live worker."""
+        seen: dict[int, tuple[datetime, float]] = {}
+        for worker_id, at, is_old in heartbeats:
+            known = self._seen.get(worker_id)
+            if known is None:
+                seen[worker_id] = (at, float("-inf") if is_old else now)
+            else:
+                seen[worker_id] = known if known[0] == at else (at, now)
+        self._seen = seen
+        return any(now - lived_at < STALE_SECONDS for _, lived_at in seen.values())

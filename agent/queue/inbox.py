@@ -107,13 +107,13 @@ KNOWN = text("""
 SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
 """)
 
-# Queues a job for places with open messages but no live job: a job can be lost together with its connection.
+# Queues a job for places with open messages but no live job, which can be lost with its connection. Clocks may be set.
 REQUEUE_LOST = text(f"""
 SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
     '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
 )::procrastinate_job_to_defer_v1])
 FROM inbox
-WHERE status IN ('waiting', 'claimed') AND created_at < now() - interval '10 seconds'
+WHERE status IN ('waiting', 'claimed') AND abs(extract(epoch FROM now() - created_at)) > 10
   AND NOT EXISTS (
       SELECT FROM procrastinate_jobs WHERE lock = inbox.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
   )

@@ -23,19 +23,27 @@ if TYPE_CHECKING:
 # In any second at most RATE + BURST = 44 requests begin.
 RATE, BURST = 40, 4
 SPACING = 1 / RATE
+# No request waits longer for its slot.
+LONGEST_SECONDS = 120
 # Requests in the background leave half of the slots free, and wait for a free one so many times.
 BACKGROUND_SPACING, MOST_YIELDS = 2 / RATE, 100
 # Discord bans clients that make 10,000 invalid requests in ten minutes.
 INVALID_LOGGED_EVERY = 100
 
 RESERVE_SLOT = text("""
-UPDATE bots SET next_request_at = greatest(next_request_at, clock_timestamp()) + :spacing * interval '1 second'
+UPDATE bots SET next_request_at = :spacing * interval '1 second' + CASE
+    -- No queue is that long: the database's clock was set back since.
+    WHEN next_request_at > clock_timestamp() + :longest * interval '1 second' THEN clock_timestamp()
+    ELSE greatest(next_request_at, clock_timestamp())
+END
 WHERE id = :bot_id
 RETURNING extract(epoch FROM next_request_at - clock_timestamp())
 """)
 RESERVE_FREE_SLOT = text("""
 UPDATE bots SET next_request_at = clock_timestamp() + :spacing * interval '1 second'
-WHERE id = :bot_id AND next_request_at <= clock_timestamp() RETURNING id
+WHERE id = :bot_id
+  AND next_request_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + :longest * interval '1 second'
+RETURNING id
 """)
 
 log = get_logger()
@@ -60,7 +68,7 @@ class RateLimiter:
                 if await self.has_spare():
                     return
         try:
-            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
+            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
             async with self._database.statement() as session:
                 seconds = float((await session.execute(RESERVE_SLOT, given)).scalar_one()) - BURST * SPACING
         except DatabaseLost:
@@ -72,7 +80,7 @@ class RateLimiter:
     async def has_spare(self) -> bool:
         """Reserve a slot only if no request waits for one: for optional requests."""
         try:
-            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING}
+            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
             async with self._database.statement() as session:
                 return (await session.execute(RESERVE_FREE_SLOT, given)).one_or_none() is not None
         except DatabaseLost:

@@ -44,6 +44,25 @@ async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
     assert "parley worker" in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("hours", [1, -1], ids=["back", "forward"])
+async def test_a_worker_counts_as_live_although_the_clock_was_set(site: Site, hours: int) -> None:
+    await until_ready(site)
+    moved = "UPDATE procrastinate_workers SET last_heartbeat = last_heartbeat + make_interval(hours => :hours)"
+    await site.parley.sql(moved, hours=hours)
+
+    assert (await site.client.get("/readyz")).status_code == 200
+
+
+async def test_a_worker_that_died_before_the_clock_was_set_back_does_not_count(site: Site) -> None:
+    await until_ready(site)
+    assert site.parley.worker is not None
+    site.parley.worker.cancel()
+    await asyncio.gather(site.parley.worker, return_exceptions=True)
+    await site.parley.sql("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour')")
+
+    assert (await site.client.get("/readyz")).status_code == 503
+
+
 async def change_tables(parley: Parley, statement: str) -> None:
     owner = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
     try:

@@ -4,14 +4,16 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-from agent.queue.heartbeats import AWAY_SECONDS, OLD_SECONDS, STALE_SECONDS, Heartbeat, Heartbeats
+from adapters.chat.checkpoint import Checkpoint
+from adapters.discord.transport.rate_limiter import RateLimiter
+from agent.queue.heartbeats import AWAY_SECONDS, OLD_SECONDS, STALE_SECONDS, Heartbeat, Heartbeats, LiveWorkers
 from agent.queue.job import Job
 from agent.queue.worker import Worker
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.parley import open_parley
+from tests.support.parley import Parley, open_parley
 
 BEAT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEFT_BY_A_DEAD_WORKER = """
@@ -80,3 +82,61 @@ async def test_the_job_of_a_worker_that_died_before_the_clock_was_set_back_is_ta
             await asyncio.gather(running, return_exceptions=True)
 
     assert (job.inbox_id, job.deaths) == (accepted.inbox_id, 0)
+
+
+def is_alive(workers: LiveWorkers, at: float, beat: datetime = BEAT, *, is_old: bool = False) -> bool:
+    """Look at the one worker at a time of the observer's clock."""
+    return workers.note([Heartbeat(1, beat, is_old)], at)
+
+
+def test_a_worker_lives_while_its_heartbeat_changes_wherever_the_clock_jumps() -> None:
+    workers = LiveWorkers()
+    beats = [BEAT + timedelta(hours=hours) for hours in (1, -1, 2, -2, 0, 3)]
+
+    assert is_alive(workers, 100.0)
+    assert all(is_alive(workers, 100.0 + 60 * n, beat, is_old=True) for n, beat in enumerate(beats, 1))
+
+
+def test_a_worker_is_dead_once_its_heartbeat_stays_the_same_whatever_the_clock_says() -> None:
+    workers = LiveWorkers()
+
+    assert [is_alive(workers, at) for at in (100.0, 105.0, 100.0 + STALE_SECONDS)] == [True, True, False]
+
+
+def test_a_worker_whose_heartbeat_is_far_from_the_clock_lives_only_once_it_beats() -> None:
+    workers = LiveWorkers()
+
+    assert not is_alive(workers, 100.0, is_old=True)
+    assert is_alive(workers, 105.0, BEAT + timedelta(seconds=5), is_old=True)
+
+
+async def test_a_message_without_a_job_is_queued_again_although_the_clock_was_set_back(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        accepted = await parley.accept("hello")
+        await parley.sql("DELETE FROM procrastinate_jobs")
+        await parley.sql("UPDATE inbox SET created_at = created_at + interval '1 hour'")
+    async with open_parley(settings, address, model) as parley, asyncio.timeout(30):
+        assert (await parley.app.events.response(accepted.inbox_id)).error is None
+
+
+async def test_a_mark_of_a_listener_that_died_before_the_clock_was_set_back_is_not_held(parley: Parley) -> None:
+    checkpoint = Checkpoint(parley.app.database, "test", "token")
+    await checkpoint.find_gap()
+    await checkpoint.note(BEAT)
+    assert await checkpoint.find_gap() is None
+    await parley.sql("UPDATE shards SET leased_until = leased_until + interval '1 hour'")
+
+    assert await checkpoint.find_gap() is not None
+
+
+async def test_requests_to_discord_go_on_when_the_clock_was_set_back(parley: Parley) -> None:
+    limiter = RateLimiter(parley.app.database, "token")
+    await limiter.wait()
+    await parley.sql("UPDATE bots SET next_request_at = next_request_at + interval '1 hour'")
+
+    assert await limiter.has_spare()
+    await parley.sql("UPDATE bots SET next_request_at = next_request_at + interval '1 hour'")
+    async with asyncio.timeout(20):
+        await limiter.wait()
