@@ -249,11 +249,10 @@ def _describe(error: Exception) -> str:
 
 
 def _read_retry_after(error: Exception) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    try:
-        return max(0.0, float(headers["retry-after"]))
-    except (KeyError, ValueError):
-        return None
+    headers = getattr(error, "litellm_response_headers", None) or {}
+    value = str(headers.get("retry-after", ""))
+    # A date instead of seconds is rare; then the cooldown counts.
+    return float(value) if value.replace(".", "", 1).isdecimal() else None
 
 
 def _import_litellm() -> Any:

@@ -16,7 +16,7 @@ from shared.memory.index import index_missing
 from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
 from shared.memory.tokenizer import question_words
-from shared.memory.vectors import MAX_CHARS, Vectors
+from shared.memory.vectors import MAX_CHARS, Vectors, charge
 from shared.memory.visibility import Visibility, act_in, prepare
 from shared.messages import Place
 from shared.settings import Settings
@@ -82,8 +82,8 @@ class Memories:
         self._clock = clock
         self._capacity = capacity
         self._embedders = Embedders(settings, clock, embedder)
-        self._embedder = self._embedders.current
-        self._vectors = Vectors(database, self._embedder, clock) if self._embedder else None
+        current = self._embedders.current
+        self._vectors = Vectors(database, current, clock) if current else None
 
     def of_user(
         self, user_id: int, place: Place, conversation_id: int | None, speaker: str | None = None
@@ -95,7 +95,7 @@ class Memories:
             speaker,
             database=self._database,
             clock=self._clock,
-            embedder=self._embedder,
+            embedders=self._embedders,
             vectors=self._vectors,
             capacity=self._capacity,
         )
@@ -122,14 +122,14 @@ class Memories:
         async with self._database.transaction() as session:
             return await index_missing(session, limit)
 
-    async def fill_vectors(self, limit: int = 32) -> int:
-        """Embed up to `limit` memories without vectors of the current model; returns how many, within seconds."""
+    async def fill_vectors(self, limit: int | None = None) -> int:
+        """Embed the memories without vectors of the current model, at most `limit`; returns how many."""
         return await self._vectors.fill_missing(limit) if self._vectors else 0
 
     async def warm(self) -> None:
         """Load the embedder, which takes seconds the first time."""
-        if self._embedder is not None:
-            await self._embedder.load()
+        if self._embedders.current is not None:
+            await self._embedders.current.load()
 
     async def aclose(self) -> None:
         """Close the embedders' connections."""
@@ -145,7 +145,7 @@ class MemoryOfUser:
     speaker: str | None
     database: Database
     clock: Clock
-    embedder: Embedder | None = None
+    embedders: Embedders
     vectors: Vectors | None = None
     capacity: int = CAPACITY
 
@@ -173,7 +173,7 @@ class MemoryOfUser:
             stored = StoredMemory(*(await session.execute(SELECT, {"memory_id": added.memory_id})).one())
         if added.is_new and self.vectors is not None:
             try:
-                await self.vectors.fill(user_id, [stored.id], conversation_id=self.conversation_id)
+                await self.vectors.fill([stored.id])
             except EmbeddingUnavailable:
                 # The embedder has logged it, and `fill_vectors` adds the vectors later.
                 return stored
@@ -203,18 +203,19 @@ class MemoryOfUser:
             until=until,
             conversation_id=self.conversation_id,
             shown_from=shown_from,
-            model=self.embedder.model if self.embedder else None,
         )
         async with self._transaction() as session:
             found = await find_by_words(session, search)
-        if self.embedder is None or not found.has_vectors or not query.strip():
+        if self.embedders.current is None or found.model is None or not query.strip():
             return list(found.best)
         try:
-            question = await self.embedder.embed([query])
+            question = await self.embedders.of(found.model).embed([query])
         except EmbeddingUnavailable:
             return list(found.best)
         async with self._transaction() as session:
-            return await find_by_vectors(session, self.visibility.user_id, found, query=question)
+            best = await find_by_vectors(session, found, query=question)
+            await charge(session, (self.visibility.user_id, self.conversation_id), found.model, usage=question.usage)
+        return best
 
     async def list_all(self, limit: int = 100, skip: int = 0) -> list[StoredMemory]:
         """Return the facts that are remembered about the user, newest first, without messages of conversations."""

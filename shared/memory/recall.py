@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.memory.embeddings import Embedded
+from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import prepare
 
 
@@ -84,7 +85,6 @@ class Search:
     """What to search for: `words` of the query, `k` results, said `since` and `until`.
 
     Messages of the conversation from the turn `shown_from` on are left out, because the prompt shows them anyway.
-    `model` is the embedding model.
     """
 
     words: Sequence[str]
@@ -93,7 +93,6 @@ class Search:
     until: datetime | None = None
     conversation_id: int | None = None
     shown_from: int | None = None
-    model: str | None = None
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -105,23 +104,14 @@ class Search:
 class WordMatches:
     """The result of the search by words: `best`, the first `k`, and the scores of all candidates by memory id.
 
-    `has_vectors` tells whether some visible memory has a vector of the search's model.
+    `model` is the embedding model whose vectors most of the visible memories have, None if they have none.
     """
 
     search: Search
-    has_vectors: bool
+    model: str | None
     best: tuple[RecalledMemory, ...]
     scores: dict[int, float]
 
-
-# Charges the tokens of an embedding, in the same statement that uses the vectors.
-CHARGE = """
-    charged AS (
-        UPDATE users SET tokens_used_this_month = tokens_used_this_month + :tokens WHERE id = :user_id
-    ), logged AS (
-        INSERT INTO token_logs (user_id, conversation_id, purpose, model, input_tokens, cost_estimate)
-        VALUES (:user_id, :conversation_id, 'embedding', :model, :tokens, :cost)
-    )"""
 
 # Which memories count beside those that row-level security hides.
 IS_WANTED = """
@@ -143,7 +133,7 @@ WITH_NEIGHBOURS = """
 # windows; `probes` looks the more common words up for the candidates alone; `gains` are the exact terms of BM25.
 BY_WORDS = f"""
 WITH scopes AS MATERIALIZED (
-    SELECT id, memories, words FROM memory_scopes WHERE memories > 0
+    SELECT id, memories, words, vector_model FROM memory_scopes WHERE memories > 0
 ), totals AS MATERIALIZED (
     SELECT sum(memories)::float8 AS stored, greatest(sum(words) / sum(memories), 1)::float8 AS mean FROM scopes
 ), question AS MATERIALIZED (
@@ -232,16 +222,15 @@ WITH scopes AS MATERIALIZED (
     WHERE cardinality(:words) = 0
 ), best AS (
     SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.said_at DESC, r.id DESC) AS place FROM ranked AS r
-), with_vectors AS (
-    SELECT EXISTS (
-        SELECT FROM scopes AS s CROSS JOIN LATERAL (
-            SELECT FROM memory_vectors AS v
-            WHERE v.scope_id = s.id AND v.model = :model AND v.kind = 'turn' LIMIT 1
-        ) AS first_ones
-    ) AS has_vectors
+), answering AS (
+    -- While a new model's vectors are made, those of the model before answer; two models' vectors are never compared.
+    SELECT max(vector_model) AS model FROM (
+        SELECT vector_model FROM scopes WHERE vector_model IS NOT NULL
+        GROUP BY vector_model ORDER BY sum(memories) DESC, vector_model LIMIT 1
+    ) AS most
 )
-SELECT h.has_vectors, r.id, r.score, {SHOWN}
-FROM with_vectors AS h
+SELECT v.model, r.id, r.score, {SHOWN}
+FROM answering AS v
 LEFT JOIN best AS r ON true
 LEFT JOIN memories AS m ON m.id = r.id AND r.place <= :k
 {WITH_NEIGHBOURS}
@@ -251,7 +240,7 @@ ORDER BY r.place
 # The nearest of each scope and the best by words are scored together; one without vectors gets the average of the
 # others.
 BY_VECTORS = f"""
-WITH {CHARGE}, words AS MATERIALIZED (
+WITH words AS MATERIALIZED (
     SELECT * FROM unnest(:ids, :scores) AS word (id, score)
 ), near AS MATERIALIZED (
     SELECT n.memory_id
@@ -308,28 +297,19 @@ async def find_by_words(session: AsyncSession, search: Search) -> WordMatches:
     rows = (await session.execute(SELECT_BY_WORDS, search.parameters)).all()
     best = _to_recalled([row for row in rows if row.content is not None])
     scores = {row.id: float(row.score) for row in rows if row.id is not None}
-    return WordMatches(search, rows[0].has_vectors, tuple(best), scores=scores)
+    return WordMatches(search, rows[0].model, tuple(best), scores=scores)
 
 
-async def find_by_vectors(
-    session: AsyncSession, user_id: int, found: WordMatches, query: Embedded
-) -> list[RecalledMemory]:
-    """Return the best of them by words and vectors together, and charge the query's tokens, in one statement."""
+async def find_by_vectors(session: AsyncSession, found: WordMatches, query: Embedded) -> list[RecalledMemory]:
+    """Return the best of them by words and vectors together, in one statement."""
     parameters = found.search.parameters | {
-        "user_id": user_id,
+        "model": found.model,
         "ids": list(found.scores),
         "scores": list(found.scores.values()),
         "vector": to_halfvec(query.vectors[0]),
         "dimensions": len(query.vectors[0]),
-        "tokens": query.usage.input_tokens,
-        "cost": query.usage.cost,
     }
     return _to_recalled((await session.execute(SELECT_BY_VECTORS, parameters)).all())
-
-
-def to_halfvec(vector: tuple[float, ...]) -> str:
-    """Return the vector in pgvector's text format."""
-    return "[" + ",".join(f"{number:.6g}" for number in vector) + "]"
 
 
 def _to_recalled(rows: Sequence[Any]) -> list[RecalledMemory]:

@@ -1,108 +1,253 @@
 """Creates and stores the vectors of memories, after the memories themselves are committed."""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
 from shared.db.database import Database
-from shared.memory.embeddings import DEADLINE_SECONDS, Embedded, Embedder, EmbeddingUnavailable
-from shared.memory.index import IndexedText, list_texts
-from shared.memory.recall import CHARGE, to_halfvec
-from shared.memory.visibility import act_for, prepare
+from shared.log import get_logger
+from shared.memory.embeddings import (
+    DEADLINE_SECONDS,
+    Embedded,
+    Embedder,
+    EmbeddingRefused,
+    EmbeddingUnavailable,
+    RequestLimits,
+)
+from shared.memory.index import Kind
+from shared.memory.tokenizer import dated
+from shared.memory.visibility import prepare
+from shared.messages import Usage
 
-BACKGROUND_SECONDS = 4.0
-# With less time left, a healthy provider could time out and be put in cooldown.
-MIN_SECONDS = 1.0
+# A request of the background work has more texts than a question.
+BACKGROUND_SECONDS = 60.0
+# How many memories a worker claims for each request that it may have in flight.
+CLAIMED_PER_REQUEST = 128
+# A provider whose vectors can't be compared is asked again after this time.
+MISMATCH_SECONDS = 600.0
+SCOPES_PER_SWITCH = 100
 # Some models reject longer texts, and the rest of a text hardly changes its vector.
 MAX_CHARS = 4000
 
-CLAIM = prepare("SELECT user_id, memory_id FROM parley_claim_memories_without_vectors(:model, :limit)")
-
-# The join skips memories that were deleted, or whose window has changed, since they were read.
-STORE = prepare(f"""
-WITH {CHARGE}, given AS (
-    SELECT m.id, g.kind, g.vector FROM unnest(:ids, :kinds, :vectors, :lengths) AS g (id, kind, vector, length)
-    JOIN memories AS m ON m.id = g.id AND m.user_id = :user_id AND m.window_length IS NOT DISTINCT FROM g.length
-), completed AS (
-    UPDATE memories SET vector_model = :model WHERE user_id = :user_id AND id IN (SELECT id FROM given)
-)
-INSERT INTO memory_vectors (user_id, model, kind, memory_id, embedding)
-SELECT :user_id, :model, kind, id, CAST(vector AS halfvec) FROM given
-ON CONFLICT (memory_id, model, kind) DO UPDATE SET embedding = excluded.embedding
-""")
-
-DROP_OLD_MODELS = prepare("""
-DELETE FROM memory_vectors WHERE user_id = :user_id AND model <> :model AND NOT EXISTS (
-    SELECT FROM memories WHERE user_id = :user_id AND vector_model IS DISTINCT FROM :model
+CLAIM = prepare("SELECT memory_id FROM parley_claim_vectors_v1(:model, :limit)")
+LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed_v1(:ids) ORDER BY memory_id")
+STORE = prepare("SELECT parley_store_vectors_v1(:model, :dimensions, :ids, :kinds, :versions, :vectors, :refused)")
+SWITCH = prepare("SELECT parley_switch_vectors_v1(:model, :limit)")
+CHARGE = prepare("""
+SELECT admitted FROM parley_charge_v1(
+    p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => :conversation_id,
+    p_calls => jsonb_build_array(jsonb_build_object(
+        'purpose', 'embedding', 'model', CAST(:model AS text), 'input_tokens', CAST(:tokens AS integer),
+        'cached_tokens', 0, 'output_tokens', 0, 'cost', CAST(:cost AS numeric)
+    )),
+    p_reserve => NULL, p_seconds => 0
 )
 """)
+PROGRESS = prepare("SELECT memories, missing FROM parley_vectors_progress_v1(:model)")
+
+# A person, and the conversation whose server pays with them.
+Payer = tuple[int, int | None]
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A memory whose texts are to be embedded; the cost is charged to the person and to the conversation's server."""
+
+    memory_id: int
+    payer: Payer
+    version: int
+    texts: dict[Kind, str]
+
+    @property
+    def chars(self) -> int:
+        """Return the length of its texts."""
+        return sum(map(len, self.texts.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How many memories there are, and how many of them lack vectors of the current model."""
+
+    model: str
+    memories: int
+    missing: int
+
+    @property
+    def share(self) -> float:
+        """Return the share of memories that have vectors, from 0 to 1."""
+        return 1.0 if self.memories <= 0 else max(0.0, 1 - self.missing / self.memories)
 
 
 class Vectors:
-    """Embeds memories, stores their vectors and charges the cost to their user."""
+    """Embeds memories in large requests, several at once, stores their vectors and charges the cost."""
 
     def __init__(self, database: Database, embedder: Embedder, clock: Clock) -> None:
         self._database = database
         self._embedder = embedder
         self._clock = clock
+        self._may_switch = True
+        self._paused_until = -MISMATCH_SECONDS
 
-    async def fill_missing(self, limit: int, *, seconds: float = BACKGROUND_SECONDS) -> int:
-        """Embed up to `limit` memories of any users that lack vectors of the current model; returns how many.
+    async def fill_missing(self, limit: int | None = None) -> int:
+        """Embed the memories of any users that lack vectors of the current model, until none is left.
 
-        Takes at most `seconds`. Memories that were claimed but not reached can be claimed again a minute later.
+        With a `limit`, so many at most. Several workers share the work; what one of them claimed but did not reach can
+        be claimed again two minutes later. Returns how many were embedded.
         """
-        until = self._clock.monotonic() + seconds
+        await self._embedder.load()
+        most = limit or CLAIMED_PER_REQUEST * self._embedder.limits.parallel
         filled = 0
-        for user_id, memory_ids in (await self._claim(limit)).items():
-            left = until - self._clock.monotonic()
-            if left < MIN_SECONDS:
-                return filled
-            try:
-                filled += await self.fill(user_id, memory_ids, deadline_seconds=left)
-            except EmbeddingUnavailable:
-                return filled
+        try:
+            while self._clock.monotonic() >= self._paused_until:
+                claimed = await self._claim(most)
+                filled += await self.fill(claimed, deadline_seconds=BACKGROUND_SECONDS)
+                self._may_switch = self._may_switch or bool(claimed)
+                if len(claimed) < most or limit is not None:
+                    break
+        except EmbeddingUnavailable as error:
+            self._paused_until = self._clock.monotonic() + (error.retry_after or 0)
+            return filled
+        await self._switch()
         return filled
 
-    async def _claim(self, limit: int) -> Mapping[int, Sequence[int]]:
-        claimed: defaultdict[int, list[int]] = defaultdict(list)
+    async def fill(self, memory_ids: Sequence[int], *, deadline_seconds: float = DEADLINE_SECONDS) -> int:
+        """Embed these memories, store the vectors and return how many; raises `EmbeddingUnavailable`."""
+        if not memory_ids:
+            return 0
+        async with self._database.transaction() as session:
+            rows = await session.execute(LIST_TEXTS, {"ids": list(memory_ids)})
+            pending = [_to_pending(row) for row in rows]
+        in_flight = asyncio.Semaphore(self._embedder.limits.parallel)
+
+        async def request(batch: list[Pending]) -> int:
+            async with in_flight:
+                return await self._fill_batch(batch, deadline_seconds)
+
+        batches = list(split(pending, self._embedder.limits))
+        # All are awaited, also after a failure: answers that were paid for are stored.
+        results = await asyncio.gather(*map(request, batches), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return sum(each for each in results if isinstance(each, int))
+
+    async def _claim(self, limit: int) -> list[int]:
         async with self._database.transaction() as session:
             rows = await session.execute(CLAIM, {"model": self._embedder.model, "limit": limit})
-            for user_id, memory_id in rows:
-                claimed[user_id].append(memory_id)
-        return claimed
+            return list(rows.scalars())
 
-    async def fill(
-        self,
-        user_id: int,
-        memory_ids: Sequence[int],
-        *,
-        conversation_id: int | None = None,
-        deadline_seconds: float = DEADLINE_SECONDS,
-    ) -> int:
-        """Embed these memories of a user, store the vectors and return how many; raises `EmbeddingUnavailable`."""
-        async with self._database.transaction() as session:
-            await act_for(session, user_id)
-            texts = await list_texts(session, memory_ids)
-        if not texts:
+    async def _switch(self) -> None:
+        switched = SCOPES_PER_SWITCH if self._may_switch else 0
+        while switched == SCOPES_PER_SWITCH:
+            async with self._database.transaction() as session:
+                given = {"model": self._embedder.model, "limit": SCOPES_PER_SWITCH}
+                switched = int((await session.execute(SWITCH, given)).scalar_one())
+        self._may_switch = False
+
+    async def _fill_batch(self, batch: list[Pending], deadline_seconds: float) -> int:
+        texts = [text for each in batch for text in each.texts.values()]
+        try:
+            embedded = await self._embedder.embed(texts, deadline_seconds=deadline_seconds)
+        except EmbeddingRefused:
+            if len(batch) > 1:
+                halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
+                return sum([await self._fill_batch(half, deadline_seconds) for half in halves])
+            log.warning("embedding_refused", model=self._embedder.model, memory=batch[0].memory_id)
+            await self._store([], None, refused=[batch[0].memory_id])
             return 0
-        contents = [text[:MAX_CHARS] for each in texts for text in each.texts.values()]
-        embedded = await self._embedder.embed(contents, deadline_seconds=deadline_seconds)
-        await self._store(user_id, conversation_id, texts, embedded=embedded)
-        return len(texts)
+        await self._charge(batch, embedded.usage)
+        await self._store(batch, embedded)
+        return len(batch)
 
-    async def _store(
-        self, user_id: int, conversation_id: int | None, texts: Sequence[IndexedText], embedded: Embedded
-    ) -> None:
-        rows = [(each.memory_id, kind, each.window_length) for each in texts for kind in each.texts]
-        spent = {"tokens": embedded.usage.input_tokens, "cost": embedded.usage.cost, "conversation_id": conversation_id}
-        owner = {"user_id": user_id, "model": self._embedder.model}
-        vectors = {
+    async def _charge(self, batch: Sequence[Pending], usage: Usage) -> None:
+        # One transaction for each payer: two that charge several persons in one could wait for each other for ever.
+        shares: defaultdict[Payer, int] = defaultdict(int)
+        for each in batch:
+            shares[each.payer] += each.chars
+        whole = sum(shares.values()) or 1
+        for payer, chars in shares.items():
+            share = chars / whole
+            cost = None if usage.cost is None else usage.cost * share
+            part = Usage(input_tokens=round(usage.input_tokens * share), cost=cost)
+            async with self._database.transaction() as session:
+                await charge(session, payer, self._embedder.model, part)
+
+    async def _store(self, batch: Sequence[Pending], embedded: Embedded | None, refused: Sequence[int] = ()) -> None:
+        rows = [(each.memory_id, kind, each.version) for each in batch for kind in each.texts]
+        vectors = embedded.vectors if embedded else ()
+        dimensions = len(vectors[0]) if vectors else None
+        given = {
+            "model": self._embedder.model,
+            "dimensions": dimensions,
             "ids": [memory_id for memory_id, _, _ in rows],
             "kinds": [kind for _, kind, _ in rows],
-            "lengths": [length for _, _, length in rows],
-            "vectors": [to_halfvec(vector) for vector in embedded.vectors],
+            "versions": [version for _, _, version in rows],
+            # Thousands of numbers: the event loop goes on meanwhile.
+            "vectors": await asyncio.to_thread(_to_halfvecs, vectors),
+            "refused": list(refused),
         }
         async with self._database.transaction() as session:
-            await act_for(session, user_id)
-            await session.execute(STORE, owner | spent | vectors)
-            await session.execute(DROP_OLD_MODELS, owner)
+            stored = (await session.execute(STORE, given)).scalar_one()
+        if dimensions is not None and stored != dimensions:
+            log.warning(
+                "embedding_failed",
+                model=self._embedder.model,
+                cause=f"it answers vectors of {dimensions} dimensions, and those that are stored have {stored}",
+                remedy=f"SELECT parley_drop_vectors_v1('{self._embedder.model}') in parley psql makes all anew",
+            )
+            raise EmbeddingUnavailable(retry_after=MISMATCH_SECONDS)
+
+
+async def read_progress(database: Database, model: str) -> Progress:
+    """Return how far the vectors of this model are."""
+    async with database.transaction() as session:
+        row = (await session.execute(PROGRESS, {"model": model})).one()
+    return Progress(model, row.memories, row.missing)
+
+
+async def charge(session: AsyncSession, payer: Payer, model: str, usage: Usage) -> None:
+    """Charge the tokens of an embedding to a person and to the conversation's server; a local one costs nothing."""
+    if usage.input_tokens <= 0:
+        return
+    user_id, conversation_id = payer
+    given = {"user_id": user_id, "conversation_id": conversation_id, "model": model}
+    await session.execute(CHARGE, given | {"tokens": usage.input_tokens, "cost": usage.cost})
+
+
+def split(pending: Sequence[Pending], limits: RequestLimits) -> Iterator[list[Pending]]:
+    """Yield the memories in batches whose texts fit into one request; a memory's texts stay together."""
+    batch: list[Pending] = []
+    texts = chars = 0
+    for each in pending:
+        if batch and (texts + len(each.texts) > limits.texts or chars + each.chars > limits.chars):
+            yield batch
+            batch, texts, chars = [], 0, 0
+        batch.append(each)
+        texts += len(each.texts)
+        chars += each.chars
+    if batch:
+        yield batch
+
+
+def to_halfvec(vector: Sequence[float]) -> str:
+    """Return the vector in pgvector's text format, with the five digits that half precision can use."""
+    return f"[{','.join(['%.5g'] * len(vector))}]" % tuple(vector)
+
+
+def _to_halfvecs(vectors: Sequence[Sequence[float]]) -> list[str]:
+    return [to_halfvec(each) for each in vectors]
+
+
+def _to_pending(row: Any) -> Pending:
+    parts = [part for part in (row.before, row.content, row.after) if part is not None]
+    texts: dict[Kind, str] = {"turn": dated(row.content, row.said_at)[:MAX_CHARS]}
+    if len(parts) > 1:
+        texts["window"] = dated("\n".join(parts), row.said_at)[:MAX_CHARS]
+    return Pending(row.memory_id, (row.user_id, row.conversation_id), row.version, texts)

@@ -22,7 +22,7 @@ TYPES: dict[str, TypeEngine[Any]] = {
     **dict.fromkeys(("words", "kinds", "vectors", "message_ids"), ARRAY(Text())),
     **dict.fromkeys(("counts", "lengths"), ARRAY(Integer())),
     **dict.fromkeys(("since", "until"), DateTime(timezone=True)),
-    **dict.fromkeys(("ids", "turn_ids"), ARRAY(BigInteger())),
+    **dict.fromkeys(("ids", "turn_ids", "versions", "refused"), ARRAY(BigInteger())),
     "rows": JSONB(),
     "scores": ARRAY(Float(53)),
 }

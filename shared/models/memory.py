@@ -15,6 +15,7 @@ from sqlalchemy import (
     Integer,
     PrimaryKeyConstraint,
     Text,
+    UniqueConstraint,
     func,
     text,
 )
@@ -75,6 +76,10 @@ class MemoryScope(Row, Base):
     )
     words: Mapped[int] = mapped_column(
         BigInteger, server_default="0", comment="Number of words of these memories; kept by the database."
+    )
+    vector_model: Mapped[str | None] = mapped_column(
+        Text,
+        comment="The embedding model whose vectors answer questions here; NULL: none yet. Kept by the database.",
     )
 
 
@@ -235,6 +240,21 @@ class MemoryPosting(Base):
     created_at: Mapped[datetime] = mapped_column(
         DateTime(timezone=True), server_default=func.now(), comment="When the row was made."
     )
+
+
+class EmbeddingModel(Row, Base):
+    """An embedding model whose vectors are stored."""
+
+    __tablename__ = "embedding_models"
+    __table_args__ = (
+        UniqueConstraint("model"),
+        CheckConstraint("model <> ''", name="model_is_not_empty"),
+        CheckConstraint("dimensions BETWEEN 1 AND 1280", name="dimensions_fit_an_index"),
+        {"comment": "Embedding models whose vectors are stored: vectors with other dimensions are refused."},
+    )
+
+    model: Mapped[str] = mapped_column(Text, comment="litellm name of the embedding model.")
+    dimensions: Mapped[int] = mapped_column(Integer, comment="The dimensions of its first vector.")
 
 
 class MemoryVector(Base):

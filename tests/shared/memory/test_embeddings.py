@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,15 @@ class Admin:
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
 
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, address: Address) -> AsyncIterator["Admin"]:
+        connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+        try:
+            yield cls(connection)
+        finally:
+            await connection.close()
+
     async def rows(self, statement: str, *given: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._connection.fetch(statement, *given)]
 
@@ -67,9 +77,8 @@ class Admin:
 
 @pytest.fixture
 async def admin(address: Address, database: Database) -> AsyncIterator[Admin]:
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    yield Admin(connection)
-    await connection.close()
+    async with Admin.connected(address) as admin:
+        yield admin
 
 
 @pytest.fixture
@@ -178,26 +187,6 @@ async def test_an_unresponsive_provider_is_waited_for_once(settings: Settings) -
     await embedder.aclose()
     server.close()
     await server.wait_closed()
-
-
-async def test_vectors_of_two_models_are_not_compared_and_old_ones_are_deleted(
-    database: Database, ann: int, admin: Admin
-) -> None:
-    settings = Settings()
-    old, new = WordCountEmbedder("old"), WordCountEmbedder("new")
-    before, after = (Memories(database, settings, SystemClock(), embedder=each) for each in (old, new))
-    for fact in ("Ann walks north", "Ann walks south", "Ann walks east", "Ann walks west", "Ann walks home"):
-        await before.of_user(ann, HOME, None).remember(fact)
-    assert (await contents(before, ann, "northern", 1)) == ["Ann walks north"]
-
-    assert await contents(after, ann, "northern", 1) == []
-    assert new.asked == []
-    await admin.overdue()
-    assert await after.fill_vectors(4) == 4
-    assert set(await admin.rows("SELECT DISTINCT model FROM memory_vectors")) == {("old",), ("new",)}
-    assert await after.fill_vectors() == 1
-    assert await admin.rows("SELECT DISTINCT model FROM memory_vectors") == [("new",)]
-    assert (await contents(after, ann, "northern", 1)) == ["Ann walks north"]
 
 
 async def test_two_workers_do_not_embed_the_same_memories(database: Database, ann: int, admin: Admin) -> None:

@@ -34,6 +34,8 @@ class OpenAIStub:
     `windows` are the tokens that fit into a model, by its name; longer requests are refused as the real API does.
     `requests` is the journal of chat requests, `embeddings` that of embedding requests; both forget the oldest beyond
     `keep`. `running` and `peak` count chat requests in progress, `abandoned` those whose caller disconnected.
+    `before_embedding` is awaited before each answer to an embedding request, then `embedding_fault` may answer with a
+    fault; `embedding_peak` counts the embedding requests in progress.
     """
 
     def __init__(
@@ -49,6 +51,9 @@ class OpenAIStub:
         self.embeddings: deque[Received] = deque(maxlen=keep)
         self.running = self.peak = self.abandoned = self.count = 0
         self.windows: dict[str, int] = {}
+        self.embedding_fault: Callable[[Body], Fault | None] = _no_fault
+        self.before_embedding: Callable[[Body], Awaitable[None]] = _go_on
+        self.embedding_running = self.embedding_peak = 0
         self._api_key, self._models, self._port = api_key, models, port
         self._mark = uuid4().hex[:8]
         self._closing = asyncio.Event()
@@ -184,6 +189,17 @@ class OpenAIStub:
         self.embeddings.append(received)
         if refusal is not None:
             return _error(400, refusal, "input")
+        self.embedding_running += 1
+        self.embedding_peak = max(self.embedding_peak, self.embedding_running)
+        try:
+            return await self._embedded(request, body, texts, raw)
+        finally:
+            self.embedding_running -= 1
+
+    async def _embedded(self, request: web.BaseRequest, body: Body, texts: list[str], raw: bytes) -> web.StreamResponse:
+        await self.before_embedding(body)
+        if (fault := self.embedding_fault(body)) is not None:
+            return await self._broken(request, fault, body, raw, "")
         dimensions, encoding = body.get("dimensions", render.DIMENSIONS), body.get("encoding_format", "float")
         vectors = [
             {"object": "embedding", "index": index, "embedding": render.embedding(text, dimensions, encoding)}
@@ -217,6 +233,14 @@ def _parsed(raw: bytes) -> tuple[Body, web.Response | None]:
     except rules.Refused as refused:
         return body if isinstance(body, dict) else {}, _error(400, str(refused), refused.param, refused.code)
     return body, None
+
+
+async def _go_on(_body: Body) -> None:
+    return
+
+
+def _no_fault(_body: Body) -> Fault | None:
+    return None
 
 
 def _embedding_fault(body: Any, texts: Any) -> str | None:
