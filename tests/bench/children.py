@@ -17,6 +17,7 @@ import asyncpg
 from tests.bench.load import Load, Run, drive
 from tests.bench.model import mark
 from tests.bench.statements import owner_dsn
+from tests.standins.openai_api import OpenAIStub
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "bench-token-of-one-run"
@@ -25,6 +26,16 @@ RUN_SECONDS = 60
 # Messages that a client sends in one place before it uses a new one; on average half of them are history.
 TURNS_A_PLACE = 20
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def model_environment(model: OpenAIStub, home: Path) -> dict[str, str]:
+    """Return the settings of a process that keeps its files in `home` and asks the stand-in model."""
+    return {
+        "PARLEY_HOME": str(home),
+        "LLM_MODELS": "openai/stub",
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "sk-bench",
+    }
 
 
 def cpu_seconds(pid: int) -> float:

@@ -5,7 +5,6 @@ One adapter process listens, two workers answer through REST, the model takes 50
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -14,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.bench.children import memory_mb, started
-from tests.bench.figures import Figure, missed
+from tests.bench.children import memory_mb, model_environment, started
+from tests.bench.figures import Figure, report
 from tests.bench.load import percentile
 from tests.standins.discord import DiscordStandIn, Json, Limits, Person
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -29,10 +28,7 @@ WARM_SECONDS = 180
 def environment(discord: DiscordStandIn, model: OpenAIStub, home: Path) -> dict[str, str]:
     """Return the settings of all processes."""
     return {
-        "PARLEY_HOME": str(home),
-        "LLM_MODELS": "openai/stub",
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-bench",
+        **model_environment(model, home),
         "DISCORD_TOKEN": discord.token,
         "DISCORD_API_BASE": discord.api_base,
         "DISCORD_GATEWAY": discord.gateway.url,
@@ -140,10 +136,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="where the processes write what they log")
     options = parser.parse_args()
     figures = asyncio.run(run(options.messages, options.log))
-    for each in figures:
-        sys.stdout.write(f"{each.name:36} {each.value:8.1f} {each.unit:3} {each.goal}\n")
-    names = [each.name for each in missed(figures)]
-    sys.stdout.write(f"not reached: {json.dumps(names)}\n" if names else "every goal is reached\n")
+    report(figures)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The figures: value, the floor's value, and the goal."""
 
+import json
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -45,3 +47,12 @@ class Figure:
 def missed(figures: Iterable[Figure]) -> list[Figure]:
     """Return the figures whose goal is not reached."""
     return [each for each in figures if each.is_reached is False]
+
+
+def report(figures: Iterable[Figure]) -> None:
+    """Print one line per figure, and the names of those whose goal is not reached."""
+    listed = list(figures)
+    for each in listed:
+        sys.stdout.write(f"{each.name:36} {each.value:8.1f} {each.unit:3} {each.goal}\n")
+    names = [each.name for each in missed(listed)]
+    sys.stdout.write(f"not reached: {json.dumps(names)}\n" if names else "every goal is reached\n")

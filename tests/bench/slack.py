@@ -5,7 +5,6 @@ One adapter process listens through Socket Mode, two workers answer through the 
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -13,8 +12,8 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.bench.children import memory_mb, started
-from tests.bench.figures import Figure, missed
+from tests.bench.children import memory_mb, model_environment, started
+from tests.bench.figures import Figure, report
 from tests.bench.load import percentile
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json, Limits, Person, SlackStandIn
@@ -29,10 +28,7 @@ WAIT_SECONDS = 120
 def environment(slack: SlackStandIn, model: OpenAIStub, home: Path) -> dict[str, str]:
     """Return the settings of all processes."""
     return {
-        "PARLEY_HOME": str(home),
-        "LLM_MODELS": "openai/stub",
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-bench",
+        **model_environment(model, home),
         "SLACK_BOT_TOKEN": slack.bot_token,
         "SLACK_APP_TOKEN": slack.app_token,
         "SLACK_API_BASE": slack.api_base,
@@ -145,10 +141,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="where the processes write what they log")
     options = parser.parse_args()
     figures = asyncio.run(run(options.events, options.threads, options.workers, options.log))
-    for each in figures:
-        sys.stdout.write(f"{each.name:36} {each.value:8.1f} {each.unit:3} {each.goal}\n")
-    names = [each.name for each in missed(figures)]
-    sys.stdout.write(f"not reached: {json.dumps(names)}\n" if names else "every goal is reached\n")
+    report(figures)
 
 
 if __name__ == "__main__":

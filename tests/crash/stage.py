@@ -35,6 +35,8 @@ WAVE: list[Any] = [
     "It is done.",
 ]
 TIMEOUT = 60
+# These tables contain a turn's outcome, which a worker that wakes up late must not change.
+DECIDED = ("turns", "messages", "turn_events", "token_logs", "inbox", "outbox", "file_records", "users", "stage_posts")
 
 
 @dataclass
@@ -168,6 +170,32 @@ class Stage:
     async def value(self, query: str, *given: Any) -> Any:
         """Return the first value of a query."""
         return await self.owner.fetchval(query, *given)
+
+
+async def run_with_fault(stage: Stage, first: WorkerAtWork, second: Sequence[Any], inbox_id: int) -> list[str]:
+    """Let a worker die or freeze at its point, and a second one answer this message and another in the same place.
+
+    Returns what is wrong when a frozen worker wakes up then: it must not change what is decided.
+    """
+    is_frozen = first.orders.action == "freeze"
+    await (first.until(first.orders.at) if is_frozen else first.until_gone())
+    await stage.age_the_dead()
+    successor = await stage.worker("second", second)
+    await stage.response(inbox_id)
+    # The place's lock is free again, because everything that the first worker held has expired.
+    await stage.response(await stage.accepts("room: and now?"))
+    await stage.until_delivered(2)
+    before = await decided(stage)
+    if is_frozen:
+        first.signal(signal.SIGCONT)
+        await first.stop()
+    await successor.stop()
+    return [] if await decided(stage) == before else ["the worker that woke up late changed something"]
+
+
+async def decided(stage: Stage) -> list[Any]:
+    """Return the outcome of all turns."""
+    return [await stage.rows(f"SELECT * FROM {table} ORDER BY 1") for table in DECIDED]  # noqa: S608  # our own names
 
 
 @asynccontextmanager

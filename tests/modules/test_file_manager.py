@@ -5,27 +5,21 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from pypdf import PdfReader, PdfWriter
 
 from modules import file_manager
-from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.documents.reading import read_text
 from shared.errors import NotFound, ToolError
 from shared.files.file_types import WORD
-from shared.files.folder import FolderStore
-from shared.files.storage import Storage, StoredFile
-from shared.http.client import GuardedClient
-from shared.memory.memories import MemoryOfUser
-from shared.messages import Place
-from shared.models.user import User
+from shared.files.storage import StoredFile
 from shared.permissions import Permission
-from shared.settings import Settings
-from shared.tools import Caller, Tool, ToolContext
+from shared.tools import Tool, ToolContext
+from tests.support.tool_context import make_tool_context
 
 TOOLS = [each for each in vars(file_manager).values() if isinstance(each, Tool)]
 MEGABYTE = 1024 * 1024
@@ -34,29 +28,7 @@ W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 @pytest.fixture
 async def context(database: Database, tmp_path: Path) -> ToolContext:
-    return await make_context(database, tmp_path)
-
-
-async def make_context(database: Database, tmp_path: Path) -> ToolContext:
-    user = User()
-    async with database.transaction() as session:
-        session.add(user)
-    storage = Storage(FolderStore(tmp_path / "files"), "http://here", ("secret",))
-    settings = Settings()
-    return ToolContext(
-        user=Caller(user.id, Permission.GUEST, "Ada"),
-        place=Place("test", None, "direct", is_direct=True),
-        conversation_id=1,
-        turn_id=1,
-        call_id="call-1",
-        module="file_manager",
-        clock=SystemClock(),
-        http=GuardedClient(settings),
-        storage=storage.of_user(database, user.id, None),
-        memory=cast(MemoryOfUser, None),  # these tools do not use memories
-        database=database,
-        app_settings=settings,
-    )
+    return await make_tool_context(database, tmp_path / "files", "file_manager")
 
 
 async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
@@ -117,7 +89,7 @@ async def test_another_users_file_raises_the_same_error_as_a_missing_one(
     context: ToolContext, database: Database, tmp_path: Path, tool: str
 ) -> None:
     theirs = await context.storage.create("secret.txt", b"secret")
-    mine = await make_context(database, tmp_path)
+    mine = await make_tool_context(database, tmp_path / "files", "file_manager")
 
     messages = set()
     for file_id in (theirs.file_id, theirs.file_id + 999, -5, 10**40):

@@ -9,48 +9,21 @@ import pytest
 from pydantic import ValidationError
 
 from modules import knowledge
-from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError
-from shared.files.folder import FolderStore
-from shared.files.storage import Storage
-from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.messages import Place
-from shared.models.user import User
 from shared.permissions import Permission
-from shared.settings import Settings
-from shared.tools import Caller, Tool, ToolContext
+from shared.tools import Tool, ToolContext
+from tests.support.tool_context import make_tool_context
 
 TOOLS = [each for each in vars(knowledge).values() if isinstance(each, Tool)]
-HOME = Place("discord", None, "dm-1", is_direct=True)
 GUILD = Place("discord", "guild-1", "general")
 
 
 @pytest.fixture
 async def context(database: Database, tmp_path: Path) -> ToolContext:
-    return await make_context(database, tmp_path)
-
-
-async def make_context(database: Database, tmp_path: Path) -> ToolContext:
-    user = User()
-    async with database.transaction() as session:
-        session.add(user)
-    settings = Settings()
-    return ToolContext(
-        user=Caller(user.id, Permission.GUEST, "Ada"),
-        place=HOME,
-        conversation_id=1,
-        turn_id=1,
-        call_id="call-1",
-        module="knowledge",
-        clock=SystemClock(),
-        http=GuardedClient(settings),
-        storage=Storage(FolderStore(tmp_path / "files"), "http://here", ("secret",)).of_user(database, user.id, None),
-        memory=Memories(database, settings, SystemClock()).of_user(user.id, HOME, None),
-        database=database,
-        app_settings=settings,
-    )
+    return await make_tool_context(database, tmp_path / "files", "knowledge")
 
 
 def in_place(context: ToolContext, place: Place) -> ToolContext:
@@ -117,7 +90,7 @@ async def test_another_users_memory_raises_the_same_error_as_a_missing_one(
     context: ToolContext, database: Database, tmp_path: Path
 ) -> None:
     stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
-    other = await make_context(database, tmp_path)
+    other = await make_tool_context(database, tmp_path / "files", "knowledge")
 
     complaints = []
     for memory_id in (stored["memory_id"], 999_999, 2**70, -1):

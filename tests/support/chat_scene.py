@@ -24,9 +24,10 @@ COMMAND = (sys.executable, "-m", "adapters.cli")
 
 @dataclass(kw_only=True)
 class ChatScene:
-    """Settings for a platform's stand-in, and Parley once it is open."""
+    """Settings for a platform's stand-in with a channel, and Parley once it is open."""
 
     settings: Settings
+    general: dict[str, Any]
     parley: Parley = field(init=False)
 
     @property

@@ -3,21 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import psutil  # type: ignore[import-untyped]  # the package has no types
 from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.outbox import Senders
-from shared.db.database import Address, Database
+from shared.db.database import Address, Database, DatabaseLost
+from shared.db.driver import Connection
 from shared.db.embedded import find_server
 from shared.settings import Settings
+from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import FakePlatform, Parley
 
@@ -92,3 +95,74 @@ async def cut_connections(server: URL, address: Address) -> int:
         return len(await connection.fetch(OTHERS, address.url.database))
     finally:
         await connection.close()
+
+
+async def repeated_effects(parley: Parley) -> list[Any]:
+    """Return the memories that exist more than once: `remember` must not run twice."""
+    return await parley.sql("SELECT content FROM memories GROUP BY 1 HAVING count(*) > 1")
+
+
+class ForgetfulDatabase(Database):
+    """A database that loses the acknowledgement of the `lost`-th commit of a turn; `count` counts the commits."""
+
+    count = lost = 0
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        async with super().transaction() as session:
+            yield session
+        self._forget()
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[Connection]:
+        async with super().statement() as session:
+            yield session
+        self._forget()
+
+    def _forget(self) -> None:
+        if is_of_turn():
+            self.count += 1
+            if self.count == self.lost:
+                raise DatabaseLost
+
+
+@dataclass
+class LosingAcknowledgements:
+    """A `Parley` that loses the acknowledgement of one commit in each turn, of a later one each time.
+
+    The statements of `parley` itself lose none.
+    """
+
+    parley: Parley
+    database: ForgetfulDatabase
+
+    @property
+    def lost(self) -> int:
+        """Return which commit of the present turn loses its acknowledgement."""
+        return self.database.lost
+
+    async def messages(self) -> AsyncIterator[str]:
+        """Return messages to send, until a turn has made fewer commits than the one that is lost."""
+        while self.database.count >= self.database.lost:
+            self.database.count, self.database.lost = 0, self.database.lost + 1
+            async with asyncio.timeout(40):
+                yield f"message {self.lost}"
+        assert self.lost > 5
+
+
+@asynccontextmanager
+async def losing_acknowledgements(
+    settings: Settings, address: Address, model: OpenAIStub, database: Database
+) -> AsyncIterator[LosingAcknowledgements]:
+    """Open one; after the block each turn is answered, nothing was done twice, and each model call is paid once."""
+    forgetful = ForgetfulDatabase(address, pool_size=5)
+    async with open_parley_with(settings, address, model, database=forgetful) as parley:
+        seen = Parley(replace(parley.app, database=database), model, parley.platform)
+        yield LosingAcknowledgements(seen, forgetful)
+        assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered'") == 0
+        assert await seen.value("SELECT count(*) FROM budget_reservations") == 0
+        assert await repeated_effects(seen) == []
+        assert await seen.value("SELECT count(*) FROM token_logs") == model.count
+        ledger = "SELECT sum(input_tokens + output_tokens) FROM token_logs"
+        assert await seen.value(f"SELECT sum(tokens_used_this_month) = ({ledger}) FROM users")  # noqa: S608  # our own
+    await forgetful.close()

@@ -1,7 +1,7 @@
 """Discord, driven through its stand-in."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from tests.adapters.contract.driver import (
     Post,
 )
 from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene, make_scene
-from tests.standins.discord import CUT, DiscordStandIn, Fault, Interaction, Limits, Sent
+from tests.standins.discord import CUT, DiscordStandIn, Fault, Interaction, Limits, Person, Sent
 
 PINGS = re.compile(r"<@!?(\d+)>|@(everyone|here)|<@(&\d+)>")
 
@@ -31,6 +31,9 @@ class Driver(PlatformDriver):
     name = "discord"
     message_limit = 2000
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {Capability.TABLES}
+
+    _standin: DiscordStandIn
+    _people: Mapping[str, Person]
 
     def __init__(self, scene: Scene) -> None:
         self.scene: Scene = scene
@@ -61,15 +64,6 @@ class Driver(PlatformDriver):
     def direct(self, person: str) -> Place:
         """Return a person's direct messages."""
         return Place(self._people[person].dm()["id"])
-
-    def mention(self, person: str) -> str:
-        """Return `<@id>`."""
-        return f"<@{self._people[person].id}>"
-
-    @property
-    def channel(self) -> Place:
-        """Return the server's channel."""
-        return Place(self.scene.general["id"])
 
     async def add_channel(self, name: str) -> Place:
         """Make a channel on the server."""
@@ -178,10 +172,6 @@ class Driver(PlatformDriver):
                 found.add(names.get(person, person) if person else "everyone" if everyone else role)
         return found
 
-    async def wait(self, happened: Any, seconds: float = 60) -> Any:
-        """Wait for the stand-in."""
-        return await self._standin.until(happened, seconds)
-
     async def until_connected(self) -> None:
         """Return once a bot has identified at the gateway."""
         await self._standin.gateway.until()
@@ -193,10 +183,6 @@ class Driver(PlatformDriver):
     async def cut_connections(self) -> None:
         """Close the gateway's connections; a resumed session is sent what it has missed."""
         await self._standin.gateway.drop_all()
-
-    def slow_down(self, seconds: float) -> None:
-        """Delay the REST API."""
-        self._standin.latency = seconds
 
     def limit_rate(self) -> None:
         """Take five messages in five seconds for each channel."""

@@ -2,14 +2,14 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from adapters.base import ChatPlatform
 from shared.db.database import Address
@@ -68,6 +68,23 @@ class Post:
     raw: Json = field(repr=False, compare=False)
 
 
+class StandIn(Protocol):
+    """The stand-in of a platform; each of its answers takes `latency` seconds."""
+
+    latency: float
+
+    async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
+        """Wait until `happened` returns something, and return that."""
+
+
+class Person(Protocol):
+    """A person of the stand-in."""
+
+    @property
+    def id(self) -> str:
+        """Return the platform's id of the person."""
+
+
 class PlatformDriver(ABC):
     """One platform with its stand-in; people are named, and the agent is called in channels by a mention."""
 
@@ -75,6 +92,8 @@ class PlatformDriver(ABC):
     capabilities: ClassVar[frozenset[Capability]]
     message_limit: ClassVar[int]
     scene: ChatScene
+    _standin: StandIn
+    _people: Mapping[str, Person]
 
     @classmethod
     @abstractmethod
@@ -89,14 +108,14 @@ class PlatformDriver(ABC):
     def direct(self, person: str) -> Place:
         """Return the direct conversation of a person with the agent."""
 
-    @abstractmethod
     def mention(self, person: str) -> str:
         """Return how a person is mentioned in a text."""
+        return f"<@{self._people[person].id}>"
 
     @property
-    @abstractmethod
     def channel(self) -> Place:
         """Return the shared channel."""
+        return Place(self.scene.general["id"])
 
     @abstractmethod
     async def add_channel(self, name: str) -> Place:
@@ -159,9 +178,9 @@ class PlatformDriver(ABC):
     def notified(self, place: Place) -> set[str]:
         """Return who was notified by the agent's messages in a place: people by name, or `everyone`."""
 
-    @abstractmethod
-    async def wait(self, happened: Any, seconds: float = 60) -> Any:
+    async def wait(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
         """Return what `happened` gives as soon as that is true; it is asked again whenever the stand-in changes."""
+        return await self._standin.until(happened, seconds)
 
     @abstractmethod
     async def until_connected(self) -> None:
@@ -175,9 +194,9 @@ class PlatformDriver(ABC):
     async def cut_connections(self) -> None:
         """Break every connection off; what happens meanwhile is delivered later, as the platform does it."""
 
-    @abstractmethod
     def slow_down(self, seconds: float) -> None:
         """Let every answer of the platform's API take so long."""
+        self._standin.latency = seconds
 
     @abstractmethod
     def limit_rate(self) -> None:

@@ -1,6 +1,6 @@
 """Slack, driven through its stand-in by Socket Mode."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
@@ -19,7 +19,7 @@ from tests.adapters.contract.driver import (
     Post,
 )
 from tests.adapters.slack.conftest import Scene, make_scene
-from tests.standins.slack import Limits, SlackStandIn, pings, show
+from tests.standins.slack import Limits, Person, SlackStandIn, pings, show
 
 ALL_MEMBERS = frozenset({"channel", "here", "everyone"})
 
@@ -30,6 +30,9 @@ class Driver(PlatformDriver):
     name = "slack"
     message_limit = 12_000
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.TABLES})
+
+    _standin: SlackStandIn
+    _people: Mapping[str, Person]
 
     def __init__(self, scene: Scene) -> None:
         self.scene: Scene = scene
@@ -58,15 +61,6 @@ class Driver(PlatformDriver):
     def direct(self, person: str) -> Place:
         """Return a person's direct messages."""
         return Place(self._people[person].dm["id"])
-
-    def mention(self, person: str) -> str:
-        """Return `<@id>`."""
-        return f"<@{self._people[person].id}>"
-
-    @property
-    def channel(self) -> Place:
-        """Return the workspace's channel."""
-        return Place(self.scene.general["id"])
 
     async def add_channel(self, name: str) -> Place:
         """Make a channel in the workspace."""
@@ -168,10 +162,6 @@ class Driver(PlatformDriver):
         called = {each for post in self.posts(place) for each in pings(post.raw)}
         return {"everyone" if each in ALL_MEMBERS else names.get(each, each) for each in called}
 
-    async def wait(self, happened: Any, seconds: float = 60) -> Any:
-        """Wait for the stand-in."""
-        return await self._standin.until(happened, seconds)
-
     async def until_connected(self) -> None:
         """Return once a socket is open."""
         await self._standin.socket.until()
@@ -185,10 +175,6 @@ class Driver(PlatformDriver):
         self._standin.delivery.retry_delays = (0.5,) * 60
         self._standin.socket.cut_all()
         await self.until_disconnected()
-
-    def slow_down(self, seconds: float) -> None:
-        """Delay the Web API."""
-        self._standin.latency = seconds
 
     def limit_rate(self) -> None:
         """Take ten messages in ten seconds for each channel, and a few calls a minute of other methods."""

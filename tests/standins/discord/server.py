@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from aiohttp import BodyPartReader, web
 
+from tests.standins import listen
 from tests.standins.discord import interactions
 from tests.standins.discord.gateway import Gateway
 from tests.standins.discord.limits import Limits, too_many
@@ -81,10 +82,7 @@ class DiscordStandIn:
         )
 
     async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=512)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
+        self._port = await listen(self._runner, self._port)
         self.gateway.url = f"ws://127.0.0.1:{self._port}/gateway"
         return self
 

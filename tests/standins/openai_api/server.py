@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
+from tests.standins import listen
 from tests.standins.openai_api import render, rules
 from tests.standins.openai_api.script import (
     Answer,
@@ -71,10 +72,7 @@ class OpenAIStub:
         self.play(script)
 
     async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=1024)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
+        self._port = await listen(self._runner, self._port, backlog=1024)
         return self
 
     async def __aexit__(

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
+from tests.standins import listen
 from tests.standins.slack import accounts, assistant, chat, conversations, files, streams, views
 from tests.standins.slack.api import METHODS, Call, Method, read_arguments
 from tests.standins.slack.delivery import Delivery
@@ -63,10 +64,7 @@ class SlackStandIn:
         self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.2)
 
     async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=512)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
+        self._port = await listen(self._runner, self._port)
         return self
 
     async def __aexit__(
