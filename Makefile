@@ -13,7 +13,7 @@ EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyprojec
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings test lint format bench soak lock ready ready-for-tests
+.PHONY: help run embeddings test lint format bench slow soak lock ready ready-for-tests
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
@@ -22,7 +22,8 @@ help: ## say what can be made
 	@echo "make lint    ruff (rules and format), mypy and the contracts on imports"
 	@echo "make format  let ruff put the code in shape"
 	@echo "make bench   measure turns against the floor program and print a table"
-	@echo "make soak    run the tests that take minutes under load"
+	@echo "make slow    run the tests of Slack and Discord while both answer 300 ms late"
+	@echo "make soak    run the tests that take minutes under load, and those of make slow"
 	@echo "make lock    write the locks anew from pyproject.toml (UPGRADE=1: to the newest versions)"
 
 ready:
@@ -60,8 +61,14 @@ test: ready-for-tests
 bench: ready-for-tests
 	@$(BIN)/python -m tests.bench
 
+slow: ready-for-tests
+	@STANDIN_LATENCY_MS=300 $(BIN)/python -m pytest -n $(WORKERS) --timeout=600 \
+		tests/adapters/slack tests/adapters/discord tests/adapters/contract $(ARGS)
+
+# Both run, whatever the first says.
 soak: ready-for-tests
-	@$(BIN)/python -m pytest -m soak --timeout=3600 tests/soak
+	@soak=0; $(BIN)/python -m pytest -m soak --timeout=3600 tests/soak || soak=1; \
+	$(MAKE) --no-print-directory slow && exit $$soak
 
 # The tests' lock is solved first; the program's starts as its copy, so that both hold the same versions.
 lock: ready-for-tests

@@ -15,11 +15,14 @@ import pytest
 from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings, prepare_litellm_environment
-from tests.standins.openai_api import OpenAIStub
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body
 from tests.support.parley import Parley, open_parley
 
 # Starts the program as its users do, for tests that kill one of its processes.
 COMMAND = (sys.executable, "-m", "adapters.cli")
+# Seconds that a test waits for something that does happen: a process that starts on a busy machine takes very long.
+PATIENCE = 90
 
 
 @dataclass(kw_only=True)
@@ -42,7 +45,8 @@ class ChatScene:
 
     async def until_value(self, wanted: Any, statement: str, **given: Any) -> None:
         """Return once a query gives this value."""
-        for _ in range(1500):
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while asyncio.get_running_loop().time() < until:
             rows = await self.sql(statement, **given)
             if rows and rows[0][0] == wanted:
                 return
@@ -63,6 +67,17 @@ def loaded() -> None:
         # pydantic builds these classes at their first use, and warns of a type in them.
         warnings.simplefilter("ignore")
         import_module("litellm.types.utils").ModelResponse()
+
+
+def held(text: str) -> tuple[asyncio.Event, Any]:
+    """Return an event, and a script that answers with the text once it is set."""
+    hold = asyncio.Event()
+
+    async def answer(_body: Body, _number: int) -> Answer:
+        await hold.wait()
+        return Answer(text)
+
+    return hold, answer
 
 
 async def ended(listening: "asyncio.Task[None]") -> None:

@@ -73,7 +73,7 @@ class StandIn(Protocol):
 
     latency: float
 
-    async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
+    async def until(self, happened: Callable[[], Any], seconds: float = 90) -> Any:
         """Wait until `happened` returns something, and return that."""
 
 
@@ -178,7 +178,7 @@ class PlatformDriver(ABC):
     def notified(self, place: Place) -> set[str]:
         """Return who was notified by the agent's messages in a place: people by name, or `everyone`."""
 
-    async def wait(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
+    async def wait(self, happened: Callable[[], Any], seconds: float = 90) -> Any:
         """Return what `happened` gives as soon as that is true; it is asked again whenever the stand-in changes."""
         return await self._standin.until(happened, seconds)
 

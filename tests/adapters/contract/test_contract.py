@@ -1,13 +1,11 @@
 """What people can rely on, on every platform: answers, changes, questions, files."""
 
-import asyncio
 import json
-from typing import Any
 
 from shared.db.database import Address
 from tests.adapters.contract.driver import ANN, BOB, STOP, Capability, Place, PlatformDriver, Post, drivers
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.openai_api.script import Body
+from tests.support.chat_scene import held
 from tests.support.documents import document
 from tests.support.office import MAIL, Office, age, calls, statuses
 
@@ -29,17 +27,6 @@ async def ask_for_approval(driver: PlatformDriver, office: Office) -> tuple[Post
     asked = await driver.say(ANN, "mail Bob", driver.channel)
     await driver.hear(driver.channel)
     return driver.posts(driver.channel)[0], driver.conversation(asked)
-
-
-def held(text: str) -> tuple[asyncio.Event, Any]:
-    """Return an event, and a script that answers with the text once it is set."""
-    hold = asyncio.Event()
-
-    async def answer(_body: Body, _number: int) -> Answer:
-        await hold.wait()
-        return Answer(text)
-
-    return hold, answer
 
 
 async def test_a_question_is_answered_once_and_belongs_to_it(talk: PlatformDriver) -> None:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # the package has no types
+import pytest
 
 from shared.db.database import Address
 from tests.adapters.contract.driver import ANN, BOB, Capability, PlatformDriver
@@ -163,11 +164,12 @@ async def test_a_slow_platform_changes_nothing(talk: PlatformDriver) -> None:
     assert talk.refusals() == []
 
 
+@pytest.mark.timeout(300)
 async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
     driver: PlatformDriver, address: Address, model: OpenAIStub, tmp_path: Path
 ) -> None:
     env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
-    model.play([Answer("One two three four five six seven.", chunk_chars=4, chunk_delay=2.0), Answer("All seven.")])
+    model.play([Answer("One two three four five six seven.", end=asyncio.Event()), Answer("All seven.")])
     async with started(*COMMAND, "adapter", driver.name, env=env), started(*COMMAND, "worker", env=env) as first:
         await driver.until_connected()
         await driver.say(ANN, "count", driver.channel)

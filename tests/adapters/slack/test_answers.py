@@ -43,7 +43,7 @@ async def test_in_a_thread_a_slow_answer_is_streamed_and_ends_as_one_message(off
     (start,) = office.slack.calls("chat.startStream")
     assert (start.args["recipient_user_id"], start.args["recipient_team_id"]) == (office.ann.id, office.slack.team_id)
     appends, (stop,) = office.slack.calls("chat.appendStream"), office.slack.calls("chat.stopStream")
-    assert len(appends) >= 2
+    assert appends
     assert all(later.at - earlier.at >= 0.95 for earlier, later in pairwise([start, *appends]))
     assert "".join(pieces(each) for each in (start, *appends, stop)) == text
     assert stop.args["metadata"]["event_payload"] == {"turn": await office.value("SELECT id FROM turns"), "part": 0}

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from adapters.slack.platform import SlackPlatform
 from adapters.slack.sending.sent import ReplyKey, find_sent
 from shared.db.database import Address
@@ -55,17 +57,13 @@ async def test_a_stream_that_slack_confirms_after_the_end_of_the_turn_becomes_th
     assert shown(office) == [("It is done.", False)]
 
 
+@pytest.mark.timeout(300)
 async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
     scene: Scene, address: Address, model: OpenAIStub, tmp_path: Path
 ) -> None:
     env = child_environment(scene.settings, address, tmp_path)
     env |= {"SLACK_BOT_TOKEN": scene.slack.bot_token, "SLACK_API_BASE": scene.slack.api_base}
-    model.play(
-        [
-            Answer("It is done, at long last, and done well.", chunk_chars=14, chunk_delay=3.0),
-            Answer("It is done again."),
-        ]
-    )
+    model.play([Answer("It is done, at long last.", end=asyncio.Event()), Answer("It is done again.")])
     scene.slack.fail("chat.startStream", seconds=30)
     async with opened(scene, address, model, works=False), started(*COMMAND, "worker", env=env) as worker:
         await scene.ann.mentions(scene.general, "slowly")

@@ -17,7 +17,10 @@ from agent.app import App
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.chat_scene import loaded
 from tests.support.parley import Parley
+
+__all__ = ["loaded"]
 
 TOKEN = "test-token"
 BROWSER = {"Sec-Fetch-Site": "same-origin"}

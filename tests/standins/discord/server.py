@@ -19,6 +19,7 @@ from tests.standins.discord.limits import Limits, too_many
 from tests.standins.discord.rest import ROUTES, Answer, Call
 from tests.standins.discord.rules import BY_BOOST_TIER, MEGABYTE, Refused
 from tests.standins.discord.world import EPHEMERAL, Json, World, snowflake
+from tests.standins.latency import latency
 
 API, CDN = "/api/v10", "/cdn"
 NONCE_SECONDS = 300
@@ -71,7 +72,7 @@ class DiscordStandIn:
         self.faults: list[Fault] = []
         self.commands: list[Json] = []
         self.interactions: dict[str, interactions.Interaction] = {}
-        self.latency = 0.0
+        self.latency = latency()
         self.file_limit = 10 * MEGABYTE
         self.made_at: dict[str, float] = {}
         self.changed = asyncio.Condition()
@@ -111,7 +112,7 @@ class DiscordStandIn:
         """Return the requests that were refused for other reasons than rate limits."""
         return [each for each in self.journal if 400 <= each.status < 500 and each.status != 429]
 
-    async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
+    async def until(self, happened: Callable[[], Any], seconds: float = 90) -> Any:
         """Wait until `happened` returns something, and return that."""
         async with asyncio.timeout(seconds), self.changed:
             return await self.changed.wait_for(happened)
@@ -135,12 +136,12 @@ class DiscordStandIn:
         at = time.monotonic()
         body, files = await _read(request)
         headers, status, answer = await self._decide(request, path, body, files)
-        if self.latency:
-            await asyncio.sleep(self.latency)
         code = answer.get("code") if isinstance(answer, dict) else None
         names = tuple(name for _, name, _ in files)
         self.journal.append(Sent(at, request.method, path, body, names, status, code))
         await self.tell()
+        if self.latency:
+            await asyncio.sleep(self.latency)
         if status == CUT and request.transport is not None:
             request.transport.abort()
         if answer is None and 200 <= status < 300:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -12,6 +11,7 @@ from uuid import uuid4
 from aiohttp import web
 
 from tests.standins import listen
+from tests.standins.latency import latency
 from tests.standins.slack import accounts, assistant, chat, conversations, files, streams, views
 from tests.standins.slack.api import METHODS, Call, Method, read_arguments
 from tests.standins.slack.delivery import Delivery
@@ -39,8 +39,7 @@ class SlackStandIn:
         self.limits = limits or Limits()
         self.journal = Journal()
         self.faults: list[Fault] = []
-        # How late each answer comes: `STANDIN_LATENCY=0.3` runs every test with a slow Slack.
-        self.latency = float(os.environ.get("STANDIN_LATENCY", "0"))
+        self.latency = latency()
         self.codes: dict[str, Json] = {}
         self.approver: Json | None = None
         # Fields that are added to, or replace, the usual response to an installation.
@@ -114,13 +113,13 @@ class SlackStandIn:
         self.faults.append(fault)
         return fault
 
-    async def until(self, happened: Callable[[], Any], seconds: float = 60) -> Any:
+    async def until(self, happened: Callable[[], Any], seconds: float = 90) -> Any:
         """Wait until `happened` returns something, and return that."""
         async with asyncio.timeout(seconds), self.changed:
             return await self.changed.wait_for(happened)
 
     async def until_message(
-        self, channel: Json | str, wanted: Callable[[Json], Any] | str = "", seconds: float = 60
+        self, channel: Json | str, wanted: Callable[[Json], Any] | str = "", seconds: float = 90
     ) -> Json:
         """Return the bot's newest finished message in a channel with this text, or accepted by `wanted`."""
         matches = wanted if callable(wanted) else lambda message: wanted in message["text"]
