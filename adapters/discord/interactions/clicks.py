@@ -8,7 +8,7 @@ from adapters.chat.clicks import Click
 from adapters.discord.events.incoming import PLATFORM, to_interaction_place, to_platform_context, to_sender
 from adapters.discord.interactions.respond import Acknowledger, store
 from adapters.discord.sending.buttons import chosen_rows
-from adapters.discord.sending.message_writer import ASIDE, WHISPER
+from adapters.discord.sending.message_writer import WHISPER, is_private
 from shared.messages import IncomingMessage
 
 if TYPE_CHECKING:
@@ -49,11 +49,17 @@ class DiscordClick(Click):
     async def store(self, message: IncomingMessage, row: Any) -> None:
         """Store the message, and replace the buttons by what was chosen."""
         rows = chosen_rows(row.choices, self.button.index) if self.button.action == CHOICE else []
-        await store(self._database, message, partial(self._acknowledger.update, self._interaction, rows))
+        if not is_private(message.platform_message_id):
+            await store(self._database, message, partial(self._acknowledger.update, self._interaction, rows))
+            return
+        # The answer becomes the click's own response: a response can be edited twice, a follow-up would appear twice.
+        defer = partial(self._acknowledger.defer, self._interaction, is_private=True)
+        await store(self._database, message, defer)
+        await self._acknowledger.replace_buttons(str(row.reply_to).partition(":")[2], rows)
 
     def _to_reply_to(self, row: Any, message_id: str | None) -> str | None:
-        # The follow-up to a private answer is private, too.
-        if str(row.reply_to).partition(":")[0] in (WHISPER, ASIDE):
-            return f"{ASIDE}:{self._interaction.token}"
+        # What follows a private answer is private, too.
+        if is_private(row.reply_to):
+            return f"{WHISPER}:{self._interaction.token}"
         # A command is not a message that a reply could refer to.
         return message_id if message_id and message_id.isdecimal() else None

@@ -12,6 +12,8 @@ from adapters.discord.transport.rest import Json, Refused, Rest
 from agent.queue.inbox import accept
 from shared.db.database import Database
 from shared.db.retries import retry_on_lost_db
+from shared.errors import ParleyError
+from shared.log import get_logger
 from shared.messages import IncomingMessage
 
 SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
@@ -19,6 +21,8 @@ TEXT_INPUT, LABEL, PARAGRAPH = 4, 18, 2
 QUESTION_CHARS = 1500
 # Seconds that storing a message may take before the acknowledgement is sent.
 AT_ONCE_SECONDS = 1.5
+
+log = get_logger()
 
 
 class Acknowledger:
@@ -43,6 +47,13 @@ class Acknowledger:
     async def update(self, interaction: discord.Interaction, rows: list[Json]) -> None:
         """Replace the buttons of the message that was clicked."""
         await self._respond(interaction, UPDATE, {"components": rows})
+
+    async def replace_buttons(self, token: str, rows: list[Json]) -> None:
+        """Replace the buttons of the response to an earlier interaction, if Discord still takes that."""
+        try:
+            await ResponseWriter(self._rest, token).change("@original", {"components": rows})
+        except ParleyError as error:
+            log.info("buttons_not_replaced", cause=str(error))
 
     async def ask_for_text(self, interaction: discord.Interaction, custom_id: str, field: str) -> None:
         """Open a form with one text field."""

@@ -10,7 +10,8 @@ from adapters.discord.transport.rest import CANNOT_READ_HISTORY, GONE, Json, Ref
 from shared.messages import Place
 
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
-# The prefix of a `reply_to` that is an interaction: a public response, a private one, or a private follow-up.
+# The prefix of a `reply_to` that is an interaction: a public response, a private one, or a private follow-up, as
+# clicks were answered before.
 INTERACTION, WHISPER, ASIDE = "interaction", "whisper", "aside"
 # Waits before retries: a worker may be faster than the acknowledgement of the command.
 UNKNOWN_WAITS = (0.2, 0.3, 0.5, 0.5)

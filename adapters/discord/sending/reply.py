@@ -92,8 +92,8 @@ async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Seque
     large = [each for each in reply.files if each not in small]
     uploads, others = await collect(app, small, MOST_BYTES)
     text = "\n".join([reply.content, *map(_link, [*large, *others])])
-    # Private follow-ups can't be looked up: after a failure the whole answer is in the response.
-    most_parts = 1 if reply.was_tried and is_private(reply.reply_to) else MOST_PARTS
+    # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
+    most_parts = 1 if is_private(reply.reply_to) else MOST_PARTS
     rendered = await run_on_text(partial(render, may_attach=allowed > 0, most_parts=most_parts), text)
     whole = [rendered.file] if rendered.file else []
     return _Draft(reply, delivery, rows, rendered=rendered, uploads=[*whole, *uploads])

@@ -157,9 +157,11 @@ async def test_a_private_answer_stays_private_however_long_and_late_it_is(pond: 
 
     asked = await pond.ann.picks("Summarise from here", first)
     await pond.until_value("delivered", "SELECT status FROM outbox")
-    assert [each["flags"] & EPHEMERAL for each in asked.messages] == [EPHEMERAL] * 2
-    again = await pond.ann.clicks(asked.messages[1], "🔄")
+    (told,) = asked.messages
+    assert (told["flags"] & EPHEMERAL, [each["filename"] for each in told["attachments"]]) == (EPHEMERAL, ["answer.md"])
+    again = await pond.ann.clicks(told, "🔄")
     await pond.until_value("delivered", "SELECT status FROM outbox WHERE turn_id = 2")
+    await pond.discord.until(lambda: told["components"] == [])
     assert [(each["content"], each["flags"] & EPHEMERAL) for each in again.messages] == [("Shorter.", EPHEMERAL)]
 
     late = await (await pond.ann.picks("Summarise from here", first)).acked()

@@ -14,6 +14,16 @@ FORGET_DELIVERY = (
 )
 
 
+DELIVERED = "SELECT count(*) FROM outbox WHERE status = 'delivered'"
+
+
+async def until_delivered(pond: Scene, count: int) -> None:
+    """Return once so many replies are delivered; one whose delivery failed is tried again at once, not later."""
+    while await pond.value(DELIVERED) < count:
+        await pond.sql(RETRY + " AND error IS NOT NULL")
+        await pond.sql("SELECT pg_sleep(0.05)")
+
+
 async def ask_for_a_long_answer(pond: Scene) -> Interaction:
     await pond.discord.until(lambda: pond.discord.commands)
     pond.model.play([Answer(LONG)])
@@ -46,19 +56,25 @@ async def test_the_parts_of_an_answer_are_not_sent_again_after_the_death_of_a_wo
     assert_told_once([each["content"] for each in pond.ann.reads(pond.general)])
 
 
-async def test_a_private_answer_whose_confirmation_is_lost_becomes_a_file(pond: Scene) -> None:
+@pytest.mark.parametrize("status", [500, CUT])
+async def test_a_private_answer_is_one_message_also_when_its_confirmation_is_lost(pond: Scene, status: int) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
     first = await pond.bob.says("croak", pond.general)
-    pond.model.play([Answer(LONG)])
-    pond.discord.faults.append(Fault("POST", "/webhooks/", 500))
-
+    pond.model.play([Answer(LONG), Answer("Once more. " + LONG)])
+    pond.discord.faults.append(Fault("PATCH", "/webhooks/", status, after=True))
     picked = await pond.ann.picks("Summarise from here", first)
-    await pond.until_value(True, "SELECT error IS NOT NULL FROM outbox")
-    await pond.sql(RETRY)
-    await pond.until_value("delivered", "SELECT status FROM outbox")
+    await until_delivered(pond, 1)
+    pond.discord.faults.append(Fault("PATCH", "/webhooks/", status, times=2, after=True))
+    again = await pond.ann.clicks(picked.messages[0], "🔄")
+    await until_delivered(pond, 2)
+    await pond.sql(FORGET_DELIVERY)
+    await pond.until_value(2, DELIVERED)
 
-    (shown,) = picked.messages
-    assert [each["filename"] for each in shown["attachments"]] == ["answer.md"]
+    for asked, beginning in ((picked, "Paragraph 0."), (again, "Once more.")):
+        (shown,) = asked.messages
+        assert shown["content"].startswith(beginning)
+        assert [each["filename"] for each in shown["attachments"]] == ["answer.md"]
+    assert pond.ann.reads(pond.general) == []
 
 
 async def test_the_live_message_of_a_deleted_question_loses_its_stop_button_at_once(pond: Scene) -> None:
