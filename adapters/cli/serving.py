@@ -113,9 +113,11 @@ async def _keep_embedded(settings: Settings, address: Address) -> None:
 
 
 async def _warm(app: App, *, answers: bool) -> None:
-    if answers:
-        await app.models.router.warm()
-        await app.memory.warm()
+    for warm in (app.models.router.warm, app.memory.warm) if answers else ():
+        # An import may fail in any way; the first message tries it again.
+        (error,) = await asyncio.gather(warm(), return_exceptions=True)
+        if isinstance(error, Exception):
+            log.error("warming_failed", exc_info=error)
     # Half a million objects of libraries are never freed: the collector need not visit them.
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

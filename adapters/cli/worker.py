@@ -34,6 +34,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             Chore("maintenance", partial(_maintain, app), maintenance_seconds),
             Chore("MCP servers", app.tools.mcp.run),
+            Chore("failed modules", app.tools.modules.try_again, maintenance_seconds),
             *list_periodic_tasks(app),
         ),
         limits=Limits(

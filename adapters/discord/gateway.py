@@ -124,7 +124,8 @@ class Gateway(discord.AutoShardedClient):
         self._running.start(self._accept_missed(since), "catch-up")
 
     async def _accept_missed(self, since: int) -> None:
-        await CatchUp(self._app, self, self._directs, accept=self.on_message).run(since)
+        catch_up = CatchUp(self._app, self, self._directs, accept=self.on_message)
+        await retry_on_lost_db(lambda: catch_up.run(since), STORE_SECONDS)
         self._members.forget()
         self._checkpoint.release(since)
 

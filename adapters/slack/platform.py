@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import ChatPlatform, Finding
+from adapters.base import STORE_SECONDS, ChatPlatform, Finding
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
 from adapters.chat.notices import notify_asker
@@ -33,6 +33,7 @@ from adapters.slack.transport.api import Json, Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.socket import open_socket
 from agent.queue.outbox import DeliveryInfo, find_delivery_info
+from shared.db.retries import retry_on_lost_db
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
@@ -125,9 +126,14 @@ class SlackPlatform(ChatPlatform):
         checkpoint = Checkpoint(self.app.database, PLATFORM, account)
         since = await checkpoint.find_gap()
         if since is not None and self._events is not None:
-            missed, accept = list_missed(self.app, self.clients, since), self._events.accept_missed
-            self._running.start(accept_missed(PLATFORM, missed, accept), "catch-up")
+            self._running.start(self._catch_up(self._events, since), "catch-up")
         await attend(self.app, checkpoint, is_connected)
+
+    async def _catch_up(self, events: Events, since: str) -> None:
+        async def catch_up() -> None:
+            await accept_missed(PLATFORM, list_missed(self.app, self.clients, since), events.accept_missed)
+
+        await retry_on_lost_db(catch_up, STORE_SECONDS)
 
     async def dispatch(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
         """Handle an HTTP request whose signature has been verified."""

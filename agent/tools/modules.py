@@ -4,6 +4,7 @@ Modules come from three sources, in this order: the folder `modules/` of the pro
 `MODULES_PATH`, and installed Python packages with an entry point in the group `parley.modules`.
 """
 
+import asyncio
 import importlib
 import json
 import re
@@ -50,7 +51,12 @@ class ModuleFailure:
 
     name: str
     source: str
-    reason: str
+    error: BaseException
+
+    @property
+    def reason(self) -> str:
+        """Return the error as text."""
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +82,39 @@ class ModuleTools(ToolProvider):
 
     def __init__(
         self,
-        tools: Sequence[Tool],
-        failures: Mapping[str, str] = NO_TEXTS,
+        tools: Sequence[Tool] = (),
         instructions: Mapping[str, str] = NO_TEXTS,
-        off: Mapping[str, str] = NO_TEXTS,
+        *,
+        find: Callable[[], FoundModules] | None = None,
     ) -> None:
-        on = (each for each in tools if each.name not in off)
-        self._tools = {each.name: each for each in sorted(on, key=lambda tool: tool.name)}
+        """Provide these tools, or with `find` those that it returns."""
+        self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
         self._instructions = dict(instructions)
-        self.failures = dict(failures)
-        self.off = dict(off)
+        self.failures: dict[str, str] = {}
+        self.off: dict[str, str] = {}
+        self._find = find
+        if find is not None:
+            self._use(find())
+
+    async def try_again(self) -> None:
+        """Load the modules again that have failed: what they lacked, a file or a server, may be there by now."""
+        if not self.failures or self._find is None:
+            return
+        found = await asyncio.to_thread(self._find)
+        if self.failures.keys() != {each.name for each in found.failed}:
+            self._use(found)
+            self.version += 1
+            log.info("modules_loaded", failed=sorted(self.failures))
+
+    def _use(self, found: FoundModules) -> None:
+        self.off = {name: reason for module in found.loaded for name, reason in module.off.items()}
+        tools = [tool for module in found.loaded for tool in module.tools if tool.name not in self.off]
+        for each in found.failed:
+            if each.name not in self.failures:
+                log.error("module_failed_to_load", module=each.name, source=each.source, exc_info=each.error)
+        self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
+        self._instructions = {each.name: each.instructions for each in found.loaded}
+        self.failures = {each.name: each.reason for each in found.failed}
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -117,13 +146,7 @@ def discover(modules_path: Path | None = None, settings: Settings | None = None)
 
     Raises `ConfigurationError` for a wrong value among the modules' settings.
     """
-    found = find_modules(modules_path, settings)
-    return ModuleTools(
-        [tool for module in found.loaded for tool in module.tools],
-        failures={each.name: each.reason for each in found.failed},
-        instructions={each.name: each.instructions for each in found.loaded},
-        off={name: reason for module in found.loaded for name, reason in module.off.items()},
-    )
+    return ModuleTools(find=partial(find_modules, modules_path, settings))
 
 
 def find_modules(modules_path: Path | None = None, settings: Settings | None = None) -> FoundModules:
@@ -147,10 +170,9 @@ def _load_all(modules_path: Path | None) -> tuple[list[Module], list[ModuleFailu
             _check_name(each.name, sources.get(each.name))
             sources[each.name] = each.source
             loaded.append(_load(each))
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # reported with its module
             # A module may raise anything while it is imported; the others must still load.
-            log.exception("module_failed_to_load", module=each.name, source=each.source)
-            failed.append(ModuleFailure(each.name, each.source, f"{type(error).__name__}: {error}"))
+            failed.append(ModuleFailure(each.name, each.source, error))
     return loaded, failed
 
 

@@ -64,6 +64,10 @@ class ToolProvider(Protocol):
         """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
         return next((each for each in self.tools if each.name == name), None)
 
+    async def try_again(self) -> None:
+        """Look again for what was missing so far; a worker calls this from time to time."""
+        return
+
     def explain_missing(self, scope: Scope, name: str) -> str | None:
         """Return why this tool cannot be used in this scope; None when the name does not belong to this provider."""
         return None

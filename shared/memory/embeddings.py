@@ -140,7 +140,12 @@ class LiteLLMEmbedder:
         return EmbeddingUnavailable(retry_after=seconds)
 
     async def _ask(self, texts: Sequence[str]) -> Embedded:
-        await self.load()
+        try:
+            await self.load()
+        except (ImportError, OSError, RuntimeError, ValueError, AttributeError) as error:
+            # An import that failed is tried again by the next call.
+            log.exception("embedder_not_loaded", model=self.model)
+            raise EmbeddingUnavailable(type(error).__name__) from error
         import httpx
         from litellm._internal_context import is_internal_call
         from litellm.exceptions import BadRequestError

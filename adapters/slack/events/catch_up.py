@@ -1,13 +1,17 @@
 """Messages that were written while no process listened, read from the history of known places."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
+from adapters.base import FIRST_WAIT, LONGEST_WAIT
 from adapters.chat.checkpoint import oldest_missed, to_mark
-from adapters.slack.transport.api import Json, Web
+from adapters.slack.transport.api import Json, Refused, Web
 from adapters.slack.transport.clients import Clients
+from shared.errors import Unavailable
+from shared.log import get_logger
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -29,6 +33,7 @@ WHERE platform = 'slack' AND platform_thread_id IS NOT NULL AND last_active_at >
 ORDER BY last_active_at DESC LIMIT :most
 """)
 
+log = get_logger()
 Thread = tuple[str | None, str, str]
 
 
@@ -60,12 +65,27 @@ async def _read(clients: Clients, team: str | None, method: str, **where: str) -
     found: list[Json] = []
     cursor: dict[str, str] = {}
     for _ in range(MOST_PAGES):
-        page = await web.find(method, max_wait=MAX_WAIT, limit=PAGE, **where, **cursor)
-        found += (page or {}).get("messages", ())
-        cursor = {"cursor": ((page or {}).get("response_metadata") or {}).get("next_cursor") or ""}
+        page = await _insist(web, method, **where, **cursor)
+        found += page.get("messages", ())
+        cursor = {"cursor": (page.get("response_metadata") or {}).get("next_cursor") or ""}
         if not cursor["cursor"]:
             break
     found = [each for each in found if str(each.get("ts", "")) > where["oldest"]]
     found.sort(key=lambda each: str(each["ts"]))
     for each in found:
         yield {**each, "channel": where["channel"]}, web
+
+
+async def _insist(web: Web, method: str, **where: Any) -> Json:
+    """Return a page of messages; tried again until Slack gives or refuses it. A refused one is empty."""
+    wait = FIRST_WAIT
+    while True:
+        try:
+            return await web.call(method, max_wait=MAX_WAIT, limit=PAGE, **where)
+        except Refused as error:
+            log.warning("slack_channel_not_read", channel=where["channel"], cause=str(error))
+            return {}
+        except Unavailable as error:
+            log.warning("slack_channel_not_read", channel=where["channel"], cause=str(error), again_in=wait)
+            await asyncio.sleep(wait)
+            wait = min(LONGEST_WAIT, wait * 2)

@@ -170,6 +170,22 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
     assert not [each for each in scene.slack.calls() if each.method in ("conversations.list", "users.conversations")]
 
 
+async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Hi."), Answer("Caught up.")])
+    async with opened(scene, address, model):
+        await scene.ann.direct("hello")
+        await scene.ann.hears()
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    await scene.slack.socket.until_gone()
+    await scene.ann.direct("are you there?", is_heard=False)
+
+    scene.slack.fail("conversations.history", status=503, times=2)
+    async with opened(scene, address, model):
+        assert await scene.ann.hears(count=2) == ["Hi.", "Caught up."]
+
+
 async def test_what_lies_further_back_than_the_setting_says_is_left(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:

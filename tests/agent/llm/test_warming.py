@@ -30,6 +30,54 @@ asyncio.run(main())
 """
 
 
+# The library is missing at first, as on a disk that was full while it was installed.
+AFTER_A_FAILED_IMPORT = """
+import asyncio, sys
+sys.modules["litellm"] = None
+from agent.llm.completions import AttemptState, ModelRequest
+from agent.llm.providers.client import Providers
+from shared.clock import SystemClock
+from shared.memory.embeddings import COOLDOWN_SECONDS, EmbeddingUnavailable, LiteLLMEmbedder
+from shared.settings import Settings
+
+class Later(SystemClock):
+    ahead = 0.0
+
+    def monotonic(self):
+        return super().monotonic() + self.ahead
+
+async def tried(call):
+    try:
+        return await call()
+    except (ImportError, EmbeddingUnavailable) as error:
+        return type(error).__name__
+
+async def main():
+    settings = Settings(openai_base_url=sys.argv[1], openai_api_key="x", embedding_model="openai/stub")
+    providers, embedder = Providers(settings, SystemClock()), LiteLLMEmbedder(settings, clock := Later())
+    request = ModelRequest(({"role": "user", "content": "hello"},), (), 10)
+    complete = lambda: providers.complete("openai/stub", request, AttemptState(30.0))
+    embed = lambda: embedder.embed(["hello"], deadline_seconds=60)
+    print(await tried(complete), await tried(embed))
+    del sys.modules["litellm"]
+    clock.ahead = COOLDOWN_SECONDS
+    print((await tried(complete)).text, len((await tried(embed)).vectors))
+    await providers.aclose()
+    await embedder.aclose()
+
+asyncio.run(main())
+"""
+
+
+async def test_an_import_that_failed_is_tried_again_by_the_next_call(model: OpenAIStub) -> None:
+    model.play([Answer("Hi.")])
+    command = (sys.executable, "-c", AFTER_A_FAILED_IMPORT, model.base_url)
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
+    written, complaints = await process.communicate()
+
+    assert written.decode().splitlines()[-2:] == ["ModuleNotFoundError EmbeddingUnavailable", "Hi. 1"], complaints
+
+
 async def test_the_first_call_of_a_process_imports_next_to_nothing(model: OpenAIStub) -> None:
     model.play([Answer("Hi.")])
     command = (sys.executable, "-c", FIRST_CALL, model.base_url)

@@ -116,6 +116,25 @@ async def test_a_module_that_fails_to_load_is_off_and_the_rest_serves(
     assert (await call("speech__say", {"word": "hello"}, box=Toolbox((box,), 8000))).content == '"hello"'
 
 
+async def test_a_module_that_lacked_something_when_it_was_loaded_is_loaded_later(tmp_path: Path) -> None:
+    needed = tmp_path / "needed"
+    write(tmp_path, "late", f"open({str(needed)!r}).close()", *GOOD)
+    write(tmp_path, "broken", "import nothing_of_this_name")
+    box = discover(tmp_path)
+    toolbox = Toolbox((box,), 8000)
+    modules = frozenset({"late"})
+    assert box.failures.keys() == {"late", "broken"}
+    assert not toolbox.offered_to(scope(Permission.GUEST, modules)).schemas
+
+    await box.try_again()
+    needed.touch()
+    await box.try_again()
+
+    assert box.failures.keys() == {"broken"}
+    assert len(toolbox.offered_to(scope(Permission.GUEST, modules)).schemas) == 1
+    assert (await call("late__say", {"word": "hello"}, box=toolbox)).content == '"hello"'
+
+
 def test_every_tool_has_a_name_that_providers_accept() -> None:
     box = discover()
 
