@@ -7,7 +7,7 @@ ARGS ?=
 BIN := .venv/bin
 SOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
-COMPILE := $(SOLVE) pyproject.toml
+COMPILE := $(SOLVE) pyproject.toml --extra analysis
 EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*project["optional-dependencies"]["embeddings"], sep="\n")'
 export PYTHON

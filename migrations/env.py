@@ -1,13 +1,22 @@
 """Runs the migrations, in one process at a time and with a timeout for locks."""
 
+from importlib import import_module
+
 from alembic import context
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import make_url
 
 from shared.models import Base
+from shared.settings import MODULES_FOLDER
 
 # An arbitrary number, the same in all processes: one holds the lock and migrates, others wait and find nothing to do.
 MIGRATION_LOCK = 7_209_534_102
+
+
+def import_models_of_modules() -> None:
+    """Add the modules' own tables to the metadata, which a new migration is compared with."""
+    for path in sorted(MODULES_FOLDER.glob("*/models.py")):
+        import_module(f"{MODULES_FOLDER.name}.{path.parent.name}.models")
 
 
 def run_migrations() -> None:
@@ -20,6 +29,8 @@ def run_migrations() -> None:
     options = {"options": f"{url.query.get('options', '')} -c lock_timeout=4s"}
     engine = create_engine(url, poolclass=NullPool, connect_args=options)
     locking = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    if context.config.cmd_opts is not None:
+        import_models_of_modules()
     # The lock needs its own connection, because it spans the transactions of all migrations.
     with locking.connect() as guard, engine.connect() as connection:
         guard.execute(text("SELECT pg_advisory_lock(:key)"), {"key": MIGRATION_LOCK})

@@ -20,12 +20,16 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, PrimaryKeyConstraint, UniqueConstraint, create_engine, text
 
+from agent.tools.modules import discover
 from shared.db.compatibility import list_revisions
 from shared.db.database import MIGRATIONS, VERSIONS, Address, Database, find_revision, migrate, newest_revision
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError, Unavailable
 from shared.models import Base
 from tests.support.given_database import connect, given_database
+
+# The tables of modules are in their folders.
+discover()
 
 # Objects of procrastinate and Alembic.
 FOREIGN = r"^(procrastinate|alembic)"

@@ -52,8 +52,9 @@ def entry(line: str) -> tuple[str, tuple[Version, frozenset[str]]]:
 
 
 def requirements_of(*groups: str) -> list[Requirement]:
-    """Return the project's requirements, those of its extra, and those of these groups."""
-    lines: list[str] = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["embeddings"]]
+    """Return the project's requirements with all extras, which the locks hold too, and these groups."""
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    lines: list[str] = [*PROJECT["project"]["dependencies"], *(line for extra in extras for line in extra)]
     for group in groups:
         lines += PROJECT["dependency-groups"][group]
     return [Requirement(line) for line in lines]

@@ -1,0 +1,44 @@
+"""Draws rows as a chart, in a process of its own that matplotlib is imported in."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from modules.data_analyst.tables import Rows
+from shared.errors import ToolError
+from shared.files.subprocess_sandbox import run_isolated
+
+PROGRAM = Path(__file__).with_name("chart_program.py")
+SECONDS = 30.0
+REFUSED = 3
+MAX_LABEL_CHARS, MAX_TITLE_CHARS = 40, 120
+MAX_SLICES = 12
+
+Kind = Literal["bar", "line", "pie"]
+
+
+async def draw(rows: Rows, kind: Kind, title: str) -> bytes:
+    """Return a PNG of the last column by the others; raises `ToolError` when there is nothing to draw."""
+    drawn = [row for row in rows.rows if row[-1] is not None]
+    if kind == "line":
+        drawn.sort(key=lambda row: [str(each) for each in row[:-1]])
+    values = [float(row[-1]) for row in drawn]
+    if not drawn:
+        raise ToolError("There are no rows to draw.")
+    if kind == "pie" and (len(values) > MAX_SLICES or min(values) < 0 or sum(values) <= 0):
+        raise ToolError(f"A pie has at most {MAX_SLICES} slices, none below 0; take a bar chart.")
+    labels = [" / ".join("none" if each is None else str(each) for each in row[:-1])[:MAX_LABEL_CHARS] for row in drawn]
+    chart = {"kind": kind, "labels": labels, "values": values, "measure": rows.columns[-1]}
+    content = json.dumps(chart | {"title": title[:MAX_TITLE_CHARS]}).encode()
+    try:
+        ended = await run_isolated(PROGRAM, content=content, seconds=SECONDS)
+    except TimeoutError:
+        raise ToolError("Drawing that took too long; draw less.") from None
+    if ended.status == REFUSED:
+        raise ToolError(
+            "Charts are off: the package matplotlib is missing. The operator can install Parley with its extra, "
+            "parley[analysis]. Give the person a table meanwhile."
+        )
+    if ended.status != 0:
+        raise ToolError("That can't be drawn.")
+    return ended.output

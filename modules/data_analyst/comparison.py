@@ -1,0 +1,109 @@
+"""Compares a measure of two sources: each computes its aggregate in its own engine, DuckDB joins the results."""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from modules.data_analyst.duckdb_engine import run_task
+from modules.data_analyst.queries import Filters, build_side, read_measure
+from modules.data_analyst.settings import AnalystSettings
+from modules.data_analyst.sources import Engine
+from modules.data_analyst.tables import to_number
+
+STATUSES = ("match", "minor_diff", "major_diff", "only_in_a", "only_in_b")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What to compare, and from where on a difference counts."""
+
+    measure: str
+    keys: Sequence[str]
+    filters: Filters
+    tolerance: Decimal
+    major_threshold_pct: Decimal
+    top: int
+
+
+async def compare(engines: tuple[Engine, Engine], asked: Comparison, settings: AnalystSettings) -> dict[str, Any]:
+    """Return the fields of the tool's result; raises `ToolError` for columns that a source does not have."""
+    with tempfile.TemporaryDirectory(prefix="parley-compare-") as folder:
+        side_a, side_b = await asyncio.gather(
+            *(
+                _export(engine, asked, folder=Path(folder), side=side)
+                for engine, side in zip(engines, "ab", strict=True)
+            )
+        )
+        sides = {"a": side_a, "b": side_b}
+        paths = [each["csv"] if "csv" in each else each["file"]["path"] for each in sides.values()]
+        limits = {"tolerance": str(asked.tolerance), "threshold": str(asked.major_threshold_pct), "top": asked.top}
+        task = {"task": "compare", "folder": folder, "paths": paths, "keys": len(asked.keys), **limits, **sides}
+        found = await run_task(task, settings)
+    return _to_result(found, asked.keys)
+
+
+async def _export(engine: Engine, asked: Comparison, *, folder: Path, side: str) -> dict[str, Any]:
+    relation = await engine.describe()
+    query = build_side(relation, read_measure(asked.measure, relation), keys=asked.keys, filters=asked.filters)
+    return await engine.export(query, folder, side)
+
+
+def _to_result(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    counts = {status: found["counts"].get(status, 0) for status in STATUSES}
+    total_a, total_b = Decimal(found["total_a"]), Decimal(found["total_b"])
+    summary = {
+        "total_rows": sum(counts.values()),
+        "matches": counts["match"],
+        "minor_differences": counts["minor_diff"],
+        "major_differences": counts["major_diff"],
+        "only_in_a": counts["only_in_a"],
+        "only_in_b": counts["only_in_b"],
+        "total_source_a": to_number(total_a),
+        "total_source_b": to_number(total_b),
+        "total_diff": to_number(total_a - total_b),
+    }
+    top = [_to_difference(each, keys) for each in found["top"]]
+    return {"summary": summary, "top_differences": top, "interpretation": _interpret(counts, total_a, total_b)}
+
+
+def _to_difference(found: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
+    values, *figures, status = found
+    a, b, difference, percentage = (None if each is None else to_number(Decimal(each)) for each in figures)
+    return {
+        "key": dict(zip(keys, values, strict=True)),
+        "source_a_value": a,
+        "source_b_value": b,
+        "absolute_diff": difference,
+        "percentage_diff": percentage,
+        "status": status,
+    }
+
+
+def _interpret(counts: Mapping[str, int], total_a: Decimal, total_b: Decimal) -> str:
+    rows = sum(counts.values())
+    if rows == 0:
+        return "Neither source has rows that fit."
+    if counts["only_in_a"] + counts["only_in_b"] == rows:
+        return "No key is in both sources. Do the keys mean the same, and are they written alike?"
+    if counts["match"] == rows:
+        return f"The sources agree on all {rows:,} keys."
+    words = {
+        "minor_diff": "differ slightly",
+        "major_diff": "differ much",
+        "only_in_a": "are only in A",
+        "only_in_b": "are only in B",
+    }
+    parts = [f"{counts[status]:,} {said}" for status, said in words.items() if counts[status]]
+    return f"Of {rows:,} keys {counts['match']:,} agree; {', '.join(parts)}. {_compare_totals(total_a, total_b)}"
+
+
+def _compare_totals(total_a: Decimal, total_b: Decimal) -> str:
+    if total_a == total_b:
+        return "The totals are equal."
+    larger, by = ("A", total_a - total_b) if total_a > total_b else ("B", total_b - total_a)
+    share = f" ({by * 100 / abs(total_a):.2f}% of A's)" if total_a else ""
+    return f"The total of {larger} is larger by {by.normalize():f}{share}."

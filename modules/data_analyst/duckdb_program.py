@@ -1,0 +1,176 @@
+"""Runs one task in DuckDB, in a process of its own: reads it as JSON from standard input, writes the result as JSON.
+
+Only the files that the task names can be read, and nothing can be written but DuckDB's own temporary files.
+"""
+
+import json
+import resource
+import sys
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from pathlib import Path
+from typing import Any
+
+REFUSED = 3
+DECIMAL = "DECIMAL(38, 10)"
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+FRACTIONS = ("FLOAT", "DOUBLE")
+
+SIDE = "CREATE TEMP TABLE _{side} AS SELECT *, true AS here FROM ({sql}) AS found"
+# An underscore begins the name of no source.
+JOINED = """
+CREATE TEMP TABLE _joined AS
+WITH both_sides AS (
+    SELECT {keys}, a.here AS in_a, b.here AS in_b, a.value AS a, b.value AS b,
+           abs(coalesce(a.value, 0) - coalesce(b.value, 0)) AS difference
+    FROM _a AS a FULL JOIN _b AS b ON {on}
+)
+SELECT *, CASE
+    WHEN in_a IS NULL THEN 'only_in_b'
+    WHEN in_b IS NULL THEN 'only_in_a'
+    WHEN a IS NOT DISTINCT FROM b THEN 'match'
+    WHEN a IS NULL OR b IS NULL THEN 'major_diff'
+    WHEN difference <= CAST($1 AS DECIMAL(38, 10)) THEN 'match'
+    WHEN difference * 100 <= abs(a) * CAST($2 AS DECIMAL(10, 4)) THEN 'minor_diff'
+    ELSE 'major_diff' END AS status
+FROM both_sides
+"""
+COUNTS = "SELECT status, count(*), sum(a), sum(b) FROM _joined GROUP BY status"
+TOP = "SELECT {keys}, a, b, difference, status FROM _joined WHERE status <> 'match' ORDER BY difference DESC, {keys}"
+
+
+class Refused(Exception):
+    """The task can't be done; the message says why."""
+
+
+def main() -> None:
+    """Run the task; the status is `REFUSED` when it can't be done, with the reason on standard error."""
+    try:
+        import duckdb
+    except ImportError:
+        _refuse("the package duckdb is missing. The operator can install Parley with its extra, parley[analysis].")
+    task = json.load(sys.stdin)
+    try:
+        json.dump(_run(duckdb, task), sys.stdout)
+    except (duckdb.Error, Refused) as error:
+        _refuse(str(error).partition("\n\n")[0])
+
+
+def _refuse(reason: str) -> None:
+    sys.stderr.write(reason[:1000])
+    sys.stderr.flush()
+    sys.exit(REFUSED)
+
+
+def _run(duckdb: Any, task: dict[str, Any]) -> dict[str, Any]:
+    options = {"memory_limit": f"{task['memory_mb']}MB", "threads": 2, "temp_directory": task["folder"]}
+    connection = duckdb.connect(":memory:", config=options | {"preserve_insertion_order": False})
+    connection.execute("SET TimeZone = 'UTC'")
+    paths = ", ".join(_quoted(each) for each in task["paths"])
+    connection.execute(f"SET allowed_paths = [{paths}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return TASKS[task["task"]](duckdb, connection, task)
+
+
+def _describe(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]:
+    _make_view(connection, task["file"])
+    columns = connection.execute(f"DESCRIBE SELECT * FROM {_name(task['file']['view'])}").fetchall()
+    return {"columns": [{"name": name, "type": kind, "is_number": _is_number(kind)} for name, kind, *_ in columns]}
+
+
+def _fetch(duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]:
+    _make_view(connection, task["file"])
+    statements = duckdb.extract_statements(task["sql"])
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise Refused("Give one statement, a SELECT.")
+    found = connection.sql(task["sql"], params=task["parameters"])
+    if found is None:
+        raise Refused("Give one statement, a SELECT.")
+    columns, kinds = found.columns, [str(each) for each in found.types]
+    if len(columns) > task["max_columns"]:
+        raise Refused(f"Give a SELECT of at most {task['max_columns']} columns.")
+    # As text: Python has no values for some types, and numbers keep all their digits.
+    cell = f"left(CAST(COLUMNS(*) AS VARCHAR), {int(task['max_chars'])})"
+    rows = found.limit(task["limit"] + 1).project(cell).fetchall()
+    return {"columns": columns, "numbers": [_is_number(each) for each in kinds], "rows": rows}
+
+
+def _compare(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]:
+    keys = [f"k{at}" for at in range(task["keys"])]
+    for side in ("a", "b"):
+        _load_side(connection, side, task[side], keys=keys)
+    joined = JOINED.format(
+        keys=", ".join(f"coalesce(a.{key}, b.{key}) AS {key}" for key in keys),
+        on=" AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in keys),
+    )
+    connection.execute(joined, [task["tolerance"], task["threshold"]])
+    counts = connection.execute(COUNTS).fetchall()
+    top = connection.execute(f"{TOP.format(keys=', '.join(keys))} LIMIT {int(task['top'])}").fetchall()
+    return {
+        "counts": {status: count for status, count, _, _ in counts},
+        "total_a": str(sum((a for _, _, a, _ in counts if a is not None), Decimal(0))),
+        "total_b": str(sum((b for _, _, _, b in counts if b is not None), Decimal(0))),
+        "top": [[list(row[: len(keys)]), *_figures(row[len(keys) :])] for row in top],
+        "memory_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+
+
+def _load_side(connection: Any, side: str, given: dict[str, Any], *, keys: list[str]) -> None:
+    if "file" in given:
+        _make_view(connection, given["file"])
+        connection.execute(SIDE.format(side=side, sql=given["sql"]), given["parameters"])
+        return
+    columns = ", ".join(f"'{key}': 'VARCHAR'" for key in keys) + f", 'value': '{DECIMAL}'"
+    read = (
+        f"SELECT * FROM read_csv({_quoted(given['csv'])}, header = false, auto_detect = false, delim = ',',"
+        f" quote = '\"', escape = '\"', allow_quoted_nulls = false, columns = {{{columns}}})"
+    )
+    connection.execute(SIDE.format(side=side, sql=read))
+
+
+def _figures(found: tuple[Any, ...]) -> list[Any]:
+    a, b, difference, status = found
+    percentage = None
+    if a is not None and b is not None and a != 0:
+        with localcontext(prec=60):
+            percentage = (difference * 100 / abs(a)).quantize(Decimal("0.0001"), ROUND_HALF_EVEN)
+    return [None if each is None else str(each) for each in (a, b, difference, percentage, status)]
+
+
+def _make_view(connection: Any, file: dict[str, str]) -> None:
+    if not Path(file["path"]).is_file():
+        raise Refused("its file is not on this machine; an admin can look at its row.")
+    path, view = file["path"], f"CREATE OR REPLACE VIEW {_name(file['view'])} AS SELECT"
+    if path.lower().endswith(".parquet"):
+        connection.execute(f"{view} * FROM read_parquet({_quoted(path)})")
+        return
+    # All rows are looked at, so that no later one has another type.
+    read = f"read_csv({_quoted(path)}, sample_size = -1"
+    columns = connection.execute(f"DESCRIBE SELECT * FROM {read})").fetchall()
+    fractions = {column for column, kind, *_ in columns if kind in FRACTIONS}
+    types = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in fractions)
+    # Fractions are read as decimals and not through binary floating point.
+    shown = ", ".join(_as_decimal(column) if column in fractions else _name(column) for column, *_ in columns)
+    connection.execute(f"{view} {shown} FROM {read}{f', types = {{{types}}}' if types else ''})")
+
+
+def _as_decimal(column: str) -> str:
+    return f"CAST({_name(column)} AS {DECIMAL}) AS {_name(column)}"
+
+
+def _is_number(kind: str) -> bool:
+    return kind in NUMBERS or kind in FRACTIONS or kind.startswith("DECIMAL")
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+TASKS = {"describe": _describe, "fetch": _fetch, "compare": _compare}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Builds the SQL of aggregates: names come from the described columns alone and are quoted, values are parameters."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shared.errors import ToolError
+from shared.text import clean
+
+Scalar = Annotated[str, Field(max_length=500)] | bool | int | float | None
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "contains"]
+Condition = Scalar | Annotated[list[Scalar], Field(max_length=100)] | dict[Operator, Scalar]
+Filters = Annotated[dict[str, Condition], Field(max_length=20)]
+Names = Annotated[list[str], Field(max_length=8)]
+Dialect = Literal["postgres", "duckdb"]
+
+MEASURE = re.compile(r"\s*(?P<function>sum|avg|min|max|count)\s*\((?P<column>.*)\)\s*", re.IGNORECASE | re.DOTALL)
+# A value as decimal; DuckDB's has 28 digits before the point and 10 behind it.
+DECIMALS: Mapping[Dialect, str] = {"postgres": "numeric", "duckdb": "DECIMAL(38, 10)"}
+SHOWN_COLUMNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as its engine describes it."""
+
+    name: str
+    type: str
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table, view or file: its name in the engine's SQL, quoted, and its columns."""
+
+    dialect: Dialect
+    name: str
+    columns: tuple[Column, ...]
+
+    def find(self, name: str) -> Column:
+        """Return the column; raises `ToolError` with those that there are."""
+        named = [each for each in self.columns if each.name == name]
+        named = named or [each for each in self.columns if each.name.lower() == name.strip().lower()]
+        if len(named) != 1:
+            columns = [each.name for each in self.columns][:SHOWN_COLUMNS]
+            raise ToolError(f"There is no column {name[:80]}.", available_columns=columns)
+        return named[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement and its parameters, which are all text."""
+
+    text: str
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """An aggregate: a function and its column, None for the number of rows."""
+
+    function: str
+    column: Column | None
+
+    @property
+    def label(self) -> str:
+        """Return the name of its column in a result."""
+        return f"{self.function}_{self.column.name}" if self.column else self.function
+
+    def to_sql(self, dialect: Dialect) -> str:
+        """Return the expression."""
+        if self.column is None:
+            return "count(*)"
+        name = quote(self.column.name)
+        if self.function == "count":
+            return f"count({name})"
+        return f"{self.function}(CAST({name} AS {DECIMALS[dialect]}))"
+
+
+def read_measure(written: str, relation: Relation) -> Measure:
+    """Return the measure that `amount`, `avg(amount)` or `count` means; a column alone is summed."""
+    if written.strip().lower() in {"count", "count(*)", "*"}:
+        return Measure("count", None)
+    match = MEASURE.fullmatch(written)
+    if match is None:
+        function, column = "sum", relation.find(written)
+    else:
+        function, column = match["function"].lower(), relation.find(match["column"].strip().strip('"'))
+    if function != "count" and not column.is_number:
+        numbers = [each.name for each in relation.columns if each.is_number][:SHOWN_COLUMNS]
+        raise ToolError(f"{column.name} is {column.type} and not a number.", number_columns=numbers)
+    return Measure(function, column)
+
+
+def build_aggregate(relation: Relation, measure: Measure, dimensions: Sequence[str], filters: Filters) -> Query:
+    """Return the statement for the measure by each combination of the dimensions, the largest first."""
+    names = [quote(relation.find(each).name) for each in dimensions]
+    where, parameters = _build_where(relation, filters)
+    value = f"{measure.to_sql(relation.dialect)} AS {quote(measure.label)}"
+    text = f"SELECT {', '.join([*names, value])} FROM {relation.name}{where}"
+    if names:
+        places = ", ".join(str(each + 1) for each in range(len(names)))
+        text += f" GROUP BY {places} ORDER BY {len(names) + 1} DESC NULLS LAST, {places}"
+    return Query(text, parameters)
+
+
+def build_side(relation: Relation, measure: Measure, keys: Sequence[str], filters: Filters) -> Query:
+    """Return the statement for one side of a comparison: columns `k0`, `k1`, … as text, and `value` as decimal."""
+    columns = [relation.find(each) for each in keys]
+    where, parameters = _build_where(relation, filters)
+    groups = ", ".join(f"{quote(each.name)} AS k{at}" for at, each in enumerate(columns))
+    value = f"CAST({measure.to_sql(relation.dialect)} AS {DECIMALS[relation.dialect]})"
+    places = ", ".join(str(at + 1) for at in range(len(columns)))
+    inner = f"SELECT {groups}, {value} AS value FROM {relation.name}{where} GROUP BY {places}"
+    keys_as_text = ", ".join(
+        f"{_to_text(each, f'k{at}', relation.dialect)} AS k{at}" for at, each in enumerate(columns)
+    )
+    return Query(f"SELECT {keys_as_text}, value FROM ({inner}) AS side", parameters)
+
+
+def build_example(relation: Relation) -> Query:
+    """Return the statement for all columns of the relation."""
+    return Query(f"SELECT * FROM {relation.name}")
+
+
+def quote(name: str) -> str:
+    """Return an identifier in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _to_text(column: Column, name: str, dialect: Dialect) -> str:
+    # The same key reads the same in both engines: 1.50 and 1.5 are one number.
+    if not column.is_number:
+        return f"CAST({name} AS text)"
+    if dialect == "postgres":
+        return f"CAST(trim_scale(CAST({name} AS numeric)) AS text)"
+    return f"rtrim(rtrim(CAST(CAST({name} AS {DECIMALS[dialect]}) AS text), '0'), '.')"
+
+
+def _build_where(relation: Relation, filters: Filters) -> tuple[str, tuple[str, ...]]:
+    parameters: list[str] = []
+    conditions = [
+        _compare(relation.find(name), operator, value, parameters=parameters)
+        for name, condition in filters.items()
+        for operator, value in _list_comparisons(condition)
+    ]
+    return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), tuple(parameters)
+
+
+def _list_comparisons(condition: Condition) -> list[tuple[str, Scalar | list[Scalar]]]:
+    return list(condition.items()) if isinstance(condition, dict) else [("=", condition)]
+
+
+def _compare(column: Column, operator: str, value: Scalar | list[Scalar], *, parameters: list[str]) -> str:
+    if isinstance(value, list):
+        choices = [_compare(column, "=", each, parameters=parameters) for each in value]
+        return f"({' OR '.join(choices)})" if choices else "false"
+    name = quote(column.name)
+    if value is None:
+        if operator not in {"=", "!="}:
+            raise ToolError(f"null can be compared with = and != only, not with {operator}.")
+        return f"{name} IS {'NOT ' if operator == '!=' else ''}NULL"
+    parameters.append(_to_parameter(value))
+    parameter = f"CAST(${len(parameters)} AS text)"
+    if operator == "contains":
+        return f"strpos(lower(CAST({name} AS text)), lower({parameter})) > 0"
+    return f"{name} {'<>' if operator == '!=' else operator} CAST({parameter} AS {column.type})"
+
+
+def _to_parameter(value: str | bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return clean(value) if isinstance(value, str) else str(Decimal(str(value)))

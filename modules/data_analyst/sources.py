@@ -1,0 +1,66 @@
+"""Finds the sources that a person may use."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy import select
+
+from modules.data_analyst.duckdb_engine import FileSource
+from modules.data_analyst.models import Source
+from modules.data_analyst.postgres_engine import PostgresSource
+from modules.data_analyst.queries import Query, Relation
+from modules.data_analyst.settings import AnalystSettings
+from modules.data_analyst.tables import Rows
+from shared.errors import ToolError
+from shared.permissions import Permission
+from shared.row_secrets import filled_in
+from shared.tools import ToolContext
+
+PREFIX = "DATA_ANALYST_"
+
+
+class Engine(Protocol):
+    """What runs the questions to one source."""
+
+    async def describe(self) -> Relation:
+        """Return its name in SQL and its columns."""
+        ...
+
+    async def fetch(self, query: Query, limit: int) -> Rows:
+        """Return the first rows of a query."""
+        ...
+
+    async def export(self, query: Query, folder: Path, side: str) -> dict[str, Any]:
+        """Return one side of a comparison, as the join reads it."""
+        ...
+
+
+async def list_sources_for(context: ToolContext) -> list[Source]:
+    """Return the sources that the person may use, by name."""
+    async with context.transaction() as session:
+        found = await session.scalars(select(Source).where(Source.is_enabled).order_by(Source.name))
+        return [each for each in found if _may_use(context.user.permission, each)]
+
+
+async def get_source(context: ToolContext, name: str) -> Source:
+    """Return the source; raises `ToolError` with the available ones when there is none that the person may use."""
+    sources = await list_sources_for(context)
+    for each in sources:
+        if each.name == name.strip().lower():
+            return each
+    raise ToolError(f"There is no source {name[:80]}.", available_sources=[each.name for each in sources])
+
+
+def open_engine(context: ToolContext, source: Source) -> Engine:
+    """Return the engine of a source; raises `Unavailable` when its password is not set."""
+    settings = context.settings(AnalystSettings)
+    if source.kind == "file":
+        return FileSource(source.name, source.path or "", settings)
+    password = None if source.password is None else filled_in({"password": source.password}, PREFIX)["password"]
+    return PostgresSource(
+        source.name, source.url or "", password=password, relation=source.relation or "", settings=settings
+    )
+
+
+def _may_use(permission: Permission, source: Source) -> bool:
+    return permission >= min(Permission.from_label(each) for each in source.allowed_roles)

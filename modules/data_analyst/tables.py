@@ -1,0 +1,57 @@
+"""The rows of a result, and how their values are written in JSON."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from shared.text import clean
+
+MAX_CELL_CHARS, MAX_COLUMNS = 500, 100
+# JSON's readers keep this many digits of a number.
+EXACT_DIGITS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a result; `is_cut` says that there are more."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    is_cut: bool = False
+
+    def to_result(self) -> dict[str, Any]:
+        """Return the fields of a tool's result."""
+        rows = [list(row) for row in self.rows]
+        return {"columns": list(self.columns), "rows": rows, "row_count": len(rows), "truncated": self.is_cut}
+
+
+def to_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], limit: int) -> Rows:
+    """Return at most `limit` of the rows with values for JSON."""
+    listed = [tuple(to_json_value(each) for each in row) for row in rows]
+    return Rows(tuple(columns), tuple(listed[:limit]), is_cut=len(listed) > limit)
+
+
+def to_json_value(value: Any) -> Any:
+    """Return a database's value as JSON: a decimal as a number where no digit is lost, anything unknown as text."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Decimal):
+        return to_number(value)
+    return _shorten(clean(str(value)))
+
+
+def to_number(value: Decimal) -> int | float | str:
+    """Return a decimal as a number if JSON keeps all its digits, else as text."""
+    if not value.is_finite():
+        return str(value)
+    if len(value.normalize().as_tuple().digits) > EXACT_DIGITS or abs(value.adjusted()) > EXACT_DIGITS:
+        return f"{value:f}"
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"

@@ -1,0 +1,1 @@
+"""The module data_analyst, on real Postgres databases and real files."""
