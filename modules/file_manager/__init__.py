@@ -1,9 +1,13 @@
-"""Tools for the user's files: create, read, list, link, delete."""
+"""Tools for the user's files: create, read, list, search, link, rename, delete."""
 
 from typing import Any, Literal
 
+from modules.file_manager.pages import to_page
 from modules.file_manager.render import render
+from modules.file_manager.search import search
 from shared.documents.reading import read_text
+from shared.files.file_types import EXCEL, WORD
+from shared.files.storage import MAX_LISTED, StoredFile
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
 
@@ -13,7 +17,11 @@ MIME_TYPES = {
     "html": "text/html",
     "csv": "text/csv",
     "json": "application/json",
+    "docx": WORD,
+    "pdf": "application/pdf",
+    "xlsx": EXCEL,
 }
+MAX_SKIPPED = 100_000
 
 
 # `acts=False`: a new file is shown only to the user, like an answer, and needs no confirmation.
@@ -22,11 +30,11 @@ async def create_document(
     context: ToolContext,
     title: str,
     content: str,
-    format: Literal["txt", "md", "html", "csv", "json"] = "md",  # noqa: A002  # the name in the schema for models
+    format: Literal["txt", "md", "html", "csv", "json", "docx", "pdf", "xlsx"] = "md",  # noqa: A002  # the name in the schema for models
 ) -> dict[str, Any]:
-    """Make a file for the user."""
-    filename, text = await render(title, content, format)
-    file = await context.storage.create(filename, text.encode(), MIME_TYPES[format])
+    """Make a file: docx, pdf from Markdown, xlsx from CSV."""
+    filename, made = await render(context.storage, title, content, format)
+    file = await context.storage.create(filename, made, MIME_TYPES[format])
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
@@ -35,22 +43,23 @@ async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> 
     """Read a file's text."""
     file, content = await context.storage.read(file_id)
     text = await read_text(context.storage, file, content)
-    start = min(max(offset, 0), len(text))
+    head = {"filename": file.filename, "mime_type": file.mime_type}
     # Leaves a quarter of the limit for the escapes that JSON adds for quotes and line breaks.
-    part = text[start : start + max(100, context.app_settings.tool_result_max_chars * 3 // 4)]
-    result: dict[str, Any] = {"filename": file.filename, "mime_type": file.mime_type, "text": part}
-    if start + len(part) < len(text):
-        result["note"] = f"{len(text):,} characters in all; read on with offset {start + len(part)}."
-    return result
+    size = max(100, context.app_settings.tool_result_max_chars * 3 // 4)
+    return {**head, **to_page(text, offset, size, is_table=file.mime_type == MIME_TYPES["csv"])}
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
-async def list_files(context: ToolContext) -> list[dict[str, Any]]:
-    """List the user's files."""
-    return [
-        {"file_id": file.file_id, "filename": file.filename, "mime_type": file.mime_type, "size_bytes": file.size_bytes}
-        for file in await context.storage.list()
-    ]
+async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]]:
+    """List the user's files, newest first."""
+    skip = min(max(skip, 0), MAX_SKIPPED)
+    return [_describe(file) for file in await context.storage.list(limit=MAX_LISTED, skip=skip)]
+
+
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
+async def search_files(context: ToolContext, query: str) -> dict[str, Any]:
+    """Find files by name or text."""
+    return await search(context.storage, query)
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
@@ -60,8 +69,24 @@ async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
+@tool(requires=Permission.GUEST, repeatable=True)
+async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict[str, Any]:
+    """Rename a file."""
+    file = await context.storage.rename(file_id, filename)
+    return {"file_id": file.file_id, "filename": file.filename}
+
+
 @tool(requires=Permission.GUEST)
 async def delete_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     """Delete a file."""
     file = await context.storage.delete(file_id)
     return {"deleted": True, "filename": file.filename}
+
+
+def _describe(file: StoredFile) -> dict[str, Any]:
+    return {
+        "file_id": file.file_id,
+        "filename": file.filename,
+        "mime_type": file.mime_type,
+        "size_bytes": file.size_bytes,
+    }

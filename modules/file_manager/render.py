@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from shared.errors import ToolError
-from shared.files.subprocess_sandbox import run_isolated
+from shared.files.storage import FilesOfUser
 from shared.text import clean
 
-CONVERTER = Path(__file__).with_name("markdown_page.py")
-CONVERT_SECONDS = 15.0
+CONVERTER = Path(__file__).with_name("office.py")
+CONVERT_SECONDS = 25.0
+IMPOSSIBLE = 3
 
 MAX_CHARS = 500_000
-TOO_SLOW = "content is Markdown that takes too long to convert; make it shorter, or write an md document."
+TOO_SLOW = "content takes too long to convert; make it shorter, or write an md document."
 # The page can load nothing and run no script, whatever it contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 STYLE = (
@@ -27,7 +28,7 @@ STYLE = (
 )
 
 
-async def render(title: str, content: str, kind: str) -> tuple[str, str]:
+async def render(files: FilesOfUser, title: str, content: str, kind: str) -> tuple[str, bytes]:
     """Return the file name and content; raises `ToolError` when `content` is not valid for the kind."""
     title = " ".join(clean(title).split())
     content = clean(content)
@@ -39,15 +40,33 @@ async def render(title: str, content: str, kind: str) -> tuple[str, str]:
     title = filename.removesuffix(f".{kind}")
     match kind:
         case "json":
-            return filename, await asyncio.to_thread(_json, content)
+            made = (await asyncio.to_thread(_json, content)).encode()
         case "csv":
-            return filename, await asyncio.to_thread(_csv, content)
+            made = (await asyncio.to_thread(_csv, content)).encode()
         case "html":
-            return filename, await _html(title, content)
+            made = (await _html(files, title, content)).encode()
+        case "xlsx":
+            made = await _convert(files, kind, title, content=await asyncio.to_thread(_csv, content))
+        case "docx" | "pdf":
+            made = await _convert(files, kind, title, content=content)
         case "md" if not content.lstrip().startswith("#"):
-            return filename, f"# {title}\n\n{content.rstrip()}\n"
+            made = f"# {title}\n\n{content.rstrip()}\n".encode()
         case _:
-            return filename, content.rstrip("\n") + "\n"
+            made = (content.rstrip("\n") + "\n").encode()
+    return filename, made
+
+
+async def _convert(files: FilesOfUser, kind: str, title: str, *, content: str) -> bytes:
+    document = json.dumps({"title": title, "content": content}).encode()
+    try:
+        converter = await files.run_parser(CONVERTER, kind, content=document, seconds=CONVERT_SECONDS)
+    except TimeoutError as error:
+        raise ToolError(TOO_SLOW) from error
+    if converter.status == IMPOSSIBLE:
+        raise ToolError(f"The {kind} file can't be made: {converter.reason}")
+    if converter.status != 0:
+        raise ToolError(TOO_SLOW)
+    return converter.output
 
 
 def _json(content: str) -> str:
@@ -80,16 +99,10 @@ def _csv(content: str) -> str:
     return out.getvalue()
 
 
-async def _html(title: str, content: str) -> str:
+async def _html(files: FilesOfUser, title: str, content: str) -> str:
     if content.lstrip()[:15].lower().startswith(("<!doctype html", "<html")):
         return content
-    try:
-        converter = await run_isolated(CONVERTER, content=content.encode(), seconds=CONVERT_SECONDS)
-    except TimeoutError as error:
-        raise ToolError(TOO_SLOW) from error
-    if converter.status != 0:
-        raise ToolError(TOO_SLOW)
-    body = converter.output.decode()
+    body = (await _convert(files, "html", title, content=content)).decode()
     return (
         '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'

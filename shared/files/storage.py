@@ -5,7 +5,7 @@ import hmac
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -240,13 +240,14 @@ class FilesOfUser:
         content = b"".join([chunk async for chunk in self._storage.get(record.minio_key)])
         return self._storage.describe(record), content
 
-    async def list(self) -> list[StoredFile]:
-        """Return the newest 100 files, newest first."""
+    async def list(self, *, limit: int = MAX_LISTED, skip: int = 0) -> list[StoredFile]:
+        """Return the files, newest first."""
         statement = (
             select(FileRecord)
             .where(FileRecord.user_id == self._user_id, FileRecord.status == "stored", self._is_visible())
             .order_by(FileRecord.id.desc())
-            .limit(MAX_LISTED)
+            .limit(limit)
+            .offset(skip)
         )
         async with self._database.transaction() as session:
             return [self._storage.describe(record) for record in await session.scalars(statement)]
@@ -254,6 +255,19 @@ class FilesOfUser:
     async def link(self, file_id: int) -> StoredFile:
         """Return a file with a new link."""
         return self._storage.describe(await self._find(file_id))
+
+    async def rename(self, file_id: int, filename: str) -> StoredFile:
+        """Give a file another name and return it; a name without an extension keeps the old one."""
+        record = await self._find(file_id)
+        if not filename.strip():
+            raise ToolError("filename is empty.")
+        old, name = PurePosixPath(record.filename), clean_filename(filename)
+        if not PurePosixPath(name).suffix:
+            name = clean_filename(name + old.suffix)
+        async with self._database.transaction() as session:
+            await session.execute(update(FileRecord).where(FileRecord.id == record.id).values(filename=name))
+        record.filename = name
+        return self._storage.describe(record)
 
     async def delete(self, file_id: int) -> StoredFile:
         """Delete a file and return it; the content first, so that after a failure the row is there for another try."""
