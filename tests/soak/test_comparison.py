@@ -9,8 +9,10 @@ import pytest
 
 from modules import data_analyst
 from shared.db.database import Database
+from shared.permissions import Permission
 from tests.modules.data_analyst.conftest import AddSource, Shop
-from tests.support.tool_calls import call, tool_context
+from tests.support.tool_calls import call
+from tests.support.tool_context import make_tool_context
 
 ROWS = 1_000_000
 MOST_SECONDS, MOST_KILOBYTES = 10, 500 * 1024
@@ -33,10 +35,10 @@ async def test_two_million_rows_are_compared_in_ten_seconds_and_500_megabytes(
         await add_source(name, kind="postgres", url=shop.url, relation=name)
     asked: dict[str, Any] = {"source_a": "a", "source_b": "b", "measure": "amount", "keys": ["customer"]}
 
-    async with tool_context(database, tmp_path, "data_analyst") as context:
-        began, before = perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        summary = (await call(data_analyst.compare_sources, context, **asked))["summary"]
-        seconds = perf_counter() - began
+    context = await make_tool_context(database, tmp_path / "files", "data_analyst", Permission.ADMIN)
+    began, before = perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    summary = (await call(data_analyst.compare_sources, context, **asked))["summary"]
+    seconds = perf_counter() - began
 
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss

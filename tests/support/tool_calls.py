@@ -2,21 +2,20 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from agent.tools.arguments import parse_arguments
-from shared.clock import Clock, SystemClock
+from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.files.folder import FolderStore
 from shared.files.storage import Storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import MemoryOfUser
 from shared.messages import Place
-from shared.models.user import User
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Caller, Tool, ToolContext
@@ -52,37 +51,6 @@ def context_without_database(folder: Path, module: str, http: GuardedClient, **g
         "app_settings": Settings(),
     }
     return ToolContext(**{**fields, **given})
-
-
-@asynccontextmanager
-async def tool_context(
-    database: Database,
-    folder: Path,
-    module: str,
-    *,
-    permission: Permission = Permission.ADMIN,
-    clock: Clock | None = None,
-) -> AsyncIterator[ToolContext]:
-    """Return the context of a new user's call in a direct message; the module uses no memories."""
-    user = User()
-    async with database.transaction() as session:
-        session.add(user)
-    storage = Storage(FolderStore(folder / "files"), "http://here", ("secret",))
-    settings = Settings()
-    yield ToolContext(
-        user=Caller(user.id, permission, "Ada"),
-        place=Place("test", None, "direct", is_direct=True),
-        conversation_id=1,
-        turn_id=1,
-        call_id="call-1",
-        module=module,
-        clock=clock or SystemClock(),
-        http=GuardedClient(settings),
-        storage=storage.of_user(database, user.id, None),
-        memory=cast(MemoryOfUser, None),
-        database=database,
-        app_settings=settings,
-    )
 
 
 async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:

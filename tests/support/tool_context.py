@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from shared.clock import SystemClock
+from shared.clock import Clock, SystemClock
 from shared.db.database import Database
 from shared.files.folder import FolderStore
 from shared.files.storage import Storage
@@ -17,15 +17,17 @@ from shared.tools import Caller, ToolContext
 HOME = Place("discord", None, "dm-1", is_direct=True)
 
 
-async def make_tool_context(database: Database, files: Path, module: str) -> ToolContext:
-    """Return the context of a new guest's call in direct messages; the files of all users are in one folder."""
+async def make_tool_context(
+    database: Database, files: Path, module: str, permission: Permission = Permission.GUEST, clock: Clock | None = None
+) -> ToolContext:
+    """Return the context of a new user's call in direct messages; the files of all users are in one folder."""
     user = User()
     async with database.transaction() as session:
         session.add(user)
     settings = Settings()
-    clock = SystemClock()
+    clock = clock or SystemClock()
     return ToolContext(
-        user=Caller(user.id, Permission.GUEST, "Ada"),
+        user=Caller(user.id, permission, "Ada"),
         place=HOME,
         conversation_id=1,
         turn_id=1,

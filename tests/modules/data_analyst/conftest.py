@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import URL, text
 
 from shared.db.database import Address, Database
+from shared.permissions import Permission
 from shared.tools import ToolContext
 from tests.support.given_database import connect
-from tests.support.tool_calls import tool_context
+from tests.support.tool_context import make_tool_context
 
 ORDERS = """
 CREATE TABLE orders (id int PRIMARY KEY, region text, day date, amount numeric(12, 2), "odd ""name" text);
@@ -57,9 +58,8 @@ async def shop(postgres: URL) -> AsyncIterator[Shop]:
 
 
 @pytest.fixture
-async def context(database: Database, tmp_path: Path) -> AsyncIterator[ToolContext]:
-    async with tool_context(database, tmp_path, "data_analyst") as context:
-        yield context
+async def context(database: Database, tmp_path: Path) -> ToolContext:
+    return await make_tool_context(database, tmp_path / "files", "data_analyst", Permission.ADMIN)
 
 
 AddSource = Callable[..., Awaitable[None]]
