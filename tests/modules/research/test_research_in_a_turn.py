@@ -25,7 +25,10 @@ async def test_a_question_is_researched_and_answered_with_its_source(
         stack.enter_context(variables(RESEARCH_SEARXNG_URL=search.origin))
         allowed = settings.model_copy(update={"egress_allow": (web.origin,)})
         parley = await stack.enter_async_context(open_parley(allowed, address, model))
-        await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('Parley', 'Be kind.', true)")
+        await parley.sql(
+            "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
+            """ VALUES ('Parley', 'Be kind.', true, '["research"]')"""
+        )
         source = f"On 3 May, says [the town]({web.origin}/bridge)."
         model.play(
             [
