@@ -47,7 +47,7 @@ LEAST_COUNTED = 1000
 # So many places of the rarest words give the candidates; more common words then only add to the scores of these.
 MAX_READ = 3000
 # How many candidates are scored exactly, and are combined with as many of the search by vectors.
-MAX_CANDIDATES = 200
+MAX_CANDIDATES = 100
 # The words of what is recalled together: first the memories themselves, then their neighbours.
 WORD_BUDGET = 200
 
@@ -125,12 +125,16 @@ SHOWN = """
     b.id AS before_id, b.content AS before, b.speaker AS before_speaker,
     a.id AS after_id, a.content AS after, a.speaker AS after_speaker"""
 WITH_NEIGHBOURS = """
-    LEFT JOIN memories AS b ON b.scope_id = m.scope_id AND b.ordinal = m.ordinal - 1
-    LEFT JOIN memories AS a ON a.scope_id = m.scope_id AND a.ordinal = m.ordinal + 1"""
+LEFT JOIN LATERAL (
+    SELECT n.* FROM memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal - 1 LIMIT 1
+) AS b ON true
+LEFT JOIN LATERAL (
+    SELECT n.* FROM memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal + 1 LIMIT 1
+) AS a ON true"""
 
-# `counted` finds the rarest words; `hits` reads where these occur; `cells` gives each occurrence to the memory itself
-# and to both neighbours, whose windows contain it; `rough` chooses the candidates by scores that ignore the length of
-# windows; `probes` looks the more common words up for the candidates alone; `gains` are the exact terms of BM25.
+# `counted` finds the rarest words; `hits` reads where these occur; `rough` gives each occurrence to the memory itself
+# and to both neighbours, whose windows contain it, by scores that ignore the length of windows; `scored` looks all
+# words up for the candidates that this gives, and has the exact scores.
 BY_WORDS = f"""
 WITH scopes AS MATERIALIZED (
     SELECT id, memories, words, vector_model FROM memory_scopes WHERE memories > 0
@@ -157,62 +161,49 @@ WITH scopes AS MATERIALIZED (
     WINDOW rarest AS (ORDER BY c.df, c.term)
     ORDER BY c.df, c.term LIMIT {MAX_QUERY_WORDS}
 ), hits AS MATERIALIZED (
-    SELECT s.id AS scope_id, t.place, w.ordinal, w.tf, w.length
-    FROM terms AS t CROSS JOIN scopes AS s CROSS JOIN LATERAL (
+    SELECT s.id AS scope_id, w.ordinal,
+           t.idf * w.tf / (w.tf + :saturation * (1 - :length + :length * w.length / n.mean)) AS turn,
+           t.window_idf * w.tf / (w.tf + :saturation) AS around
+    FROM terms AS t CROSS JOIN totals AS n CROSS JOIN scopes AS s CROSS JOIN LATERAL (
         SELECT p.ordinal, p.tf, p.length FROM memory_words AS p
         WHERE p.scope_id = s.id AND p.term = t.term
               AND (:since IS NULL OR p.said_at >= :since) AND (:until IS NULL OR p.said_at < :until)
         ORDER BY p.ordinal DESC LIMIT {MAX_READ}
     ) AS w
     WHERE t.place = 1 OR t.read <= {MAX_READ}
-), cells AS MATERIALIZED (
-    SELECT h.scope_id, h.ordinal + step AS ordinal, h.place, sum(h.tf) FILTER (WHERE step = 0) AS tf,
-           max(h.length) FILTER (WHERE step = 0) AS length, sum(h.tf) AS window_tf
+), rough AS MATERIALIZED (
+    SELECT h.scope_id, h.ordinal + step AS ordinal, sum(CASE step WHEN 0 THEN h.turn ELSE 0 END + h.around) AS score
     FROM hits AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
     WHERE step = 0 OR h.ordinal < 4611686018427387904
-    GROUP BY 1, 2, 3
-), rough AS MATERIALIZED (
-    SELECT c.scope_id, c.ordinal,
-           coalesce(sum(t.idf * c.tf / (c.tf + :saturation * (1 - :length + :length * c.length / n.mean))), 0)
-           + sum(t.window_idf * c.window_tf / (c.window_tf + :saturation)) AS score
-    FROM cells AS c JOIN terms AS t ON t.place = c.place CROSS JOIN totals AS n
-    GROUP BY 1, 2 ORDER BY score DESC, c.ordinal DESC LIMIT 3 * {MAX_CANDIDATES}
+    GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 3 * {MAX_CANDIDATES}
 ), candidates AS MATERIALIZED (
     SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length
     FROM rough AS r CROSS JOIN LATERAL (
         SELECT m.* FROM memories AS m WHERE m.scope_id = r.scope_id AND m.ordinal = r.ordinal AND {IS_WANTED} LIMIT 1
     ) AS m
-    ORDER BY r.score DESC, r.ordinal DESC LIMIT {MAX_CANDIDATES}
-), probes AS (
-    SELECT c.scope_id, c.ordinal, t.place, w.tf, w.length, w.window_tf
-    FROM candidates AS c CROSS JOIN terms AS t CROSS JOIN LATERAL (
-        SELECT sum(p.tf) FILTER (WHERE p.ordinal = c.ordinal) AS tf,
-               max(p.length) FILTER (WHERE p.ordinal = c.ordinal) AS length, sum(p.tf) AS window_tf
-        FROM memory_words AS p
-        WHERE p.scope_id = c.scope_id AND p.term = t.term AND p.ordinal BETWEEN c.ordinal - 1 AND c.ordinal + 1
-    ) AS w
-    WHERE t.place > 1 AND t.read > {MAX_READ} AND w.window_tf IS NOT NULL
-), gains AS (
-    SELECT c.id,
-           t.idf * g.tf * (:saturation + 1)
-           / (g.tf + :saturation * (1 - :length + :length * g.length / n.mean)) AS turn,
-           CASE WHEN c.window_length IS NOT NULL THEN t.window_idf * g.window_tf * (:saturation + 1)
-           / (g.window_tf + :saturation * (1 - :length + :length * c.window_length / (3 * n.mean))) END AS around
-    FROM (SELECT * FROM cells UNION ALL SELECT scope_id, ordinal, place, tf, length, window_tf FROM probes) AS g
-    JOIN candidates AS c ON c.scope_id = g.scope_id AND c.ordinal = g.ordinal
-    JOIN terms AS t ON t.place = g.place
-    CROSS JOIN totals AS n
-), scored AS (
-    SELECT id, coalesce(sum(turn), 0) AS turn, coalesce(sum(around), 0) AS around FROM gains GROUP BY id
+    LIMIT {MAX_CANDIDATES}
+), scored AS MATERIALIZED (
+    SELECT c.*, coalesce(p.turn, 0) AS turn, coalesce(p.around, 0) AS around
+    FROM candidates AS c CROSS JOIN LATERAL (
+        SELECT sum(t.idf * i.tf / (i.tf + :saturation * (1 - :length + :length * i.length / n.mean))) AS turn,
+               sum(t.window_idf * i.window_tf
+                   / (i.window_tf + :saturation * (1 - :length + :length * c.window_length / (3 * n.mean)))) AS around
+        FROM terms AS t CROSS JOIN totals AS n CROSS JOIN LATERAL (
+            SELECT sum(p.tf) FILTER (WHERE p.ordinal = c.ordinal) AS tf,
+                   max(p.length) FILTER (WHERE p.ordinal = c.ordinal) AS length, sum(p.tf) AS window_tf
+            FROM memory_words AS p
+            WHERE p.scope_id = c.scope_id AND p.term = t.term AND p.ordinal BETWEEN c.ordinal - 1 AND c.ordinal + 1
+        ) AS i
+    ) AS p
 ), ranked AS (
     SELECT c.id, c.said_at,
-           (coalesce(s.turn / nullif(max(s.turn) OVER (), 0), 0)
+           (coalesce(c.turn / nullif(max(c.turn) OVER (), 0), 0)
             * (:words_turn + CASE WHEN c.window_length IS NULL THEN :words_window ELSE 0 END)
-            + coalesce(s.around / nullif(max(s.around) OVER (), 0), 0) * :words_window
+            + coalesce(c.around / nullif(max(c.around) OVER (), 0), 0) * :words_window
             + CASE WHEN string_to_array(lower(c.speaker), ' ') && :words THEN :speaker_boost ELSE 0 END
             + CASE c.source WHEN 'turn' THEN 0 WHEN 'remembered' THEN :remembered_boost ELSE :fact_boost END)
            * CASE WHEN c.is_from_bot THEN :bot_factor ELSE 1 END AS score
-    FROM scored AS s JOIN candidates AS c ON c.id = s.id
+    FROM scored AS c
     UNION ALL
     -- A question without words asks for the newest: facts first.
     SELECT n.id, n.said_at, n.score FROM scopes AS s CROSS JOIN LATERAL (
