@@ -135,7 +135,9 @@ async def _recall(memory: Memories, parts: PromptParts, limit: int) -> list[Reca
     if not parts.user.has_memories:
         return []
     of_user = memory.of_user(parts.user.id, parts.conversation.place, parts.conversation.id)
-    return await of_user.recall(parts.message.step.content, limit)
+    # Messages that the prompt shows need not be recalled.
+    shown_from = (*parts.history, parts.message)[0].turn_id
+    return await of_user.recall(parts.message.step.content, limit, shown_from=shown_from)
 
 
 def _system(parts: PromptParts) -> ModelMessage:

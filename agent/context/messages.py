@@ -15,7 +15,7 @@ from agent.people.users import ResolvedUser
 from agent.prompts import prompts
 from agent.tools.arguments import to_shown_arguments
 from agent.tools.offer import to_wire_name
-from shared.memory.memories import RecalledMemory
+from shared.memory.memories import Neighbour, RecalledMemory
 from shared.messages import PlatformContext, QuotedMessage
 from shared.text import cut
 
@@ -33,8 +33,27 @@ def to_context_block(
     lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
     if memories:
         lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
-        lines += [f"- {quote(cut(each.content, MEMORY_CHARS))}" for each in memories]
+        lines += [_to_memory_line(each, zone) for each in memories]
     return "<context>\n" + "\n".join(lines) + "\n</context>"
+
+
+def _to_memory_line(memory: RecalledMemory, zone: ZoneInfo) -> str:
+    """Return a memory with its date and speaker, between its neighbours; quoted, so that the texts stay data."""
+    day = f"{memory.said_at.astimezone(zone):%d %B %Y}"
+    # What a person asked to remember has no speaker but themselves.
+    said = memory.source == "turn" and memory.speaker
+    texts = [f"- {day}, {to_speaker(memory.speaker)}:" if said else f"- {day}:"]
+    if memory.before is not None:
+        texts.append(f"(after {_to_neighbour(memory.before)})")
+    texts.append(quote(cut(memory.content, MEMORY_CHARS)))
+    if memory.after is not None:
+        texts.append(f"(then {_to_neighbour(memory.after)})")
+    return " ".join(texts)
+
+
+def _to_neighbour(neighbour: Neighbour) -> str:
+    text = quote(cut(neighbour.content, MEMORY_CHARS))
+    return f"{to_speaker(neighbour.speaker)}: {text}" if neighbour.speaker else text
 
 
 def _to_lines(platform_context: PlatformContext) -> list[str]:

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import date, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared.errors import NotFound
 from shared.memory.memories import RecalledMemory, StoredMemory
@@ -23,9 +25,17 @@ async def remember(context: ToolContext, content: str) -> dict[str, Any]:
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
-async def recall(context: ToolContext, query: str, k: int = 5) -> dict[str, Any]:
+async def recall(
+    context: ToolContext, query: str, k: int = 5, since: date | None = None, until: date | None = None
+) -> dict[str, Any]:
     """Search the user's memories."""
-    found = await context.memory.recall(query, min(max(k, 1), MAX_RECALLED))
+    found = await context.memory.recall(
+        query,
+        min(max(k, 1), MAX_RECALLED),
+        since=_midnight(context, since),
+        # The last day belongs to the range.
+        until=_midnight(context, until, days=1),
+    )
     return {"memories": list(_fitting(context, found))}
 
 
@@ -47,12 +57,36 @@ async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
     return {"memory_id": memory_id, "forgotten": True}
 
 
+def _midnight(context: ToolContext, day: date | None, days: int = 0) -> datetime | None:
+    if day is None:
+        return None
+    try:
+        zone = ZoneInfo(context.user.time_zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = ZoneInfo("UTC")
+    # Days at the ends of the calendar have no midnight in all zones.
+    day = min(max(day, date(1900, 1, 1)), date(9000, 1, 1))
+    return datetime.combine(day + timedelta(days=days), time(), zone)
+
+
 def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMemory]) -> Iterator[dict[str, Any]]:
     """Yield entries up to the size limit of results, so that the result is not cut in the middle of one."""
     left = context.app_settings.tool_result_max_chars * 3 // 4
     for position, each in enumerate(memories):
         entry = {"memory_id": each.id, "content": each.content, "said_at": f"{each.said_at:%Y-%m-%d}"}
+        if isinstance(each, RecalledMemory):
+            entry |= _describe(each)
         left -= len(json.dumps(entry, ensure_ascii=False))
         if left < 0 and position:
             return
         yield entry
+
+
+def _describe(memory: RecalledMemory) -> dict[str, Any]:
+    """Return what is known beside the text of a message: who said it, and the messages around it."""
+    around = {
+        side: f"{each.speaker}: {each.content}" if each.speaker else each.content
+        for side, each in (("before", memory.before), ("after", memory.after))
+        if each is not None
+    }
+    return ({"speaker": memory.speaker} if memory.speaker else {}) | around
