@@ -22,6 +22,7 @@ help: ## say what can be made
 	@echo "make lint    ruff (rules and format), mypy and the contracts on imports"
 	@echo "make format  let ruff put the code in shape"
 	@echo "make bench   measure turns against the floor program and print a table"
+	@echo "make bench-memory  measure recall: what it finds, what it leaks, how long it takes"
 	@echo "make slow    run the tests of Slack and Discord while both answer 300 ms late"
 	@echo "make soak    run the tests that take minutes under load, and those of make slow"
 	@echo "make lock    write the locks anew from pyproject.toml (UPGRADE=1: to the newest versions)"
@@ -60,6 +61,9 @@ test: ready-for-tests
 
 bench: ready-for-tests
 	@$(BIN)/python -m tests.bench
+
+bench-memory: ready-for-tests
+	@$(BIN)/python -m tests.bench.memory $(ARGS)
 
 slow: ready-for-tests
 	@STANDIN_LATENCY_MS=300 $(BIN)/python -m pytest -n $(WORKERS) --timeout=600 \

@@ -1,0 +1,44 @@
+"""The benchmark of recall, with little of everything."""
+
+from pathlib import Path
+
+from shared.clock import SystemClock
+from shared.db.database import Address, Database
+from shared.memory.memories import Memories
+from shared.settings import Settings
+from tests.bench.memory import to_figures
+from tests.bench.memory_dialogues import make_dialogue
+from tests.bench.memory_quality import measure_quality
+from tests.bench.memory_scale import make_memories, measure_inserts, measure_recall
+
+
+def test_a_seed_gives_the_same_dialogue_each_time() -> None:
+    dialogue = make_dialogue(3, lines=100)
+
+    assert dialogue == make_dialogue(3, lines=100)
+    assert dialogue != make_dialogue(4, lines=100)
+    for question in dialogue.questions:
+        assert question.evidence
+        assert not question.evidence & question.outdated
+
+
+async def test_recall_finds_more_than_plain_bm25_and_leaks_nothing(database: Database, tmp_path: Path) -> None:
+    memories = Memories(database, Settings(parley_home=tmp_path), SystemClock())
+
+    quality = await measure_quality(memories, database, seeds=(0, 1), lines=100)
+
+    assert quality.questions > 50
+    assert quality.leaks == 0
+    assert quality.any_10 > quality.baseline_10
+    assert {each.name: each.is_reached for each in to_figures(quality, with_embedder=False)}["recall any@5"]
+
+
+async def test_recall_is_measured_among_made_up_memories(database: Database, address: Address, tmp_path: Path) -> None:
+    memories = Memories(database, Settings(parley_home=tmp_path), SystemClock())
+    [owner, _] = await make_memories(address, [50, 20])
+
+    taken = await measure_recall(memories, owner, 3)
+
+    assert taken.count == 50
+    assert 0 < taken.p50 <= taken.p99
+    assert await measure_inserts(memories, owner.user_id, 20) > 0
