@@ -13,7 +13,7 @@ EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyprojec
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings test lint format bench slow soak lock ready ready-for-tests
+.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"

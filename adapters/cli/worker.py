@@ -16,6 +16,7 @@ from agent.turn.run import run_turn
 
 SUMMARY_SECONDS = 5.0
 VECTOR_SECONDS = 5.0
+VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
 
 
@@ -32,6 +33,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             Chore("memory index", app.memory.index_missing, VECTOR_SECONDS),
             Chore("summaries", Summarizer(app.database, app.models.router, app.clock).run, SUMMARY_SECONDS),
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
+            Chore("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
             Chore("maintenance", partial(_maintain, app), maintenance_seconds),
             Chore("MCP servers", app.tools.mcp.run),
             Chore("failed modules", app.tools.modules.try_again, maintenance_seconds),

@@ -324,9 +324,10 @@ class Database:
             async with self._pool.connection() as connection:
                 yield connection
 
-    async def connect(self) -> asyncpg.Connection:
-        """Open a connection outside the pools, for `LISTEN`."""
-        connection: asyncpg.Connection = await asyncpg.connect(timeout=10, **self.address.asyncpg_arguments())
+    async def connect(self, *, as_owner: bool = False) -> asyncpg.Connection:
+        """Open a connection outside the pools: for `LISTEN`, or as the tables' owner to make indexes."""
+        given = self.address.asyncpg_arguments(as_owner=as_owner)
+        connection: asyncpg.Connection = await asyncpg.connect(timeout=10, **given)
         return connection
 
     async def close(self) -> None:

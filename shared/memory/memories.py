@@ -16,6 +16,7 @@ from shared.memory.index import index_missing
 from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
 from shared.memory.tokenizer import question_words
+from shared.memory.vector_indexes import build_vector_indexes
 from shared.memory.vectors import MAX_CHARS, Vectors, charge
 from shared.memory.visibility import Visibility, act_in, prepare
 from shared.messages import Place
@@ -121,6 +122,10 @@ class Memories:
         """Index up to `limit` memories that an admin or the release before has inserted; returns how many."""
         async with self._database.transaction() as session:
             return await index_missing(session, limit)
+
+    async def build_vector_indexes(self) -> int:
+        """Make the vector indexes of scopes with very many memories, and return how many; it may take minutes."""
+        return await build_vector_indexes(self._database) if self._vectors else 0
 
     async def fill_vectors(self, limit: int | None = None) -> int:
         """Embed the memories without vectors of the current model, at most `limit`; returns how many."""

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.memory.embeddings import Embedded
+from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import prepare
 
@@ -104,13 +105,15 @@ class Search:
 class WordMatches:
     """The result of the search by words: `best`, the first `k`, and the scores of all candidates by memory id.
 
-    `model` is the embedding model whose vectors most of the visible memories have, None if they have none.
+    `model` is the embedding model whose vectors most of the visible memories have, None if they have none. `large` are
+    the scopes with so many memories that their vectors have indexes of their own.
     """
 
     search: Search
     model: str | None
     best: tuple[RecalledMemory, ...]
     scores: dict[int, float]
+    large: tuple[int, ...] = ()
 
 
 # Which memories count beside those that row-level security hides.
@@ -220,7 +223,7 @@ WITH scopes AS MATERIALIZED (
         GROUP BY vector_model ORDER BY sum(memories) DESC, vector_model LIMIT 1
     ) AS most
 )
-SELECT v.model, r.id, r.score, {SHOWN}
+SELECT v.model, ARRAY(SELECT id FROM scopes WHERE memories > {LARGE}) AS large, r.id, r.score, {SHOWN}
 FROM answering AS v
 LEFT JOIN best AS r ON true
 LEFT JOIN memories AS m ON m.id = r.id AND r.place <= :k
@@ -243,7 +246,7 @@ WITH words AS MATERIALIZED (
                    OR EXISTS (SELECT FROM memories AS m WHERE m.id = v.memory_id AND {IS_WANTED}))
         ORDER BY v.embedding <=> CAST(:vector AS halfvec) LIMIT {MAX_CANDIDATES}
     ) AS n
-    WHERE s.memories > 0
+    WHERE s.memories > 0 AND s.id <> ALL (:indexed)
 ), pool AS MATERIALIZED (
     SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score,
            CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END AS factor
@@ -288,17 +291,25 @@ async def find_by_words(session: AsyncSession, search: Search) -> WordMatches:
     rows = (await session.execute(SELECT_BY_WORDS, search.parameters)).all()
     best = _to_recalled([row for row in rows if row.content is not None])
     scores = {row.id: float(row.score) for row in rows if row.id is not None}
-    return WordMatches(search, rows[0].model, tuple(best), scores=scores)
+    return WordMatches(search, rows[0].model, tuple(best), scores=scores, large=tuple(rows[0].large))
 
 
 async def find_by_vectors(session: AsyncSession, found: WordMatches, query: Embedded) -> list[RecalledMemory]:
-    """Return the best of them by words and vectors together, in one statement."""
-    parameters = found.search.parameters | {
+    """Return the best of them by words and vectors together, in one statement unless a scope is very large."""
+    search, vector, dimensions = found.search, to_halfvec(query.vectors[0]), len(query.vectors[0])
+    near: dict[int, list[int]] = {}
+    # An index knows no dates, so that a range of dates is searched exactly.
+    if found.large and found.model is not None and search.since is None and search.until is None:
+        near = await find_nearest(session, found.large, model=found.model, vector=vector, dimensions=dimensions)
+    scores: dict[int, float | None] = dict.fromkeys(each for ids in near.values() for each in ids)
+    scores |= found.scores
+    parameters = search.parameters | {
         "model": found.model,
-        "ids": list(found.scores),
-        "scores": list(found.scores.values()),
-        "vector": to_halfvec(query.vectors[0]),
-        "dimensions": len(query.vectors[0]),
+        "ids": list(scores),
+        "scores": list(scores.values()),
+        "indexed": list(near),
+        "vector": vector,
+        "dimensions": dimensions,
     }
     return _to_recalled((await session.execute(SELECT_BY_VECTORS, parameters)).all())
 

@@ -19,10 +19,10 @@ TYPES: dict[str, TypeEngine[Any]] = {
     **dict.fromkeys(("cost", "saturation", "length", "speaker_boost", "remembered_boost", "fact_boost"), Float(53)),
     **dict.fromkeys(("words_turn", "words_window", "vector_turn", "vector_window", "bot_factor"), Float(53)),
     **dict.fromkeys(("model", "vector", "platform"), Text()),
-    **dict.fromkeys(("words", "kinds", "vectors", "message_ids"), ARRAY(Text())),
+    **dict.fromkeys(("words", "kinds", "vectors", "message_ids", "names"), ARRAY(Text())),
     **dict.fromkeys(("counts", "lengths"), ARRAY(Integer())),
     **dict.fromkeys(("since", "until"), DateTime(timezone=True)),
-    **dict.fromkeys(("ids", "turn_ids", "versions", "refused"), ARRAY(BigInteger())),
+    **dict.fromkeys(("ids", "turn_ids", "versions", "refused", "indexed"), ARRAY(BigInteger())),
     "rows": JSONB(),
     "scores": ARRAY(Float(53)),
 }
