@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from agent.billing.budget import AdmissionStatus, Reservation, reserve
@@ -45,38 +45,38 @@ class ToolModels:
                 tokens=count_prompt(messages) + max_tokens,
             )
             try:
-                return await self._ask(request)
+                return await self._ask(_Call(request))
             except PromptTooLong as error:
                 raise ToolError(TOO_LONG) from error
             except Refusal as error:
                 raise ToolError(str(error)) from error
 
-    async def _ask(self, request: ModelRequest) -> str:
-        spent: list[RejectedCall] = []
-        await self._admit(request)
+    async def _ask(self, call: "_Call") -> str:
+        await self._admit(call)
         try:
             completion = await self.services.router.complete(
-                request,
+                call.request,
                 deadline=self.turn.deadline,
-                observer=CallObserver(spent=spent, pay=partial(self._pay_rejected, request, spent)),
+                observer=CallObserver(spent=call.spent, pay=partial(self._pay_rejected, call)),
             )
-            spent.append(RejectedCall(completion.model, completion.usage))
+            call.spent.append(RejectedCall(completion.model, completion.usage))
         finally:
-            await shield_until_done(self._settle(spent))
+            await shield_until_done(self._settle(call))
         return completion.text
 
-    async def _admit(self, request: ModelRequest) -> None:
+    async def _admit(self, call: "_Call") -> None:
         # Waits as long as only other calls of the same person hold the rest of the budget.
         wanted = Reservation(
             self.turn.user.id,
             self.turn.key.id,
             self.turn.key.attempt,
-            tokens=request.tokens or 0,
+            tokens=call.request.tokens or 0,
             seconds=self._seconds_left + RESERVATION_SLACK_SECONDS,
         )
         while True:
             async with self.services.database.statement() as session:
                 admission = await reserve(session, wanted)
+            call.reservation_id = admission.reservation_id
             if admission.is_admitted:
                 return
             if admission.status is AdmissionStatus.EXHAUSTED:
@@ -85,26 +85,27 @@ class ToolModels:
                 raise BudgetBusy
             await asyncio.sleep(BUDGET_WAIT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
 
-    async def _pay_rejected(self, request: ModelRequest, spent: list[RejectedCall]) -> None:
+    async def _pay_rejected(self, call: "_Call") -> None:
         # An answer that was rejected costs tokens too, so the budget has to admit the attempt after it.
         async def write() -> bool:
-            payment = Payment(_to_paid(spent), request.tokens or 0, self._seconds_left + RESERVATION_SLACK_SECONDS)
+            seconds = self._seconds_left + RESERVATION_SLACK_SECONDS
             async with self.services.database.statement() as session:
-                admission = await pay(session, self.turn.key, payment)
-            self._count(spent)
-            spent.clear()
+                admission = await pay(session, self.turn.key, Payment(call.paid, call.request.tokens or 0, seconds))
+            self._count(call.spent)
+            call.spent.clear()
+            call.reservation_id = admission.reservation_id
             return admission.is_admitted
 
         if not await shield_until_done(write()):
-            await self._admit(request)
+            await self._admit(call)
 
-    async def _settle(self, spent: Sequence[RejectedCall]) -> None:
+    async def _settle(self, call: "_Call") -> None:
         async def write() -> None:
             async with self.services.database.statement() as session:
-                await settle(session, self.turn.key, _to_paid(spent))
+                await settle(session, self.turn.key, call.paid)
 
         await retry_on_lost_db(write, self._seconds_left)
-        self._count(spent)
+        self._count(call.spent)
 
     def _count(self, calls: Sequence[RejectedCall]) -> None:
         for each in calls:
@@ -115,5 +116,15 @@ class ToolModels:
         return max(0.0, self.turn.deadline - self.services.clock.monotonic())
 
 
-def _to_paid(calls: Sequence[RejectedCall]) -> list[PaidCall]:
-    return [PaidCall(each.model, each.usage, PURPOSE) for each in calls]
+@dataclass(slots=True)
+class _Call:
+    """One model call: its unpaid attempts, and the reservation that it is made with."""
+
+    request: ModelRequest
+    spent: list[RejectedCall] = field(default_factory=list)
+    reservation_id: int | None = None
+
+    @property
+    def paid(self) -> list[PaidCall]:
+        """Return the attempts in the ledger's form."""
+        return [PaidCall(each.model, each.usage, PURPOSE, reservation_id=self.reservation_id) for each in self.spent]
