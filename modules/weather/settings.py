@@ -1,0 +1,14 @@
+"""The settings of the module, read from variables that begin with `WEATHER_`."""
+
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class WeatherSettings:
+    """Addresses that speak Open-Meteo's protocol; only its paid plans need a key."""
+
+    url: str = "https://api.open-meteo.com"
+    geocoding_url: str = "https://geocoding-api.open-meteo.com"
+    api_key: SecretStr | None = None
