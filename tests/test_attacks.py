@@ -148,7 +148,7 @@ async def test_files_of_a_refused_message_are_removed_from_the_storage(parley: P
 
 
 async def test_files_beyond_the_quota_are_removed_from_the_storage(parley: Parley) -> None:
-    parley.app.files.storage.quota_bytes = 500
+    parley.app.files.storage.quotas = {"guest": 500}
     await parley.app.files.storage.put("inbox/big.txt", b"a" * 1000, "text/plain")
 
     await parley.ask("keep this", attachments=[parley.attach("big.txt", "inbox/big.txt", size=1000)])

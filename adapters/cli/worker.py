@@ -4,6 +4,7 @@ from functools import partial
 
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
+from agent.maintenance.files import remove_expired_files
 from agent.maintenance.retention import remove_expired
 from agent.maintenance.steps import Steps
 from agent.maintenance.totals import count_finished
@@ -55,3 +56,4 @@ async def _maintain(app: App) -> None:
     steps = Steps(app.database, app.clock)
     await count_finished(steps)
     await remove_expired(steps, app.settings)
+    await remove_expired_files(steps, app.files.storage)

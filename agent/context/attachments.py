@@ -14,7 +14,7 @@ from shared.db.driver import Session
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.attachments import FETCH_SECONDS, FetchLimits, Stored, store_attachment
 from shared.files.filenames import clean_filename, new_key
-from shared.files.storage import Storage, used_bytes
+from shared.files.storage import Storage, read_quota
 from shared.http.client import GuardedClient
 from shared.log import get_logger
 from shared.messages import Attachment
@@ -183,9 +183,9 @@ class AttachmentStore:
         stored: Stored | None = None
         reason: str | None = None
         async with self.database.transaction() as session:
-            free_bytes = self.storage.quota_bytes - await used_bytes(session, user_id)
+            quota = await read_quota(session, user_id, self.storage.quotas)
         try:
-            if free_bytes <= 0:
+            if quota.free <= 0:
                 raise ToolError("The quota for files is used up.")
             headers = await self._find_headers(file.attachment)
             stored = await store_attachment(
@@ -194,7 +194,7 @@ class AttachmentStore:
                 file.attachment,
                 key=file.key,
                 headers=headers,
-                limits=FetchLimits(free_bytes, seconds),
+                limits=FetchLimits(quota.free, seconds),
             )
         except DatabaseLost:
             raise

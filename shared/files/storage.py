@@ -20,12 +20,14 @@ from shared.files.filenames import clean_filename, new_key
 from shared.files.folder import FolderStore
 from shared.files.subprocess_sandbox import Finished, run_isolated
 from shared.models.file import FileRecord
+from shared.models.user import User
 from shared.settings import Secrets, Settings
 from shared.tasks import FairPool
 
 MEGABYTE = 1024 * 1024
-QUOTA_BYTES = 500 * MEGABYTE
+GUEST = "guest"
 LINK_SECONDS = 24 * 3600
+QUOTAS: Mapping[str, int] = {GUEST: 100 * MEGABYTE, "user": 500 * MEGABYTE}
 MAX_LISTED = 100
 MAX_ID = 2**63 - 1
 # Parsing one document may take a gigabyte of memory.
@@ -90,8 +92,9 @@ class Storage:
         *,
         clock: Clock | None = None,
         max_file_bytes: int = 40 * MEGABYTE,
-        quota_bytes: int = QUOTA_BYTES,
+        quotas: Mapping[str, int] = QUOTAS,
     ) -> None:
+        """Store up to `max_file_bytes` in a file, and for each person the bytes that `quotas` has for their level."""
         self._store = store
         self.base_url = base_url.rstrip("/")
         # Derived keys, so that a signature made for another purpose is not valid for a link.
@@ -99,7 +102,7 @@ class Storage:
         self._clock = clock or SystemClock()
         self.parsers = FairPool(MAX_PARSERS, MAX_PARSERS_OF_PERSON)
         self.max_file_bytes = max_file_bytes
-        self.quota_bytes = quota_bytes
+        self.quotas = quotas
 
     def of_user(
         self, database: Database, user_id: int, conversation_id: int | None, turn_id: int | None = None
@@ -178,17 +181,47 @@ def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = Non
         store = FolderStore(settings.parley_home / "files")
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     base_url = settings.public_url or f"http://{host}:{settings.port}"
-    return Storage(store, base_url, secrets.secret_keys, clock=clock, max_file_bytes=settings.max_body_mb * MEGABYTE)
+    return Storage(
+        store,
+        base_url,
+        secrets.secret_keys,
+        clock=clock,
+        max_file_bytes=settings.max_body_mb * MEGABYTE,
+        quotas={
+            GUEST: settings.file_quota_guest_mb * MEGABYTE,
+            "user": settings.file_quota_user_mb * MEGABYTE,
+            "admin": settings.file_quota_admin_mb * MEGABYTE,
+            "owner": settings.file_quota_owner_mb * MEGABYTE,
+        },
+    )
 
 
-async def used_bytes(session: AsyncSession, user_id: int) -> int:
-    """Return the size of all files of a user in bytes, including those that are being stored."""
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What all files of a user may take together, and what they take now, in bytes."""
+
+    limit: int
+    used: int
+
+    @property
+    def free(self) -> int:
+        """Return the bytes that are left; below 0 when the limit was higher before."""
+        return self.limit - self.used
+
+
+async def read_quota(session: AsyncSession, user_id: int, quotas: Mapping[str, int]) -> Quota:
+    """Return the quota of a user; files that are being stored count as used."""
     recent = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, PENDING_SECONDS)
     total = select(func.coalesce(func.sum(FileRecord.size_bytes), 0)).where(
         FileRecord.user_id == user_id,
         or_(FileRecord.status == "stored", (FileRecord.status == "pending") & (FileRecord.created_at > recent)),
     )
-    return int((await session.execute(total)).scalar_one())
+    level = select(User.permission_level).where(User.id == user_id)
+    row = (
+        await session.execute(select(level.scalar_subquery().label("level"), total.scalar_subquery().label("used")))
+    ).one()
+    # A level without a quota of its own has that of a guest.
+    return Quota(quotas.get(row.level, quotas[GUEST]), int(row.used))
 
 
 class FilesOfUser:
@@ -289,9 +322,10 @@ class FilesOfUser:
     async def _reserve(self, session: AsyncSession, size_bytes: int) -> None:
         # Serialises concurrent uploads of a user, which could otherwise exceed the quota together.
         await session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"files {self._user_id}", 0))))
-        if await used_bytes(session, self._user_id) + size_bytes > self._storage.quota_bytes:
-            quota = self._storage.quota_bytes // MEGABYTE
-            raise ToolError(f"No room: all files of one person may take {quota} MB. Deleting old files makes room.")
+        quota = await read_quota(session, self._user_id, self._storage.quotas)
+        if size_bytes > quota.free:
+            limit = quota.limit // MEGABYTE
+            raise ToolError(f"No room: all your files together may take {limit:,} MB. Deleting old files makes room.")
 
     async def _mark(self, file_id: int, status: str) -> None:
         async with self._database.transaction() as session:

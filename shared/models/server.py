@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, DateTime, Integer, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -17,6 +17,7 @@ class Server(Row, Base):
         CheckConstraint("token_budget_monthly >= 0", name="token_budget_monthly_is_not_negative"),
         CheckConstraint("tokens_used_this_month >= 0", name="tokens_used_this_month_is_not_negative"),
         CheckConstraint("tokens_reserved >= 0", name="tokens_reserved_is_not_negative"),
+        CheckConstraint("files_kept_days BETWEEN 1 AND 36500", name="files_kept_days_is_1_to_36500"),
         {"comment": "Servers. token_budget_monthly limits what all people together may spend there."},
     )
 
@@ -37,4 +38,7 @@ class Server(Row, Base):
     )
     welcomed_at: Mapped[datetime | None] = mapped_column(
         DateTime(timezone=True), comment="When the agent introduced itself; once."
+    )
+    files_kept_days: Mapped[int | None] = mapped_column(
+        Integer, comment="Days after which files that were sent or made there are deleted; NULL: they are kept."
     )

@@ -12,7 +12,7 @@ from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.folder import FolderStore
-from shared.files.storage import LINK_SECONDS, FilesOfUser, Storage, open_storage, used_bytes
+from shared.files.storage import LINK_SECONDS, QUOTAS, FilesOfUser, Storage, open_storage, read_quota
 from shared.models.file import FileRecord
 from shared.settings import Secrets, Settings
 from tests.support.filing import add_user
@@ -169,7 +169,7 @@ async def test_a_file_above_the_size_limit_is_refused_without_a_row(
 
 
 async def test_the_quota_is_per_user_and_deleting_frees_space(database: Database, tmp_path: Path, user_id: int) -> None:
-    storage = Storage(FolderStore(tmp_path), "http://here", ("k",), quota_bytes=MEGABYTE)
+    storage = Storage(FolderStore(tmp_path), "http://here", ("k",), quotas={"guest": MEGABYTE})
     files = storage.of_user(database, user_id, None)
     first = await files.create("a", bytes(MEGABYTE))
 
@@ -181,7 +181,7 @@ async def test_the_quota_is_per_user_and_deleting_frees_space(database: Database
 
 
 async def test_concurrent_uploads_do_not_exceed_the_quota(database: Database, tmp_path: Path, user_id: int) -> None:
-    storage = Storage(FolderStore(tmp_path), "http://here", ("k",), quota_bytes=3000)
+    storage = Storage(FolderStore(tmp_path), "http://here", ("k",), quotas={"guest": 3000})
     files = storage.of_user(database, user_id, None)
     outcomes = await asyncio.gather(
         *(files.create(f"{number}", bytes(1000)) for number in range(12)), return_exceptions=True
@@ -199,9 +199,9 @@ async def test_a_pending_file_counts_against_the_quota_for_an_hour(database: Dat
             )
         )
     async with database.transaction() as session:
-        assert await used_bytes(session, user_id) == 9
+        assert (await read_quota(session, user_id, QUOTAS)).used == 9
         await session.execute(text("UPDATE file_records SET created_at = now() - interval '2 hours'"))
-        assert await used_bytes(session, user_id) == 0
+        assert (await read_quota(session, user_id, QUOTAS)).used == 0
 
 
 async def test_an_upload_while_the_store_is_down_leaves_a_failed_row(
@@ -220,3 +220,16 @@ async def test_an_upload_while_the_store_is_down_leaves_a_failed_row(
     with pytest.raises(ToolError, match=r"a\.txt has not arrived"):
         await files.read(failed)
     assert await files.list() == []
+
+
+async def test_each_level_has_a_quota_of_its_own(database: Database, settings: Settings, user_id: int) -> None:
+    given = settings.model_copy(update={"file_quota_guest_mb": 0, "file_quota_admin_mb": 2})
+    files = open_storage(given, Secrets("token", ("k",))).of_user(database, user_id, None)
+
+    with pytest.raises(ToolError, match="may take 0 MB"):
+        await files.create("a", b"x")
+    async with database.transaction() as session:
+        await session.execute(text("UPDATE users SET permission_level = 'admin'"))
+    await files.create("a", bytes(MEGABYTE))
+    with pytest.raises(ToolError, match="may take 2 MB"):
+        await files.create("b", bytes(MEGABYTE + 1))
