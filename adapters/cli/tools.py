@@ -1,44 +1,134 @@
-"""`parley tools`: the modules, their source, and the permission of each tool."""
+"""`parley tools`: all tools with their source, the permission that each needs, whether it is on, and its tokens."""
 
+import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adapters.cli.console import complain, say, show_table
-from adapters.cli.opening import read_settings
+from adapters.cli.opening import find_database, read_settings
 
 if TYPE_CHECKING:
     from agent.tools.modules import Module
+    from shared.settings import Settings
+    from shared.tools import Tool
 
 app = typer.Typer()
+
+COLUMNS = ("tool", "source", "needs", "state", "tokens", "description")
+# The newest version of each tool that an MCP server has listed, and the servers that have listed none.
+LIST_MCP = """
+SELECT DISTINCT ON (server.name, tool.name) server.name AS server, server.transport, server.required_permission,
+       server.enabled, server.last_error, tool.name, tool.description, tool.input_schema, tool.approved
+FROM mcp_servers AS server LEFT JOIN mcp_tools AS tool ON tool.server_id = server.id
+ORDER BY server.name, tool.name, tool.last_seen_at DESC, tool.id DESC
+"""
 
 
 @app.command("tools")
 def list_tools(
-    module: str | None = typer.Argument(None, help="Only this module's tools."),
+    module: str | None = typer.Argument(None, help="Only this module's or MCP server's tools."),
 ) -> None:
-    """List the tools with their module's source and the permission that each needs; modules that are off are named."""
+    """List the tools of modules and MCP servers: source, permission, whether each is on and why not, tokens."""
     from agent.tools.modules import find_modules
 
     settings = read_settings(quiet=True)
-    found = find_modules(settings.modules_path)
+    found = find_modules(settings.modules_path, settings)
     shown = sorted((each for each in found.loaded if module in (None, each.name)), key=lambda each: each.name)
     failed = [each for each in found.failed if module in (None, each.name)]
-    if not shown and not failed:
+    rows = [row for each in shown for row in _to_rows(each)]
+    if (not shown and not failed) or module is None:
+        remote = asyncio.run(_list_mcp(settings))
+        rows += [_to_mcp_row(each) for each in remote if module in (None, each.server)]
+    if not rows and not failed:
         known = ", ".join(sorted(each.name for each in found.loaded))
         raise typer.BadParameter(f"there is no module {module!r}; there are: {known}.")
-    show_table(("tool", "source", "needs", "description"), [row for each in shown for row in _to_rows(each)])
+    _show(rows)
     if module is None:
-        say(f"\nA guest without a persona has: {', '.join(settings.default_guest_modules)} (DEFAULT_GUEST_MODULES)")
+        guest = [tool for each in found.loaded if each.name in settings.default_guest_modules for tool in each.tools]
+        tokens = sum(_count(tool.schema) for tool in guest)
+        modules = ", ".join(settings.default_guest_modules)
+        say(f"\nA guest without a persona has: {modules} (DEFAULT_GUEST_MODULES), {tokens} tokens in each prompt")
     for each in failed:
         complain(f"the module {each.name} ({each.source}) is off: {each.reason}")
     if failed:
         raise typer.Exit(1)
 
 
+def _show(rows: list[tuple[str, ...]]) -> None:
+    """Show the rows; the reasons of tools that are off stand below the table, where they have room."""
+    off: dict[str, list[str]] = {}
+    shown = []
+    for tool, source, needs, state, *rest in rows:
+        word, _, reason = state.partition(": ")
+        shown.append((tool, source, needs, word, *rest))
+        if reason:
+            off.setdefault(reason, []).append(tool)
+    show_table(COLUMNS, shown)
+    for number, (reason, tools) in enumerate(off.items()):
+        say(f"{'' if number else chr(10)}off: {', '.join(tools)}: {reason}")
+
+
 def _to_rows(module: "Module") -> Iterator[tuple[str, ...]]:
     if not module.tools:
-        yield module.name, module.source, "", "(has no tools)"
+        yield module.name, module.source, "", "", "", "(has no tools)"
     for tool in sorted(module.tools, key=lambda each: each.name):
-        yield tool.name, module.source, tool.requires.label, tool.description.partition("\n")[0]
+        yield _to_row(tool, module)
+
+
+def _to_row(tool: "Tool", module: "Module") -> tuple[str, ...]:
+    reason = module.off.get(tool.name)
+    state = "on" if reason is None else f"off: {reason}"
+    summary = tool.description.partition("\n")[0]
+    return tool.name, module.source, tool.requires.label, state, str(_count(tool.schema)), summary
+
+
+async def _list_mcp(settings: "Settings") -> list[Any]:
+    from sqlalchemy import text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from shared.db.database import Database
+    from shared.errors import ParleyError
+
+    if settings.database_url is None and not (settings.parley_home / "postgres").exists():
+        # Nothing has been started yet, so there is no server either.
+        return []
+    try:
+        database = Database(find_database(settings), pool_size=1)
+        try:
+            async with database.transaction() as session:
+                return list((await session.execute(text(LIST_MCP))).all())
+        finally:
+            await database.close()
+    except (ParleyError, SQLAlchemyError, OSError) as error:
+        complain(f"the tools of MCP servers are not listed: the database can't be read ({type(error).__name__})")
+        return []
+
+
+def _to_mcp_row(row: Any) -> tuple[str, ...]:
+    source, needs, state = f"MCP ({row.transport})", row.required_permission, _to_mcp_state(row)
+    if row.name is None:
+        return row.server, source, needs, state, "", "(has listed no tools)"
+    from agent.mcp.remote_tools import to_description, to_own_name
+
+    own_name, description = to_own_name(row.server, row.name), to_description(row.description)
+    schema = {"name": f"{row.server}__{own_name}", "description": description, "parameters": row.input_schema}
+    summary = description.partition("\n")[0]
+    return f"{row.server}.{own_name}", source, needs, state, str(_count({"function": schema})), summary
+
+
+def _to_mcp_state(row: Any) -> str:
+    if not row.enabled:
+        return "off: mcp_servers.enabled is false"
+    if row.last_error is not None:
+        return f"off: {' '.join(row.last_error.split())}"
+    if row.name is None:
+        return "off: not connected yet"
+    return "on" if row.approved else "off: mcp_tools.approved is false"
+
+
+def _count(schema: dict[str, Any]) -> int:
+    from agent.llm.tokens import count_prompt
+
+    return count_prompt([schema])

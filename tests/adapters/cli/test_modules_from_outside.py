@@ -32,13 +32,10 @@ def test_an_installed_package_is_a_module_whose_tools_run(shell: Shell, installe
 
     listed = shell.says("tools", "dice", PYTHONPATH=str(installed)).splitlines()
 
-    assert listed[-1].split(maxsplit=4) == [
-        "dice.roll",
-        "parley-dice",
-        "1.0",
-        "guest",
-        "Roll `count` dice of `sides` sides.",
-    ]
+    columns = listed[-1].split(maxsplit=6)
+    assert columns[:5] == ["dice.roll", "parley-dice", "1.0", "guest", "on"]
+    assert 20 < int(columns[5]) < 200
+    assert columns[6] == "Roll `count` dice of `sides` sides."
 
     said = shell.run("chat", stdin="roll\n", DEBUG_MOCK_RESPONSES=script, PYTHONPATH=str(installed))
     assert "The dice have spoken." in said.out, said.err

@@ -111,6 +111,39 @@ def test_the_tools_are_listed_with_what_they_need(shell: Shell) -> None:
     assert "there is no module 'kitchen'" in shell.run("tools", "kitchen").err
 
 
+def test_the_tools_that_are_off_are_listed_with_the_reason(shell: Shell) -> None:
+    off, on = shell.says("tools", "research"), shell.says("tools", "research", RESEARCH_BRAVE_API_KEY="key")
+
+    assert "off: research.news_search, research.web_search: no search engine is set: RESEARCH_SEARXNG_URL" in off
+    assert "off:" not in on
+
+
+def test_the_tools_of_mcp_servers_are_listed_beside_those_of_modules(shell: Shell) -> None:
+    shell.says(
+        "psql",
+        "-c",
+        """
+        INSERT INTO mcp_servers (name, transport, command, last_error)
+        VALUES ('clock', 'stdio', 'clock', NULL), ('lost', 'stdio', 'lost', 'gone');
+        INSERT INTO mcp_tools (server_id, name, hash, description, approved)
+        SELECT id, tool, repeat('a', 64), 'Tell the time.', tool = 'now'
+        FROM mcp_servers, unnest(ARRAY['now', 'new']) AS tool WHERE mcp_servers.name = 'clock' OR tool = 'now'
+        """,
+    )
+
+    said = shell.says("tools")
+
+    listed = {line.split()[0]: " ".join(line.split()) for line in said.splitlines() if line.strip()}
+    assert listed["clock.now"].startswith("clock.now MCP (stdio) user on ")
+    assert listed["clock.now"].endswith("Tell the time.")
+    assert listed["clock.new"].startswith("clock.new MCP (stdio) user off ")
+    assert listed["lost.now"].startswith("lost.now MCP (stdio) user off ")
+    assert "off: clock.new: mcp_tools.approved is false" in said
+    assert "off: lost.now: gone" in said
+    assert listed["knowledge.remember"].startswith("knowledge.remember built in guest on ")
+    shell.says("psql", "-c", "DELETE FROM mcp_servers")
+
+
 def test_a_turn_is_explained_from_the_message_to_the_delivery(shell: Shell) -> None:
     call = {"name": "knowledge.remember", "arguments": {"content": "likes tea"}}
     script = [{"content": "One moment.", "tool_calls": [call]}, "I shall remember it."]
