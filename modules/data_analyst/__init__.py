@@ -34,7 +34,7 @@ Share = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
+@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True)
 async def list_sources(context: ToolContext) -> dict[str, Any]:
     """List the data sources that the person may ask."""
     sources = [
@@ -45,7 +45,7 @@ async def list_sources(context: ToolContext) -> dict[str, Any]:
 
 
 @tool(
-    requires=Permission.GUEST,
+    requires=Permission.USER,
     read_only=True,
     repeatable=True,
     timeout_seconds=SECONDS,
@@ -69,7 +69,7 @@ async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
 
 
 @tool(
-    requires=Permission.GUEST,
+    requires=Permission.USER,
     read_only=True,
     repeatable=True,
     timeout_seconds=SECONDS,
@@ -102,7 +102,7 @@ async def query_source(
 
 
 @tool(
-    requires=Permission.GUEST,
+    requires=Permission.USER,
     read_only=True,
     repeatable=True,
     timeout_seconds=SECONDS,
@@ -130,7 +130,7 @@ async def compare_sources(
 
 
 # `acts=False`: the picture is shown only to the person, like an answer.
-@tool(requires=Permission.GUEST, acts=False, timeout_seconds=SECONDS, reads_untrusted=True, reads_private=True)
+@tool(requires=Permission.USER, acts=False, timeout_seconds=SECONDS, reads_untrusted=True, reads_private=True)
 async def chart(
     context: ToolContext,
     source: Name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from shared.errors import ToolError
 from shared.text import clean
@@ -14,7 +14,8 @@ from shared.text import clean
 Scalar = Annotated[str, Field(max_length=500)] | bool | int | float | None
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "contains"]
 Condition = Scalar | Annotated[list[Scalar], Field(max_length=100)] | dict[Operator, Scalar]
-Filters = Annotated[dict[str, Condition], Field(max_length=20)]
+# The whole schema would cost a hundred tokens in every prompt; an example is in the description.
+Filters = Annotated[dict[str, Condition], Field(max_length=20), WithJsonSchema({"type": "object"})]
 Names = Annotated[list[str], Field(max_length=8)]
 Dialect = Literal["postgres", "duckdb"]
 

@@ -25,30 +25,30 @@ async def test_sources_are_listed_for_those_whose_role_is_allowed(
     context: ToolContext, add_source: AddSource, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "a.csv")
-    await add_source("for_all", kind="file", path=path, allowed_roles='["guest"]', description="Weather.")
+    await add_source("for_owners", kind="file", path=path, allowed_roles='["owner"]', description="Wages.")
     await add_source("for_users", kind="file", path=path, allowed_roles='["user", "owner"]')
     await add_source("for_admins", kind="file", path=path)
     await add_source("off", kind="file", path=path, is_enabled=False)
 
     seen = {
         level: [each["name"] for each in (await call(data_analyst.list_sources, asker))["sources"]]
-        for level in Permission
+        for level in (Permission.USER, Permission.ADMIN, Permission.OWNER)
         for asker in (with_permission(context, level),)
     }
 
-    assert seen[Permission.GUEST] == ["for_all"]
-    assert seen[Permission.USER] == ["for_all", "for_users"]
-    assert seen[Permission.ADMIN] == seen[Permission.OWNER] == ["for_admins", "for_all", "for_users"]
+    assert seen[Permission.USER] == ["for_users"]
+    assert seen[Permission.ADMIN] == ["for_admins", "for_users"]
+    assert seen[Permission.OWNER] == ["for_admins", "for_owners", "for_users"]
 
 
 @pytest.mark.usefixtures("sources")
 async def test_another_persons_source_answers_like_a_missing_one(context: ToolContext, add_source: AddSource) -> None:
-    await add_source("open_data", kind="file", path="/srv/open.csv", allowed_roles='["guest"]')
-    guest = with_permission(context, Permission.GUEST)
+    await add_source("open_data", kind="file", path="/srv/open.csv", allowed_roles='["user"]')
+    user = with_permission(context, Permission.USER)
 
     for name in ("orders", "nothing"):
         with pytest.raises(ToolError, match=f"There is no source {name}") as caught:
-            await call(data_analyst.describe_source, guest, source=name)
+            await call(data_analyst.describe_source, user, source=name)
         assert caught.value.fields == {"available_sources": ["open_data"]}
 
 

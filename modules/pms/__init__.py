@@ -1,0 +1,92 @@
+"""Tools for stays: free rooms and their prices, holds, bookings."""
+
+from datetime import date
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from modules.pms.models import Booking, Room
+from modules.pms.reservations import get_booking, list_own, occupy
+from modules.pms.stays import Stay, get_offer, list_nights, list_offers, read_stay, today_of
+from shared.errors import ToolError
+from shared.permissions import Permission
+from shared.tools import ToolContext, tool
+
+Guests = Annotated[int, Field(ge=1, le=100)]
+Name = Annotated[str, Field(max_length=200)]
+
+
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+async def get_availability(context: ToolContext, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
+    """Find free rooms and their prices; check_out is the day of departure."""
+    stay = read_stay(context, check_in, check_out, guests=guests)
+    async with context.transaction() as session:
+        offers = await list_offers(session, stay, context.user.id)
+    return {**stay.to_fields(), "rooms": [each.to_fields() for each in offers]}
+
+
+@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+async def quote(
+    context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2
+) -> dict[str, Any]:
+    """Get the price of a free room, night by night."""
+    stay = read_stay(context, check_in, check_out, guests=guests)
+    async with context.transaction() as session:
+        offer = await get_offer(session, stay, context.user.id, room=room)
+        nights = await list_nights(session, stay, offer.room_id)
+    return {**stay.to_fields(), **offer.to_fields(), "prices": nights}
+
+
+@tool(requires=Permission.USER)
+async def hold(context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
+    """Keep a room free for the person for some minutes, without booking it."""
+    stay = read_stay(context, check_in, check_out, guests=guests)
+    async with context.transaction() as session:
+        offer = await get_offer(session, stay, context.user.id, room=room)
+    held = await occupy(context, offer, stay, is_hold=True)
+    until = held.held_until.isoformat(timespec="minutes") if held.held_until else None
+    return {"booking_id": held.id, "status": "held", "held_until": until, **stay.to_fields(), **offer.to_fields()}
+
+
+@tool(requires=Permission.USER)
+async def book(context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
+    """Book a room, also one that the person holds; the person is asked first."""
+    stay = read_stay(context, check_in, check_out, guests=guests)
+    async with context.transaction() as session:
+        offer = await get_offer(session, stay, context.user.id, room=room)
+    await context.confirm(f"Book “{offer.room}”, {stay.sentence()}, for {offer.total:.2f} {offer.currency}?")
+    booked = await occupy(context, offer, stay, is_hold=False)
+    return {"booking_id": booked.id, "status": "booked", **stay.to_fields(), **offer.to_fields()}
+
+
+@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True)
+async def list_bookings(context: ToolContext) -> dict[str, Any]:
+    """List what the person has held and booked."""
+    return {"bookings": [_to_fields(booking, room) for booking, room in await list_own(context)]}
+
+
+@tool(requires=Permission.USER)
+async def cancel(context: ToolContext, booking_id: int) -> dict[str, Any]:
+    """Cancel a booking or a hold of the person; for a booking, the person is asked first."""
+    async with context.transaction() as session:
+        booking, room = await get_booking(session, context, booking_id)
+        stay = _to_stay(booking)
+        if booking.status == "booked" and stay.check_in <= today_of(context):
+            raise ToolError("This stay has begun; the people of the house can change it.")
+        if booking.status == "booked":
+            await context.confirm(f"Cancel “{room.name}”, {stay.sentence()}? This can't be undone.")
+        booking.status = "cancelled"
+    return {"booking_id": booking_id, "status": "cancelled", "room": room.name, **stay.to_fields()}
+
+
+def _to_stay(booking: Booking) -> Stay:
+    days = booking.stay
+    # The database writes every range of days with its first day and without its last.
+    return Stay(days.lower or date.min, days.upper or date.max, booking.guests)
+
+
+def _to_fields(booking: Booking, room: Room) -> dict[str, Any]:
+    money = {"total": f"{booking.total:.2f}", "currency": room.currency}
+    held = {"held_until": booking.held_until.isoformat(timespec="minutes")} if booking.held_until else {}
+    about = {"booking_id": booking.id, "status": booking.status, "room": room.name}
+    return {**about, **_to_stay(booking).to_fields(), **money, **held}

@@ -1,0 +1,1 @@
+"""The module pms, on a real Postgres."""
