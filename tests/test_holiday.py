@@ -94,7 +94,7 @@ def plays_concierge(body: Body, _number: int) -> Answer:
     if not results:
         return Answer(tool_calls=[(HOLIDAY, {"holiday_name": "Hanukkah"}), (HINT, {"hint": "next weekend"})])
     if "start" in results[0]:
-        stays = [{"check_in": each["start"], "check_out": each["end"]} for each in results]
+        stays = [{"check_in": each["check_in"], "check_out": each["check_out"]} for each in results]
         return Answer(tool_calls=[(AVAILABILITY, stay) for stay in stays])
     return Answer(" and ".join(f"{each['nights']} nights from {each['check_in']}" for each in results))
 
@@ -133,8 +133,9 @@ async def test_a_holiday_and_a_weekend_take_two_waves_and_three_model_calls(visi
     ]
     assert (holiday["name"], holiday["days"]) == ("Hanukkah", 8)
     assert [date.fromisoformat(weekend[end]).weekday() for end in ("start", "end")] == [5, 6]
-    assert [first["check_in"], second["check_in"]] == [holiday["start"], weekend["start"]]
-    assert answer["content"] == f"7 nights from {holiday['start']} and 1 nights from {weekend['start']}"
+    assert [date.fromisoformat(weekend[end]).weekday() for end in ("check_in", "check_out")] == [4, 6]
+    assert [first["check_in"], second["check_in"]] == [holiday["start"], weekend["check_in"]]
+    assert answer["content"] == f"8 nights from {holiday['start']} and 2 nights from {weekend['check_in']}"
     assert (answer["iterations"], answer["finished"], answer["error"]) == (3, True, None)
     assert len(model.requests) == 3
 
@@ -145,7 +146,7 @@ def plans_as_it_goes(body: Body, _number: int) -> Answer:
     if not found:
         return Answer(plan(*DATES))
     if "holiday" in found:
-        stays = {each: {"check_in": found[each]["start"], "check_out": found[each]["end"]} for each in found}
+        stays = {each: {day: found[each][day] for day in ("check_in", "check_out")} for each in found}
         return Answer(plan(*(call(STAY, f"stay-{each}", **dates) for each, dates in stays.items()), status="done"))
     return Answer(plan(response=in_words(found)))
 
@@ -156,7 +157,7 @@ def plans_ahead(body: Body, _number: int) -> Answer:
     if found:
         return Answer(plan(response=in_words(found)))
     stays = [
-        call(STAY, f"stay-{each}", each, check_in=f"${each}.start", check_out=f"${each}.end")
+        call(STAY, f"stay-{each}", each, check_in=f"${each}.check_in", check_out=f"${each}.check_out")
         for each in ("holiday", "weekend")
     ]
     return Answer(plan(*DATES, *stays, status="done"))
@@ -185,10 +186,10 @@ async def test_in_planner_mode_it_takes_two_waves_too_and_at_most_three_model_ca
         "calendar.resolve_holiday",
         "calendar.resolve_date_hint",
     ]
-    assert [first["check_in"], second["check_in"]] == [holiday["start"], weekend["start"]]
+    assert [first["check_in"], second["check_in"]] == [holiday["start"], weekend["check_in"]]
     # The recorded arguments are the final ones, not the references of the plan.
     assert answer["tool_calls_made"][2]["args"] == {"check_in": holiday["start"], "check_out": holiday["end"]}
-    assert answer["content"] == f"7 nights from {holiday['start']} and 1 nights from {weekend['start']}"
+    assert answer["content"] == f"8 nights from {holiday['start']} and 2 nights from {weekend['check_in']}"
     assert (answer["iterations"], answer["finished"], answer["error"], waves) == (model_calls, True, None, 2)
     assert len(model.requests) == model_calls
     assert model.refusals == []

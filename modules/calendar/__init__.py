@@ -1,11 +1,13 @@
 """Tools that resolve holidays and date expressions to dates."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from modules.calendar.date_ranges import DateRange
 from modules.calendar.dates import resolve, today_in
-from modules.calendar.holidays import DatedHoliday, find_holiday, get_holiday
+from modules.calendar.holidays import DatedHoliday, find_holiday, get_holiday, list_of_country
 from shared.errors import ToolError
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
@@ -35,9 +37,25 @@ async def resolve_date_hint(context: ToolContext, hint: str) -> dict[str, Any]:
     return {**_to_fields(date_range), "text": date_range.sentence(), **note}
 
 
+# Not for guests, whose list of tools is kept short.
+@tool(requires=Permission.USER, read_only=True, repeatable=True)
+async def list_holidays(
+    context: ToolContext, country: Annotated[str, Field(max_length=80)], year: int | None = None
+) -> dict[str, Any]:
+    """List a country's holidays in a year, this one unless told."""
+    today = today_in(context.clock.now(), context.user.time_zone)
+    asked = today.year if year is None else year
+    letters, holidays = await asyncio.to_thread(list_of_country, country, asked)
+    return {"country": letters, "year": asked, "holidays": holidays}
+
+
 def _to_result(found: DatedHoliday) -> dict[str, Any]:
-    return {"name": found.name, **_to_fields(found.date_range), "note": found.date_range.note}
+    dates = found.date_range
+    return {"name": found.name, **_to_fields(dates), "begins_at_sunset": dates.begins_at_sunset, "note": dates.note}
 
 
 def _to_fields(date_range: DateRange) -> dict[str, Any]:
-    return {"start": date_range.start.isoformat(), "end": date_range.end.isoformat(), "days": date_range.days}
+    days = {"start": date_range.start.isoformat(), "end": date_range.end.isoformat(), "days": date_range.days}
+    # The second pair is for stays: a weekend begins with the evening before it.
+    stay = {"check_in": date_range.check_in.isoformat(), "check_out": date_range.check_out.isoformat()}
+    return {**days, **stay}

@@ -10,19 +10,37 @@ SATURDAY = 5
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """The days from `start` to `end`, both included; `note` is a remark, such as another interpretation."""
+    """The days from `start` to `end`, both included; `note` is a remark, such as another interpretation.
+
+    With `begins_at_sunset`, only the evening of `start` belongs to it.
+    """
 
     start: date
     end: date
     note: str = ""
+    is_weekend: bool = False
+    begins_at_sunset: bool = False
 
     @property
     def days(self) -> int:
-        """Return the number of days."""
-        return (self.end - self.start).days + 1
+        """Return the number of days, without one of which only the evening counts."""
+        return (self.end - self.start).days + (0 if self.begins_at_sunset else 1)
+
+    @property
+    def check_in(self) -> date:
+        """Return the day of arrival of a stay: for a weekend, the day before."""
+        return add_days(self.start, -1) if self.is_weekend and self.start > date.min else self.start
+
+    @property
+    def check_out(self) -> date:
+        """Return the day of departure of a stay, at least one night after that of arrival."""
+        return self.end if self.end > self.check_in or self.end == date.max else add_days(self.end, 1)
 
     def sentence(self) -> str:
         """Return the dates as a sentence."""
+        if self.begins_at_sunset:
+            count = "1 day" if self.days == 1 else f"{self.days} days"
+            return f"from the evening of {_long(self.start)} to {_long(self.end)}, {count}."
         if self.start == self.end:
             return f"{_long(self.start)}."
         return f"{_long(self.start)} to {_long(self.end)}, {self.days} days with the first and the last."
@@ -83,9 +101,9 @@ def weekend_from(day: date, week_start: str) -> DateRange:
     """
     first = 3 if week_start == "saturday" else SATURDAY
     if day.weekday() == (first + 1) % 7:
-        return DateRange(add_days(day, -1), day)
+        return DateRange(add_days(day, -1), day, is_weekend=True)
     start = weekday_from(day, first)
-    return DateRange(start, add_days(start, 1))
+    return DateRange(start, add_days(start, 1), is_weekend=True)
 
 
 def weekday_from(day: date, weekday: int) -> date:

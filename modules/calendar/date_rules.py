@@ -115,7 +115,7 @@ def _weekend(reader: Reader, match: re.Match[str]) -> DateRange:
     note = ""
     if step == 1 and coming.start > reader.today:
         note = f"Some mean the coming weekend by this, from {short_date(coming.start)}; ask when it matters."
-    return DateRange(start, add_days(start, 1), note)
+    return DateRange(start, add_days(start, 1), note, is_weekend=True)
 
 
 def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
@@ -126,7 +126,7 @@ def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
         return weekend_from(found.start, reader.week_start)
     weekday = weekend_from(found.start, reader.week_start).start.weekday()
     start = nth_weekday(found, weekday, ORDINALS[match["ordinal"]])
-    return DateRange(start, add_days(start, 1))
+    return DateRange(start, add_days(start, 1), is_weekend=True)
 
 
 def _week(reader: Reader, match: re.Match[str]) -> DateRange:

@@ -67,7 +67,7 @@ def _days(holiday: Holiday, year: int | None, today: date) -> DateRange:
     if not ranges:
         raise ToolError(f"I have no date of {holiday.name} in {year or today.year}.")
     if year is not None and len(ranges) > 1:
-        again = f"There is another one that year, from {short_date(ranges[1].start)}."
+        again = f"There is another one that year, from {short_date(_first_day(ranges[1]))}."
         return replace(ranges[0], note=f"{ranges[0].note} {again}".strip())
     return ranges[0]
 
@@ -78,7 +78,14 @@ def _span(holiday: Holiday, first: date) -> DateRange:
         # Its length varies from year to year: it ends on the day before Eid al-Fitr.
         feasts = [day for year in (first.year, first.year + 1) for day in first_days("MV", "Eid al-Fitr", year)]
         last = min((add_days(day, -1) for day in feasts if day > first), default=last)
-    return DateRange(first, last, holiday.note.format(eve=short_date(add_days(first, -1))))
+    eve = add_days(first, -1)
+    start = eve if holiday.begins_at_sunset else first
+    note = holiday.note.format(eve=short_date(eve))
+    return DateRange(start, last, note, begins_at_sunset=holiday.begins_at_sunset)
+
+
+def _first_day(date_range: DateRange) -> date:
+    return add_days(date_range.start, 1) if date_range.begins_at_sunset else date_range.start
 
 
 def _of_country(key: str, year: int) -> Holiday | None:
@@ -94,8 +101,40 @@ def _of_country(key: str, year: int) -> Holiday | None:
         if near:
             name = names[near[0]]
             title = f"{name} ({country.title() if len(country) > 3 else letters})"
-            return Holiday(title, (), listed_in(letters, name))
+            return Holiday(title, (), listed_in(letters, name), begins_at_sunset=_begins_at_sunset(name))
     return None
+
+
+def list_of_country(country: str, year: int) -> tuple[str, list[dict[str, str]]]:
+    """Return the two-letter code of a country and its holidays in a year; raises `ToolError` with similar names."""
+    letters = _to_letters(country)
+    if not FIRST_YEAR <= year <= LAST_YEAR:
+        raise ToolError(f"I know holidays from {FIRST_YEAR} to {LAST_YEAR}.")
+    listed = [_to_entry(day, name) for day, names in list_days(letters, year).items() for name in names]
+    if not listed:
+        raise ToolError(f"I have no holidays of {letters} in {year}.")
+    return letters, listed
+
+
+def _to_letters(country: str) -> str:
+    given = country.strip()
+    if given.upper() in set(countries().values()):
+        return given.upper()
+    key = _key(given)
+    if key in countries():
+        return countries()[key]
+    near = get_close_matches(key, countries(), n=5, cutoff=MIN_SUGGESTION_SIMILARITY)
+    raise ToolError(f"I know no country {given[:MAX_NAME_CHARS]!r}.", nearest=near)
+
+
+def _to_entry(day: date, name: str) -> dict[str, str]:
+    evening = {"begins_at_sunset_of": add_days(day, -1).isoformat()} if _begins_at_sunset(name) else {}
+    return {"date": day.isoformat(), "name": name, **evening}
+
+
+def _begins_at_sunset(name: str) -> bool:
+    known = _by_key().get(_key(name))
+    return known is not None and known.begins_at_sunset
 
 
 def _splits(key: str) -> list[tuple[str, str]]:

@@ -9,8 +9,9 @@ from modules.calendar.listed import first_days
 
 Rule = Callable[[int], Iterable[date]]
 MON, THU, SUN = 0, 3, 6
-SUNSET = "Begins at sunset on {eve}."
-MOON = "Begins at sunset on {eve}; the sighting of the moon may move it by a day."
+BEGINS_AT_SUNSET = "Begins at sunset on {eve}"
+SUNSET = f"{BEGINS_AT_SUNSET}."
+MOON = f"{BEGINS_AT_SUNSET}; the sighting of the moon may move it by a day."
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Holiday:
     first: Rule
     days: int = 1
     note: str = ""
+    begins_at_sunset: bool = False
 
 
 def _fixed(month: int, day: int) -> Rule:
@@ -155,7 +157,7 @@ ROWS: tuple[tuple[str, Rule, int, str], ...] = (
     ("Orthodox Easter|Greek Easter|Pascha", listed_in("GR", "Easter Monday", -1), 1, ""),
 )
 HOLIDAYS = tuple(
-    Holiday(name, tuple(others), first, days=days, note=note)
+    Holiday(name, tuple(others), first, days=days, note=note, begins_at_sunset=note.startswith(BEGINS_AT_SUNSET))
     for names, first, days, note in ROWS
     for name, *others in (names.split("|"),)
 )
