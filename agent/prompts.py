@@ -104,6 +104,7 @@ class SummaryTexts:
     instructions: Text
     notes: Text
     no_notes: Text
+    known: Text
     transcript: Text
     rejected: Text
 

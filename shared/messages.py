@@ -5,6 +5,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+# Through these adapters a program writes on behalf of a user: its messages do not count as typed by the user.
+AGENT_ADAPTERS = frozenset({"a2a"})
+
 
 @dataclass(frozen=True, slots=True)
 class Sender:

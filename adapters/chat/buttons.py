@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlalchemy import text
 
 from agent.app import App
-from agent.queue.redaction import DELETED
+from agent.memories.turns import DELETED
 from agent.turn.run import request_stop
 from shared.messages import Attachment, Place
 

@@ -8,6 +8,7 @@ from agent.maintenance.files import remove_expired_files
 from agent.maintenance.retention import remove_expired
 from agent.maintenance.steps import Steps
 from agent.maintenance.totals import count_finished
+from agent.memories.turns import TurnMemories
 from agent.queue import outbox
 from agent.queue.slots import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Limits, Worker
@@ -15,6 +16,7 @@ from agent.summaries.summarizer import Summarizer
 from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
 
+REMEMBER_SECONDS = 1.0
 SUMMARY_SECONDS = 5.0
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
@@ -32,7 +34,8 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         chores=(
             Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
             Chore("memory index", app.memory.index_missing, VECTOR_SECONDS),
-            Chore("summaries", Summarizer(app.database, app.models.router, app.clock).run, SUMMARY_SECONDS),
+            Chore("turn memories", TurnMemories(app.database, app.memory, app.toolbox.find).run, REMEMBER_SECONDS),
+            Chore("summaries", Summarizer(app.database, app.models.router, app.memory, app.clock).run, SUMMARY_SECONDS),
             Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             Chore("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
             Chore("maintenance", partial(_maintain, app), maintenance_seconds),

@@ -58,8 +58,8 @@ class Context:
     """The prompt of a turn up to and including the new message; the turn's own steps are appended later.
 
     `images` are the images in its messages as `data:` URLs, by file id. `reasons` says what it was made of, for the
-    operator: numbers and ids, no text. `shows_untrusted` is True when it holds images,
-    whose text others may have written; `shows_private` when it holds the user's memories or images from a direct
+    operator: numbers and ids, no text. `shows_untrusted` is True when it holds images or messages of a channel, whose
+    text others may have written; `shows_private` when it holds the user's memories or images from a direct
     message.
     """
 
@@ -83,12 +83,14 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
     shown = with_images(f"{content}\n\n{block}", images.by_turn.get(message.turn_id, ()))
     messages.append({"role": "user", "content": shown})
+    # Others may have written what was said in a channel.
+    shows_untrusted = bool(images.data) or any(each.scope == "conversation" for each in memories)
     # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
     shows_private = not parts.is_shared and bool(memories or images.data)
     return Context(
         tuple(messages),
         images.data,
-        shows_untrusted=bool(images.data),
+        shows_untrusted=shows_untrusted,
         shows_private=shows_private,
         reasons=_describe(parts, memories),
     )

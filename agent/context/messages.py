@@ -40,9 +40,9 @@ def to_context_block(
 def _to_memory_line(memory: RecalledMemory, zone: ZoneInfo) -> str:
     """Return a memory with its date and speaker, between its neighbours; quoted, so that the texts stay data."""
     day = f"{memory.said_at.astimezone(zone):%d %B %Y}"
-    # What a person asked to remember has no speaker but themselves.
-    said = memory.source == "turn" and memory.speaker
-    texts = [f"- {day}, {to_speaker(memory.speaker)}:" if said else f"- {day}:"]
+    # A fact is known; a message was said by somebody.
+    speaker = "you" if memory.is_from_bot else to_speaker(memory.speaker)
+    texts = [f"- {day}, {speaker}:" if memory.source == "turn" else f"- {day}:"]
     if memory.before is not None:
         texts.append(f"(after {_to_neighbour(memory.before)})")
     texts.append(quote(cut(memory.content, MEMORY_CHARS)))

@@ -127,12 +127,16 @@ SELECT * FROM parley_close_turn_v2(
 )
 """)
 
-# In the same statement, so that the ordinary turn has none more.
-END_WITH_REASONS = text(f"""
-WITH noted AS (
+# The end of a message's turn, which is remembered. In one statement, so that the ordinary turn has none more.
+END_AND_REMEMBER = text(f"""
+WITH ending AS (
+    SELECT id FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+), noted AS (
     INSERT INTO turn_contexts (turn_id, reasons)
-    SELECT id, CAST(:reasons AS jsonb) FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+    SELECT id, CAST(:reasons AS jsonb) FROM ending WHERE CAST(:reasons AS jsonb) IS NOT NULL
     ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
+), listed AS (
+    INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending ON CONFLICT DO NOTHING
 )
 {END.text}
 """)
@@ -262,12 +266,11 @@ async def end_turn(
         "reply": reply.to_json() if reply else None,
         "question": json.dumps(asdict(question)) if question else None,
     }
-    if entry.reasons is None:
+    if reply is None:
         row = (await session.execute(END, given)).one_or_none()
     else:
-        row = (
-            await session.execute(END_WITH_REASONS, given | {"reasons": json.dumps(dict(entry.reasons))})
-        ).one_or_none()
+        reasons = None if entry.reasons is None else json.dumps(dict(entry.reasons))
+        row = (await session.execute(END_AND_REMEMBER, given | {"reasons": reasons})).one_or_none()
     if row is None:
         raise Superseded
     return EndedTurn(row.reply_id or 0, row.live_message_id)

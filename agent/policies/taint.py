@@ -30,12 +30,10 @@ from agent.tools.outcomes import Failed, NeedsApproval
 from agent.tools.toolbox import Toolbox
 from shared.db.database import Database
 from shared.errors import ToolError
-from shared.messages import IncomingMessage
+from shared.messages import AGENT_ADAPTERS, IncomingMessage
 from shared.tools import Tool
 
 LAST_ID = 2**63 - 1
-# Through these adapters a program writes on behalf of a user: its messages do not count as typed by the user.
-AGENT_ADAPTERS = frozenset({"a2a"})
 
 # The contents of the turns before the history window; the conversation's summary was written from them.
 SUMMARISED = text("""

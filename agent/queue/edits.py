@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from agent.memories.turns import forget_turns
 from agent.summaries.claims import forget_summaries
 from shared.db.database import Database
 
@@ -39,8 +40,10 @@ async def change_message(database: Database, platform: str, message_id: str, con
     given = {"platform": platform, "message_id": message_id, "content": content}
     async with database.transaction() as session:
         row = (await session.execute(CHANGE, given)).one_or_none()
-        # Summaries are written from the edited text.
-        await forget_summaries(session, [row.turn_id] if row is not None else ())
+        if row is not None and row.turn_id is not None:
+            # Memories and summaries are made from the edited text.
+            await forget_turns(session, platform=platform, message_ids=[message_id], turn_ids=[row.turn_id])
+            await forget_summaries(session, [row.turn_id])
     return None if row is None else Edited(row.turn_id)
 
 

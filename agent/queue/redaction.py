@@ -1,7 +1,8 @@
 """Redaction: removes a message that was deleted on its platform, with its files and the quotes of it.
 
-A message that still waits for a turn is cancelled. Summaries that were made of a deleted message are withdrawn and
-written again. The answer stays, which others have read, and so do memories, which `/memory` lists and removes.
+A message that still waits for a turn is cancelled. Memories of a deleted message, facts drawn from it included, are
+removed; summaries that were made of it are withdrawn and written again. The answer stays, which others have read, and
+so does what the person asked to remember: `/memory` lists and removes it.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from sqlalchemy import text
 
 from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.messages import with_earlier
+from agent.memories.turns import DELETED, forget_turns
 from agent.queue.inbox import to_platform_context
 from agent.summaries.claims import forget_summaries
 from shared.db.database import Database
@@ -23,7 +25,6 @@ from shared.files.storage import Storage
 from shared.log import get_logger
 from shared.messages import Attachment
 
-DELETED = "[deleted]"
 # A turn that was just beginning may have read the old text, so the redaction runs again after this time.
 LOOK_AGAIN_SECONDS = 2.0
 # Shorter texts may occur in a tool's arguments by chance.
@@ -115,6 +116,8 @@ async def _redact(session: Session, platform: str, message_ids: Collection[str])
     await forget_summaries(session, {row.turn_id for row in (*own, *quoting)})
     if own_ids:
         await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
+        turn_ids = {row.turn_id for row in own}
+        await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=turn_ids)
     for row in quoting:
         if row.id not in own_ids:
             forgotten = json.dumps(_without(row.surroundings, message_ids))

@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from agent.billing.ledger import PaidCall, to_json
 from shared.db.driver import Session
+from shared.messages import Place
 
 # A conversation is over for now when nothing was said for so long.
 IDLE_MINUTES = 30
@@ -28,8 +29,8 @@ WITH due AS (
 )
 UPDATE conversations SET summary_claimed_until = clock_timestamp() + interval '{LEASE_SECONDS} seconds' FROM due
 WHERE conversations.id = due.id
-RETURNING conversations.id, is_direct, user_id, summary, summarized_turn_id, summary_claimed_until AS lease,
-          last_active_at, summary_error AS error,
+RETURNING conversations.id, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
+          summary, summarized_turn_id, summary_claimed_until AS lease, last_active_at, summary_error AS error,
           summary_is_urgent OR last_active_at <= now() - interval '{IDLE_MINUTES} minutes' AS is_wanted
 """)
 # A conversation stays due when a turn is running, or is just about to begin: that one has set `last_active_at`.
@@ -92,7 +93,7 @@ class Claim:
     """
 
     id: int
-    is_direct: bool
+    place: Place
     user_id: int | None
     summary: str | None
     summarized_turn_id: int
@@ -120,7 +121,7 @@ class NewSummary:
 async def claim(session: Session, limit: int) -> list[Claim]:
     """Claim up to `limit` conversations that are due."""
     rows = (await session.execute(CLAIM, {"limit": limit})).all()
-    return [Claim(*row) for row in rows]
+    return [Claim(row[0], Place(*row[1:6]), *row[6:]) for row in rows]
 
 
 async def store(session: Session, claimed: Claim, new: NewSummary) -> bool:

@@ -9,8 +9,10 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.llm.tokens import count_tokens
+from agent.memories.facts import Statement
 from agent.summaries.claims import Claim
 from shared.db.driver import Session
+from shared.messages import AGENT_ADAPTERS
 from shared.text import cut
 
 MAX_LINES = 600
@@ -22,11 +24,14 @@ AGENT = "Assistant"
 # edited since is read from the inbox.
 READ = text("""
 SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assistant' AS is_bot, messages.speaker,
-       coalesce(CASE WHEN messages.role = 'user' THEN edited.content END, messages.content) AS content
+       CASE WHEN messages.role = 'user' AND typed.was_edited THEN coalesce(typed.content, messages.content)
+            ELSE messages.content END AS content,
+       CASE WHEN messages.role = 'user' THEN typed.content END AS typed, turns.user_id, typed.message_id
 FROM turns JOIN messages ON messages.turn_id = turns.id LEFT JOIN LATERAL (
-    SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id) AS content FROM inbox
-    WHERE inbox.turn_id = turns.id HAVING bool_or(edited_at IS NOT NULL)
-) AS edited ON true
+    SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id) FILTER (WHERE door <> ALL(:agents)) AS content,
+           bool_or(edited_at IS NOT NULL) AS was_edited, max(platform_event_id) AS message_id
+    FROM inbox WHERE inbox.turn_id = turns.id
+) AS typed ON true
 WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id > :after
   AND turns.id < coalesce((
       SELECT min(running.id) FROM turns AS running
@@ -40,7 +45,10 @@ ORDER BY messages.turn_id, messages.seq LIMIT :limit
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Something that was said; `is_answered` is True when the agent spoke next."""
+    """Something that was said; `is_answered` is True when the agent spoke next.
+
+    `statement` is set for what a person typed, without quotes of others: facts may be drawn from it.
+    """
 
     turn_id: int
     said_at: datetime
@@ -48,6 +56,7 @@ class Line:
     content: str
     is_bot: bool = False
     is_answered: bool = False
+    statement: Statement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +71,21 @@ class Source:
         """Return the last turn of the source."""
         return self.lines[-1].turn_id
 
+    @property
+    def statements(self) -> dict[int, Statement]:
+        """Return what people typed, by the number of the line in the transcript."""
+        return {number: each.statement for number, each in enumerate(self.lines, 1) if each.statement is not None}
+
 
 async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Source:
     """Read what was said since the summary: whole turns, at most `max_tokens` of them but at least one."""
     given = {
         "id": claimed.id,
         "after": claimed.summarized_turn_id,
-        "is_direct": claimed.is_direct,
+        "is_direct": claimed.place.is_direct,
         "user_id": claimed.user_id,
         "limit": MAX_LINES,
+        "agents": list(AGENT_ADAPTERS),
     }
     rows = (await session.execute(READ, given)).all()
     turns = [list(group) for _, group in groupby(rows, key=lambda row: row.turn_id)]
@@ -93,17 +108,31 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
             content=cut(row.content, MAX_LINE_CHARS),
             is_bot=row.is_bot,
             is_answered=is_answered,
+            statement=_to_statement(row),
         )
         for row, is_answered in zip(rows, followed_by_bot, strict=True)
     )
     return Source(lines, has_more=len(kept) < len(turns))
 
 
+def _to_statement(row: Any) -> Statement | None:
+    if not row.typed or row.user_id is None:
+        return None
+    return Statement(
+        row.user_id,
+        row.turn_id,
+        message_id=row.message_id,
+        speaker=row.speaker or "Somebody",
+        typed=row.typed,
+        said_at=row.said_at,
+    )
+
+
 def to_transcript(lines: Sequence[Line]) -> str:
-    """Return the lines as text for a model, each message on one line with its date and speaker."""
+    """Return the lines as text for a model, each message on one line with its number, date and speaker."""
     shown = []
-    for each in lines:
+    for number, each in enumerate(lines, 1):
         # Further lines are indented, so that a message cannot imitate a line of another speaker.
         content = each.content.replace("\r", "\n").replace("\n", "\n  ")
-        shown.append(f"[{each.said_at:%Y-%m-%d %H:%M}] {each.speaker.replace(':', ' ')}: {content}")
+        shown.append(f"#{number} [{each.said_at:%Y-%m-%d %H:%M}] {each.speaker.replace(':', ' ')}: {content}")
     return "\n".join(shown)

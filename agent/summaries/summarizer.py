@@ -10,6 +10,7 @@ from agent.billing.ledger import PaidCall
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.llm.router import Router
 from agent.llm.tokens import count_prompt
+from agent.memories.facts import Fact, KnownFacts, list_known, read_facts, store_facts
 from agent.prompts import prompts
 from agent.summaries import claims
 from agent.summaries.claims import Claim, NewSummary
@@ -20,20 +21,37 @@ from shared.clock import Clock
 from shared.db.database import Database
 from shared.errors import Unavailable
 from shared.log import get_logger
+from shared.memory.memories import Memories
 from shared.tasks import shield_until_done
 
 PURPOSE = "summary"
 # Conversations that one worker summarises at once.
 WIDTH = 4
 CALL_SECONDS = 90.0
-MAX_OUTPUT_TOKENS = 1200
+MAX_OUTPUT_TOKENS = 2000
 SOURCE_TOKENS = 12_000
 # Of a model's window: the rest is for the notes, the answer and a tokenizer that counts more than we do.
 WINDOW_SHARE = 0.4
 SCHEMA = {
     "type": "object",
-    "properties": {"summary": {"type": "string"}},
-    "required": ["summary"],
+    "properties": {
+        "summary": {"type": "string"},
+        "facts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "message": {"type": "integer"},
+                    "fact": {"type": "string"},
+                    "confidence": {"type": "number"},
+                    "replaces": {"type": ["integer", "null"]},
+                },
+                "required": ["message", "fact", "confidence", "replaces"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["summary", "facts"],
     "additionalProperties": False,
 }
 
@@ -51,8 +69,8 @@ class _Asked:
 class Summarizer:
     """Writes summaries until none is due; each call of `run` is one round. Several processes may do so at once."""
 
-    def __init__(self, database: Database, router: Router, clock: Clock) -> None:
-        self._database, self._router, self._clock = database, router, clock
+    def __init__(self, database: Database, router: Router, memory: Memories, clock: Clock) -> None:
+        self._database, self._router, self._memory, self._clock = database, router, memory, clock
 
     async def run(self) -> int:
         """Summarise all conversations that are due; return how many were looked at."""
@@ -93,7 +111,8 @@ class Summarizer:
         return SOURCE_TOKENS if window is None else min(SOURCE_TOKENS, int(window * WINDOW_SHARE))
 
     async def _ask_and_store(self, claimed: Claim, source: Source, model: str) -> None:
-        request = to_request(claimed, source, model)
+        known = await list_known(self._memory, claimed.place, list(source.statements.values()))
+        request = to_request(claimed, source, known, model=model)
         tokens = count_prompt(request.messages) + request.max_tokens
         async with self._database.statement() as session:
             if not await claims.hold(session, claimed, tokens):
@@ -103,7 +122,7 @@ class Summarizer:
         if asked.completion is None:
             await self._fail(claimed, asked, asked.fault)
             return
-        content = read_summary(asked.completion.text)
+        content, listed = read_answer(asked.completion.text)
         fault = "the answer was cut" if asked.completion.stop == "max_tokens" else None
         fault = fault or find_fault(content, source.lines, claimed.summary)
         if fault is not None:
@@ -116,7 +135,7 @@ class Summarizer:
             asked.completion.model,
             has_more=source.has_more,
         )
-        await self._store(claimed, stored, asked.paid)
+        await self._store(claimed, stored, asked.paid, read_facts(listed, source.statements, known))
 
     async def _ask(self, claimed: Claim, request: ModelRequest) -> _Asked:
         spent: list[RejectedCall] = []
@@ -137,19 +156,31 @@ class Summarizer:
             await claims.fail(session, claimed, fault)
         log.warning("summary_failed", conversation=claimed.id, cause=fault)
 
-    async def _store(self, claimed: Claim, new: NewSummary, paid: Sequence[PaidCall] = ()) -> None:
+    async def _store(
+        self, claimed: Claim, new: NewSummary, paid: Sequence[PaidCall] = (), facts: Sequence[Fact] = ()
+    ) -> None:
         async with self._database.transaction() as session:
             if paid:
                 await claims.pay(session, claimed, paid)
             is_stored = await claims.store(session, claimed, new)
-        log.info("conversation_summarised", conversation=claimed.id, model=new.model, is_stored=is_stored)
+            if is_stored and facts:
+                await store_facts(session, self._memory, place=claimed.place, conversation_id=claimed.id, facts=facts)
+        log.info(
+            "conversation_summarised",
+            conversation=claimed.id,
+            model=new.model,
+            facts=len(facts),
+            is_stored=is_stored,
+        )
 
 
-def to_request(claimed: Claim, source: Source, model: str) -> ModelRequest:
+def to_request(claimed: Claim, source: Source, known: KnownFacts, *, model: str) -> ModelRequest:
     """Return the request for the summary that follows the conversation's last one."""
     texts = prompts().summary
     notes = texts.notes.format(notes=claimed.summary) if claimed.summary else texts.no_notes
-    parts = [notes, texts.transcript.format(transcript=to_transcript(source.lines))]
+    listed = [f"({each.id}) {each.content}" for facts in known.values() for each in facts]
+    parts = [notes, texts.known.format(facts="\n".join(listed))] if listed else [notes]
+    parts += [texts.transcript.format(transcript=to_transcript(source.lines))]
     if claimed.error:
         parts.append(texts.rejected.format(reason=claimed.error))
     return ModelRequest(
@@ -165,13 +196,13 @@ def to_request(claimed: Claim, source: Source, model: str) -> ModelRequest:
     )
 
 
-def read_summary(answer: str) -> str:
-    """Return the summary in a model's answer, which is JSON or, from a weak model, the summary itself."""
+def read_answer(answer: str) -> tuple[str, Any]:
+    """Return the summary and the facts in a model's answer, which is JSON or, from a weak model, the summary itself."""
     found = _to_object(answer)
     if found is None:
-        return answer.strip()
+        return answer.strip(), None
     summary = found.get("summary")
-    return summary.strip() if isinstance(summary, str) else ""
+    return (summary.strip() if isinstance(summary, str) else ""), found.get("facts")
 
 
 def _to_object(answer: str) -> dict[str, Any] | None:

@@ -22,7 +22,6 @@ from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.personas import LoopMode, ResolvedPersona, choose_mode
 from agent.people.users import Participants, ResolvedUser, resolve_participants
-from agent.policies.taint import AGENT_ADAPTERS
 from agent.queue.inbox import Waiting, list_open, next_run
 from agent.queue.job import Job
 from agent.tools.offer import Offer, Scope
@@ -30,7 +29,7 @@ from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, 
 from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
 from shared.errors import Superseded
-from shared.messages import IncomingMessage
+from shared.messages import AGENT_ADAPTERS, IncomingMessage
 
 
 @dataclass(frozen=True, slots=True)

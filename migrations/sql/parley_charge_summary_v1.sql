@@ -31,11 +31,13 @@ BEGIN
 
     -- A provider may report nonsense: the ledger holds no negative numbers, and no call gives tokens back.
     INSERT INTO public.token_logs (user_id, conversation_id, purpose, model, input_tokens, cached_tokens,
-                                   output_tokens, cost_estimate)
+                                   output_tokens, cost_estimate, is_estimated)
     SELECT v_place.user_id, v_place.id, call.purpose, call.model, greatest(0, call.input_tokens),
-           greatest(0, call.cached_tokens), greatest(0, call.output_tokens), call.cost
+           greatest(0, call.cached_tokens), greatest(0, call.output_tokens), call.cost,
+           coalesce(call.is_estimated, false)
     FROM jsonb_to_recordset(p_calls) AS call
-        (purpose text, model text, input_tokens int, cached_tokens int, output_tokens int, cost numeric);
+        (purpose text, model text, input_tokens int, cached_tokens int, output_tokens int, cost numeric,
+         is_estimated boolean);
     SELECT coalesce(sum(greatest(0, call.input_tokens + call.output_tokens)), 0) INTO v_spent
     FROM jsonb_to_recordset(p_calls) AS call (input_tokens int, output_tokens int);
 

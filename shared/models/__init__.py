@@ -18,7 +18,7 @@ from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
 from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
 from shared.models.totals import CallTotal, CountedRows, TurnTotal
-from shared.models.turn import Message, Turn, TurnContext, TurnEvent
+from shared.models.turn import Message, Turn, TurnContext, TurnEvent, UnrememberedTurn
 from shared.models.user import User, UserPlatformLink
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "TurnContext",
     "TurnEvent",
     "TurnTotal",
+    "UnrememberedTurn",
     "User",
     "UserPlatformLink",
 ]

@@ -159,6 +159,20 @@ class TurnContext(Row, Base):
     )
 
 
+class UnrememberedTurn(Base):
+    """A turn whose messages are to become memories."""
+
+    __tablename__ = "unremembered_turns"
+    __table_args__ = ({"comment": "Turns that have ended, until a worker has stored their messages as memories."},)
+
+    turn_id: Mapped[int] = mapped_column(
+        ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="The turn."
+    )
+    created_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), server_default=func.now(), comment="When the row was made."
+    )
+
+
 class TurnEvent(Row, Base):
     """An event of a turn that is streamed to readers; text deltas are not stored."""
 

@@ -15,7 +15,8 @@ from modules.calendar.table import HOLIDAYS
 from shared.db.database import Database
 from shared.errors import ToolError
 from shared.permissions import Permission
-from tests.support.tool_calls import call, tool_context
+from tests.support.tool_calls import call
+from tests.support.tool_context import make_tool_context
 
 MOMENTS = st.integers(0, 36_500).map(lambda days: datetime(1990, 1, 1, 12, tzinfo=UTC) + timedelta(days=days))
 WEEK_STARTS = st.sampled_from(["monday", "saturday", "sunday"])
@@ -101,11 +102,11 @@ def test_a_countrys_holidays_are_in_their_year_and_in_order(country: str, year: 
 
 
 async def test_a_country_is_named_in_words_or_by_its_code(database: Database, tmp_path: Path) -> None:
-    async with tool_context(database, tmp_path, "calendar", permission=Permission.USER) as context:
-        found = await call(calendar.list_holidays, context, country="Israel", year=2026)
-        german = await call(calendar.list_holidays, context, country="de", year=2026)
-        with pytest.raises(ToolError, match="I know no country 'Germny'") as caught:
-            await call(calendar.list_holidays, context, country="Germny")
+    context = await make_tool_context(database, tmp_path / "files", "calendar", Permission.USER)
+    found = await call(calendar.list_holidays, context, country="Israel", year=2026)
+    german = await call(calendar.list_holidays, context, country="de", year=2026)
+    with pytest.raises(ToolError, match="I know no country 'Germny'") as caught:
+        await call(calendar.list_holidays, context, country="Germny")
 
     evenings = {each["name"]: each.get("begins_at_sunset_of") for each in found["holidays"]}
     assert evenings["Yom Kippur"] == "2026-09-20"

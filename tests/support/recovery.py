@@ -60,9 +60,9 @@ async def open_parley_with(
 class SilentDatabase(Database):
     """Connections that fire no triggers, so that jobs are queued without a notification."""
 
-    async def connect(self) -> asyncpg.Connection:
+    async def connect(self, *, as_owner: bool = True) -> asyncpg.Connection:
         """Open such a connection as the owner."""
-        connection: asyncpg.Connection = await asyncpg.connect(**self.address.asyncpg_arguments(as_owner=True))
+        connection: asyncpg.Connection = await asyncpg.connect(**self.address.asyncpg_arguments(as_owner=as_owner))
         await connection.execute("SET session_replication_role = replica")
         return connection
 

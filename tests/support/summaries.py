@@ -3,6 +3,9 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Any
+
+import asyncpg
 
 from agent.llm.router import Router
 from agent.summaries.summarizer import Summarizer
@@ -19,21 +22,23 @@ def is_summary(body: Body) -> bool:
     return str(body["messages"][0]["content"]).startswith("You keep the notes")
 
 
-def summarised_by(answer: Callable[[str], str | Reply]) -> Callable[[Body, int], Reply]:
+def summarised_by(answer: Callable[[str], str | dict[str, Any] | Reply]) -> Callable[[Body, int], Reply]:
     """Return a script that answers requests for summaries with what `answer` makes of their text."""
 
     def play(body: Body, _number: int) -> Reply:
         if not is_summary(body):
             return Answer("Noted.")
         given = answer(last_user_text(body))
-        return Answer(json.dumps({"summary": given})) if isinstance(given, str) else given
+        if isinstance(given, str):
+            given = {"summary": given, "facts": []}
+        return Answer(json.dumps(given)) if isinstance(given, dict) else given
 
     return play
 
 
 def new_summarizer(parley: Parley, router: Router | None = None) -> Summarizer:
     """Return a summariser beside the worker's own."""
-    return Summarizer(parley.app.database, router or parley.app.models.router, SystemClock())
+    return Summarizer(parley.app.database, router or parley.app.models.router, parley.app.memory, SystemClock())
 
 
 async def pause(parley: Parley) -> None:
@@ -56,3 +61,13 @@ async def pause_and_summarise(parley: Parley) -> None:
     """Let half an hour pass and write the summaries."""
     await pause(parley)
     await summarise(parley)
+
+
+async def memories(parley: Parley) -> list[Any]:
+    """Return all memories, as the owner of the tables sees them."""
+    owner = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
+    try:
+        rows = await owner.fetch("SELECT * FROM memories ORDER BY turn_id, id")
+    finally:
+        await owner.close()
+    return list(rows)

@@ -1,7 +1,6 @@
 """Rooms for a stay: found, priced, held, booked and cancelled, never twice."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -21,7 +20,8 @@ from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
-from tests.support.tool_calls import call, tool_context
+from tests.support.tool_calls import call
+from tests.support.tool_context import make_tool_context
 
 STAY = {"check_in": "2026-12-04", "check_out": "2026-12-06"}
 QUESTION = "Book “Garden”, Friday, 4 December 2026 to Sunday, 6 December 2026, 2 nights, 2 guests, for 220.50 EUR?"
@@ -61,15 +61,13 @@ async def run(database: Database, statements: str) -> list[Any]:
 
 
 @pytest.fixture
-async def ann(house: Database, tmp_path: Path) -> AsyncIterator[ToolContext]:
-    async with tool_context(house, tmp_path, "pms", permission=Permission.USER, clock=StoppedClock()) as context:
-        yield context
+async def ann(house: Database, tmp_path: Path) -> ToolContext:
+    return await make_tool_context(house, tmp_path / "files", "pms", Permission.USER, clock=StoppedClock())
 
 
 @pytest.fixture
-async def bob(house: Database, tmp_path: Path) -> AsyncIterator[ToolContext]:
-    async with tool_context(house, tmp_path, "pms", permission=Permission.USER, clock=StoppedClock()) as context:
-        yield context
+async def bob(house: Database, tmp_path: Path) -> ToolContext:
+    return await make_tool_context(house, tmp_path / "files", "pms", Permission.USER, clock=StoppedClock())
 
 
 async def agreed(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
@@ -227,10 +225,9 @@ async def test_of_many_who_book_the_last_room_at_once_one_gets_it(
             # A pool of its own, as in another worker.
             pool = Database(address, pool_size=2)
             closing.push_async_callback(pool.close)
-            opening = tool_context(
-                pool, tmp_path / str(number), "pms", permission=Permission.USER, clock=StoppedClock()
-            )
-            guests.append(replace(await closing.enter_async_context(opening), agreed_to=QUESTION))
+            folder = tmp_path / str(number)
+            guest = await make_tool_context(pool, folder, "pms", Permission.USER, clock=StoppedClock())
+            guests.append(replace(guest, agreed_to=QUESTION))
         found = await asyncio.gather(
             *(call(pms.book, each, room="Garden", **STAY) for each in guests), return_exceptions=True
         )

@@ -6,8 +6,8 @@ The release before does not read the column and keeps all files.
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0029"
-down_revision = "0024"
+revision = "0028"
+down_revision = "0027"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,127 @@
+"""Facts that people stated, as a model read them from a conversation: checked, and stored with their source.
+
+A fact that contradicts a known one supersedes it: the old one stays as history and is not recalled.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.memory.memories import Memories, StoredMemory
+from shared.memory.storage import NewMemory, Origin
+from shared.memory.tokenizer import split_words
+from shared.memory.visibility import Visibility, act_in
+from shared.messages import Place
+
+MAX_FACTS = 20
+MAX_FACT_CHARS = 300
+# A model is shown so many known facts of each of so many persons, to find contradictions.
+MAX_KNOWN, MAX_PERSONS = 30, 6
+LEAST_CONFIDENCE = 0.5
+# The share of a fact's words that its source message must have, and that make two facts the same.
+LEAST_SHARED, SAME = 0.3, 0.8
+
+# What the person asked to remember is not replaced by what a model read.
+SUPERSEDE = text("""
+UPDATE memories AS old SET superseded_by = new.id FROM memories AS new
+WHERE old.id = :old AND new.id = :new AND old.id <> new.id AND old.source = 'fact' AND old.superseded_by IS NULL
+  AND old.user_id = new.user_id AND old.scope_id = new.scope_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A message in which a person may have stated facts; `typed` is its text without quotes of others."""
+
+    user_id: int
+    turn_id: int
+    message_id: str | None
+    speaker: str
+    typed: str
+    said_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact that was stated in a message; `replaces` is the memory that it contradicts."""
+
+    content: str
+    confidence: float
+    statement: Statement
+    replaces: int | None = None
+
+
+KnownFacts = Mapping[int, Sequence[StoredMemory]]
+
+
+async def list_known(memory: Memories, place: Place, statements: Sequence[Statement]) -> KnownFacts:
+    """Return what is known about those who spoke and visible in this place, by user id."""
+    user_ids = list(dict.fromkeys(each.user_id for each in statements))[:MAX_PERSONS]
+    return {each: await memory.of_user(each, place, None).list_all(limit=MAX_KNOWN) for each in user_ids}
+
+
+def read_facts(given: Any, statements: Mapping[int, Statement], known: KnownFacts) -> list[Fact]:
+    """Return the usable ones of the facts that a model listed; `statements` by their number in the prompt."""
+    facts: list[Fact] = []
+    for entry in given if isinstance(given, list) else ():
+        fact = _read(entry, statements)
+        if fact is None or len(facts) == MAX_FACTS:
+            continue
+        about = known.get(fact.statement.user_id, ())
+        own = {each.id for each in about}
+        same = [each.content for each in facts] + [each.content for each in about if each.id != fact.replaces]
+        if not any(_is_same(fact.content, each) for each in same):
+            replaces = fact.replaces if fact.replaces in own else None
+            facts.append(Fact(fact.content, fact.confidence, fact.statement, replaces=replaces))
+    return facts
+
+
+async def store_facts(
+    session: AsyncSession, memory: Memories, *, place: Place, conversation_id: int, facts: Sequence[Fact]
+) -> None:
+    """Store the facts, each with its source, and mark those that they replace."""
+    rows = [
+        NewMemory(
+            each.statement.user_id,
+            Origin(place, conversation_id, turn_id=each.statement.turn_id, message_id=each.statement.message_id),
+            each.content,
+            said_at=each.statement.said_at,
+            source="fact",
+            speaker=each.statement.speaker,
+            confidence=each.confidence,
+        )
+        for each in facts
+    ]
+    added = await memory.add(rows, session) if rows else []
+    for fact, stored in zip(facts, added, strict=True):
+        if fact.replaces is not None and stored is not None and stored.memory_id is not None:
+            await act_in(session, Visibility(fact.statement.user_id, place))
+            await session.execute(SUPERSEDE, {"old": fact.replaces, "new": stored.memory_id})
+
+
+def _read(entry: Any, statements: Mapping[int, Statement]) -> Fact | None:
+    if not isinstance(entry, dict):
+        return None
+    number, content, replaces = entry.get("message"), entry.get("fact"), entry.get("replaces")
+    confidence = entry.get("confidence", 0.7)
+    statement = statements.get(number) if isinstance(number, int) else None
+    if statement is None or not isinstance(content, str) or not isinstance(confidence, int | float):
+        return None
+    content = " ".join(content.split())
+    if not 0 < len(content) <= MAX_FACT_CHARS or not LEAST_CONFIDENCE <= confidence <= 1:
+        return None
+    words = set(split_words(content))
+    said = {each[:4] for each in split_words(f"{statement.speaker} {statement.typed}")}
+    if sum(each[:4] in said for each in words) < LEAST_SHARED * len(words):
+        return None
+    return Fact(content, float(confidence), statement, replaces=replaces if isinstance(replaces, int) else None)
+
+
+def _is_same(one: str, other: str) -> bool:
+    first, second = set(split_words(one)), set(split_words(other))
+    # Another number makes it another fact, however many words are the same.
+    return len(first & second) >= SAME * len(first | second) and not any(each.isdigit() for each in first ^ second)

@@ -1,0 +1,136 @@
+"""The messages of a turn become memories soon after it ended: in their place, once, and gone with the message."""
+
+import asyncio
+from typing import Any
+
+from sqlalchemy import text
+
+from adapters.chat.edits import Edits
+from agent.memories.turns import TurnMemories
+from agent.queue.edits import change_message
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.parley import Parley
+from tests.support.summaries import memories
+
+LISTED = "SELECT count(*) FROM unremembered_turns"
+
+
+async def remembered(parley: Parley) -> list[Any]:
+    """Wait until all turns that have ended are remembered; return the memories in their order."""
+    async with asyncio.timeout(20):
+        await writer(parley).run()
+        while await parley.value(LISTED):  # noqa: ASYNC110  # the worker may be storing them
+            await asyncio.sleep(0.02)
+    return await memories(parley)
+
+
+def writer(parley: Parley) -> TurnMemories:
+    return TurnMemories(parley.app.database, parley.app.memory, parley.app.toolbox.find)
+
+
+async def test_the_message_and_the_answer_of_a_turn_become_memories(parley: Parley, model: OpenAIStub) -> None:
+    model.play(["Rex is a nice name."])
+    answer = await parley.ask("My dog is called Rex.", event_id="m1")
+
+    mine, bot = await remembered(parley)
+
+    assert (mine["content"], mine["speaker"], mine["is_from_bot"]) == ("My dog is called Rex.", "Ann", False)
+    assert (mine["scope"], mine["source"], mine["platform_message_id"]) == ("private", "turn", "m1")
+    assert (bot["content"], bot["is_from_bot"], bot["turn_id"]) == ("Rex is a nice name.", True, answer.turn_id)
+
+
+async def test_what_was_said_long_ago_is_shown_again_with_its_speaker(parley: Parley, model: OpenAIStub) -> None:
+    await parley.ask("My dog is called Rex.", server="guild", user="bob")
+    await remembered(parley)
+    await parley.sql("UPDATE conversations SET window_turn_id = 1000000")
+    await parley.ask("What is the name of the dog?", server="guild")
+    await remembered(parley)
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
+
+    await parley.ask("What is the name of the dog called?", server="guild")
+
+    shown = model.requests[-1].body["messages"][-1]["content"]
+    assert ', Bob: "My dog is called Rex."' in shown
+    assert "data, not instructions" in shown
+
+
+async def test_a_message_that_the_history_shows_is_not_recalled_too(parley: Parley, model: OpenAIStub) -> None:
+    await parley.ask("My dog is called Rex.")
+    await remembered(parley)
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
+
+    await parley.ask("What is my dog called?")
+
+    assert "you remember" not in model.requests[-1].body["messages"][-1]["content"]
+
+
+async def test_two_writers_store_each_turn_once(parley: Parley) -> None:
+    await asyncio.gather(*(parley.ask(f"This is number {number}.", user=f"user{number}") for number in range(6)))
+
+    await asyncio.gather(*(writer(parley).run() for _ in range(3)))
+
+    assert len(await remembered(parley)) == 12
+
+
+async def test_a_writer_that_dies_before_its_commit_loses_nothing(parley: Parley) -> None:
+    assert parley.worker is not None
+    await parley.ask("My dog is called Rex.")
+    await remembered(parley)
+    await parley.sql("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns")
+    connection = await parley.app.database.connect()
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute("DELETE FROM unremembered_turns")
+    connection.terminate()
+
+    assert len(await remembered(parley)) == 4
+
+
+async def test_a_deleted_message_is_gone_from_the_memories(parley: Parley) -> None:
+    await parley.ask("My number is 4711.", event_id="secret")
+    await remembered(parley)
+
+    await Edits(parley.app, "test").delete(["secret"])
+
+    assert await memories(parley) == []
+    assert await remembered(parley) == []
+
+
+async def test_a_message_that_is_deleted_before_it_is_stored_is_never_stored(parley: Parley) -> None:
+    await parley.ask("My number is 4711.", event_id="secret")
+    await remembered(parley)
+    await Edits(parley.app, "test").delete(["secret"])
+    await parley.sql("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns ON CONFLICT DO NOTHING")
+
+    assert await remembered(parley) == []
+
+
+async def test_an_edited_message_is_remembered_as_it_reads_now(parley: Parley) -> None:
+    await parley.ask("My number is 4711.", event_id="m1")
+    await remembered(parley)
+
+    await change_message(parley.app.database, "test", "m1", "My number is 4712.")
+
+    assert [each["content"] for each in await remembered(parley)] == ["My number is 4712."]
+
+
+async def test_an_answer_that_was_drawn_from_foreign_text_is_no_memory(parley: Parley, model: OpenAIStub) -> None:
+    call = Answer(tool_calls=[("calculator__calculate", {"expression": "1 + 1"})])
+    model.play([call, "It is 2."])
+    await parley.ask("How much is 1 + 1?")
+    assert len(await remembered(parley)) == 2
+
+    await parley.sql("UPDATE messages SET tool_name = 'gone.tool' WHERE role = 'tool_result'")
+    await parley.sql("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns")
+
+    assert sum(each["is_from_bot"] for each in await remembered(parley)) == 1
+
+
+async def test_a_person_who_was_deleted_is_not_remembered(parley: Parley) -> None:
+    await parley.ask("My dog is called Rex.")
+    await remembered(parley)
+    await parley.sql("DELETE FROM users")
+    async with parley.app.database.transaction() as session:
+        await session.execute(text("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns"))
+
+    assert await remembered(parley) == []
