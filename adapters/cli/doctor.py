@@ -122,6 +122,8 @@ async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
     revision, newest = await find_revision(address), newest_revision()
     if revision == newest:
         yield Finding("ok", "tables", f"at revision {revision}")
+        if settings.embedding_model is not None:
+            yield await _look_at_vectors(address, settings.embedding_model)
     elif revision is None:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
     elif revision in list_revisions(VERSIONS):
@@ -129,6 +131,19 @@ async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
     else:
         text = f"at revision {revision}, newer than this program ({newest}); install the newer Parley again."
         yield Finding("fail", "tables", text)
+
+
+async def _look_at_vectors(address: "Address", model: str) -> Finding:
+    from shared.db.database import Database
+    from shared.memory.vectors import read_progress
+
+    database = Database(address, pool_size=1)
+    try:
+        progress = await read_progress(database, model)
+    finally:
+        await database.close()
+    text = f"{progress.memories - progress.missing:,} of {progress.memories:,} memories have vectors of {model}"
+    return Finding("ok", "vectors", f"{text}; the workers make the others" if progress.missing else text)
 
 
 async def _describe_server(address: "Address") -> str:

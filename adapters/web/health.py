@@ -19,6 +19,7 @@ from agent.queue.heartbeats import LiveWorkers
 from shared.db.compatibility import find_incompatibility, find_old_platform, list_revisions
 from shared.db.database import VERSIONS
 from shared.errors import Unavailable
+from shared.memory.vectors import read_progress
 
 # The outcomes of turns whose status is "answered".
 ANSWERED = ("finished", "unfinished")
@@ -105,7 +106,18 @@ async def read_metrics(app: App) -> list[Metric]:
         ("parley_outbox_open", "Replies that are not delivered.", unsent),
     )
     families = [GaugeMetricFamily(name, about, value=float(value)) for name, about, value in gauges]
-    return [*_turns(turns), calls, tokens, cost, *families]
+    return [*_turns(turns), calls, tokens, cost, *families, *await _vectors(app)]
+
+
+async def _vectors(app: App) -> list[Metric]:
+    if app.settings.embedding_model is None:
+        return []
+    progress = await read_progress(app.database, app.settings.embedding_model)
+    missing = GaugeMetricFamily("parley_memories_without_vectors", "Memories to be embedded.", labels=["model"])
+    share = GaugeMetricFamily("parley_memory_vectors_ratio", "Share of memories with vectors.", labels=["model"])
+    missing.add_metric([progress.model], progress.missing)
+    share.add_metric([progress.model], progress.share)
+    return [missing, share]
 
 
 def _turns(rows: Sequence[Any]) -> list[Metric]:

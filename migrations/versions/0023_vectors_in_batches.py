@@ -22,6 +22,7 @@ FOR_THE_PROGRAM = (
     "parley_store_vectors_v1",
     "parley_switch_vectors_v1",
     "parley_vectors_progress_v1",
+    "parley_charge_embeddings_v1",
 )
 FOR_THE_OWNER = "parley_drop_vectors_v1"
 

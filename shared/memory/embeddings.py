@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import hypot, isfinite
 from typing import Any, Protocol
 
 from shared.clock import Clock
@@ -235,10 +235,10 @@ def unit_vector(numbers: Sequence[float]) -> tuple[float, ...]:
     """Return the vector at length one, so that half precision can hold it; raises `ValueError` for an unusable one."""
     if not 0 < len(numbers) <= MAX_DIMENSIONS:
         raise ValueError(f"its vectors have {len(numbers)} dimensions; choose a model with 1 to {MAX_DIMENSIONS}")
-    length = sqrt(sum(number * number for number in numbers))
+    length = hypot(*numbers)
     if not isfinite(length) or length == 0:
         raise ValueError("it answered a vector with NaN, infinity or nothing but zeros")
-    return tuple(number / length for number in numbers)
+    return tuple([number / length for number in numbers])
 
 
 def _describe(error: Exception) -> str:

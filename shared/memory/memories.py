@@ -131,6 +131,11 @@ class Memories:
         """Embed the memories without vectors of the current model, at most `limit`; returns how many."""
         return await self._vectors.fill_missing(limit) if self._vectors else 0
 
+    @property
+    def model(self) -> str | None:
+        """Return the name of the current embedding model, None without one."""
+        return self._embedders.current.model if self._embedders.current else None
+
     async def warm(self) -> None:
         """Load the embedder, which takes seconds the first time."""
         if self._embedders.current is not None:
@@ -219,7 +224,8 @@ class MemoryOfUser:
             return list(found.best)
         async with self._transaction() as session:
             best = await find_by_vectors(session, found, query=question)
-            await charge(session, (self.visibility.user_id, self.conversation_id), found.model, usage=question.usage)
+            payer = (self.visibility.user_id, self.conversation_id)
+            await charge(session, {payer: 1.0}, found.model, usage=question.usage)
         return best
 
     async def list_all(self, limit: int = 100, skip: int = 0) -> list[StoredMemory]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,16 +38,7 @@ CLAIM = prepare("SELECT memory_id FROM parley_claim_vectors_v1(:model, :limit)")
 LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed_v1(:ids) ORDER BY memory_id")
 STORE = prepare("SELECT parley_store_vectors_v1(:model, :dimensions, :ids, :kinds, :versions, :vectors, :refused)")
 SWITCH = prepare("SELECT parley_switch_vectors_v1(:model, :limit)")
-CHARGE = prepare("""
-SELECT admitted FROM parley_charge_v1(
-    p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => :conversation_id,
-    p_calls => jsonb_build_array(jsonb_build_object(
-        'purpose', 'embedding', 'model', CAST(:model AS text), 'input_tokens', CAST(:tokens AS integer),
-        'cached_tokens', 0, 'output_tokens', 0, 'cost', CAST(:cost AS numeric)
-    )),
-    p_reserve => NULL, p_seconds => 0
-)
-""")
+CHARGE = prepare("SELECT parley_charge_embeddings_v1(:model, :user_ids, :conversation_ids, :counts, :costs)")
 PROGRESS = prepare("SELECT memories, missing FROM parley_vectors_progress_v1(:model)")
 
 # A person, and the conversation whose server pays with them.
@@ -167,17 +158,12 @@ class Vectors:
         return len(batch)
 
     async def _charge(self, batch: Sequence[Pending], usage: Usage) -> None:
-        # One transaction for each payer: two that charge several persons in one could wait for each other for ever.
-        shares: defaultdict[Payer, int] = defaultdict(int)
+        shares: defaultdict[Payer, float] = defaultdict(float)
+        whole = sum(each.chars for each in batch)
         for each in batch:
-            shares[each.payer] += each.chars
-        whole = sum(shares.values()) or 1
-        for payer, chars in shares.items():
-            share = chars / whole
-            cost = None if usage.cost is None else usage.cost * share
-            part = Usage(input_tokens=round(usage.input_tokens * share), cost=cost)
-            async with self._database.transaction() as session:
-                await charge(session, payer, self._embedder.model, part)
+            shares[each.payer] += each.chars / whole
+        async with self._database.transaction() as session:
+            await charge(session, shares, self._embedder.model, usage=usage)
 
     async def _store(self, batch: Sequence[Pending], embedded: Embedded | None, refused: Sequence[int] = ()) -> None:
         rows = [(each.memory_id, kind, each.version) for each in batch for kind in each.texts]
@@ -212,13 +198,18 @@ async def read_progress(database: Database, model: str) -> Progress:
     return Progress(model, row.memories, row.missing)
 
 
-async def charge(session: AsyncSession, payer: Payer, model: str, usage: Usage) -> None:
-    """Charge the tokens of an embedding to a person and to the conversation's server; a local one costs nothing."""
+async def charge(session: AsyncSession, shares: Mapping[Payer, float], model: str, usage: Usage) -> None:
+    """Charge an embedding to persons and to their conversations' servers, by shares of 1; a local one costs nothing."""
     if usage.input_tokens <= 0:
         return
-    user_id, conversation_id = payer
-    given = {"user_id": user_id, "conversation_id": conversation_id, "model": model}
-    await session.execute(CHARGE, given | {"tokens": usage.input_tokens, "cost": usage.cost})
+    given = {
+        "model": model,
+        "user_ids": [user_id for user_id, _ in shares],
+        "conversation_ids": [conversation_id for _, conversation_id in shares],
+        "counts": [round(usage.input_tokens * share) for share in shares.values()],
+        "costs": [None if usage.cost is None else usage.cost * share for share in shares.values()],
+    }
+    await session.execute(CHARGE, given)
 
 
 def split(pending: Sequence[Pending], limits: RequestLimits) -> Iterator[list[Pending]]:
@@ -250,4 +241,4 @@ def _to_pending(row: Any) -> Pending:
     texts: dict[Kind, str] = {"turn": dated(row.content, row.said_at)[:MAX_CHARS]}
     if len(parts) > 1:
         texts["window"] = dated("\n".join(parts), row.said_at)[:MAX_CHARS]
-    return Pending(row.memory_id, (row.user_id, row.conversation_id), row.version, texts)
+    return Pending(row.memory_id, (row.user_id, row.conversation_id), version=row.version, texts=texts)

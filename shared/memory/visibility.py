@@ -22,9 +22,10 @@ TYPES: dict[str, TypeEngine[Any]] = {
     **dict.fromkeys(("words", "kinds", "vectors", "message_ids", "names"), ARRAY(Text())),
     **dict.fromkeys(("counts", "lengths"), ARRAY(Integer())),
     **dict.fromkeys(("since", "until"), DateTime(timezone=True)),
-    **dict.fromkeys(("ids", "turn_ids", "versions", "refused", "indexed"), ARRAY(BigInteger())),
+    **dict.fromkeys(("ids", "turn_ids", "user_ids", "conversation_ids"), ARRAY(BigInteger())),
+    **dict.fromkeys(("versions", "refused", "indexed"), ARRAY(BigInteger())),
     "rows": JSONB(),
-    "scores": ARRAY(Float(53)),
+    **dict.fromkeys(("scores", "costs"), ARRAY(Float(53))),
 }
 # Everybody who reads a channel there reads its threads. Discord has private threads, and what the threads of the HTTP
 # API are, its callers decide.

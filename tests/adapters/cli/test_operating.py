@@ -1,6 +1,7 @@
 """What operators type: people, personas, SQL, a turn's story, a look at everything, a copy."""
 
 import json
+import re
 
 import pytest
 
@@ -203,6 +204,13 @@ def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: She
     assert {"settings", "space", "api_token", "database", "tables", "storage", "modules"} <= set(found)
     assert "Postgres 1" in done.out
     assert "offline answered" in shell.says("doctor", "--call")
+
+
+def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:
+    done = shell.run("doctor", EMBEDDING_MODEL="local")
+
+    assert re.search(r"ok    vectors   \d+ of \d+ memories have vectors of local/use-multilingual-3", done.out)
+    assert "ok    recall    by words and by meaning, with local/use-multilingual-3 on this machine" in done.out
 
 
 def test_doctor_says_what_to_do(shell: Shell) -> None:

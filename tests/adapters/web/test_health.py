@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from adapters.web import serve
+from adapters.web.health import read_metrics
 from shared.db.database import Database, migrate
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -114,6 +115,23 @@ async def test_metrics_count_turns_tokens_and_what_waits(site: Site) -> None:
     assert "parley_inbox_oldest_seconds 0.0" in text
     assert "parley_outbox_open 0.0" in text
     assert "process_resident_memory_bytes" in text
+
+
+async def test_metrics_count_the_memories_without_vectors(parley: Parley) -> None:
+    app = parley.app
+    await change_tables(
+        parley,
+        "WITH someone AS (INSERT INTO users DEFAULT VALUES RETURNING id)"
+        " INSERT INTO memories (user_id, content) SELECT id, 'Ann likes tea' FROM someone",
+    )
+    await app.memory.index_missing()
+    settings = app.settings.model_copy(update={"embedding_model": "openai/small"})
+
+    metrics = await read_metrics(replace(app, settings=settings))
+    found = {each.name: each.samples[0].value for each in metrics if each.samples}
+
+    assert found["parley_memories_without_vectors"] == 1
+    assert found["parley_memory_vectors_ratio"] == 0
 
 
 async def test_metrics_compare_the_modes(site: Site, parley: Parley) -> None:
