@@ -10,7 +10,7 @@ import typer
 
 from adapters.cli.console import find_version, progress
 from adapters.cli.models import REMEDY, describe_models, is_offline
-from adapters.cli.opening import find_database, prepare, read_settings
+from adapters.cli.opening import find_database, kept_up, prepare, read_settings
 
 if TYPE_CHECKING:
     from adapters.terminal import Output, Reader
@@ -46,7 +46,7 @@ async def _talk(settings: "Settings", address: "Address") -> None:
     talking = asyncio.current_task()
     for each in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, lambda: talking and talking.cancel())
-    async with open_app(settings, await prepare(address)) as running_app:
+    async with kept_up(settings, address), open_app(settings, await prepare(address)) as running_app:
         user = await resolve_terminal_user(running_app)
         reader, output = _choose_input_and_output(running_app, user)
         worker = LocalWorker(running_app)

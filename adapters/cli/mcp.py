@@ -6,7 +6,7 @@ import signal
 import typer
 
 from adapters.cli.console import complain
-from adapters.cli.opening import find_database, prepare, read_settings
+from adapters.cli.opening import find_database, kept_up, prepare, read_settings
 
 app = typer.Typer()
 
@@ -33,7 +33,8 @@ def serve_mcp(
         working = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT) if http else (signal.SIGTERM,):
             asyncio.get_running_loop().add_signal_handler(number, lambda: working and working.cancel())
-        async with open_app(settings, await prepare(find_database(settings))) as running_app:
+        address = find_database(settings)
+        async with kept_up(settings, address), open_app(settings, await prepare(address)) as running_app:
             with watched():
                 if http:
                     await serve_http(

@@ -59,6 +59,22 @@ def _prepare_home(settings: "Settings") -> None:
         raise ConfigurationError(f"PARLEY_HOME: {home} can't be made or written; set it to a folder of yours.")
 
 
+@asynccontextmanager
+async def kept_up(settings: "Settings", address: "Address") -> AsyncIterator[None]:
+    """While the block runs, start the embedded Postgres again whenever it has ended."""
+    from shared.db.embedded import keep_running
+
+    if not address.is_embedded:
+        yield
+        return
+    keeping = asyncio.create_task(keep_running(settings.parley_home), name="embedded Postgres")
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
 async def prepare(address: "Address") -> "Address":
     """Check the database's version, migrate its tables, and make sure that they can be read."""
     from adapters.folders import list_migrations

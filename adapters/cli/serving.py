@@ -18,13 +18,12 @@ from sqlalchemy.exc import DBAPIError
 
 from adapters.cli.compose import list_routes, open_app
 from adapters.cli.console import complain
-from adapters.cli.opening import find_database, prepare
+from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.watchdog import watched
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.worker import GRACE_SECONDS
-from shared.db.database import Address, NoDatabase, is_lost
-from shared.db.embedded import keep_running
+from shared.db.database import NoDatabase, is_lost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 from shared.settings import Settings
@@ -73,16 +72,15 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
     if not await _wait_for_database(partial(prepare, address), stopping):
         return
     senders = {each.name: each for each in parts.senders}
-    async with open_app(settings, address, senders) as app:
+    async with kept_up(settings, address), open_app(settings, address, senders) as app:
         tasks = await _start(app, parts)
         await _wait_for_database(partial(on_ready, app), stopping)
         # After the start, because importing the models' library takes seconds.
         warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
         waiting = asyncio.create_task(stopping.wait(), name="signal")
-        keeping = asyncio.create_task(_keep_embedded(settings, address), name="embedded Postgres")
         with watched():
             await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            await _stop(tasks, [warming, waiting, keeping], is_asked=stopping.is_set())
+            await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
 
 
 async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: asyncio.Event) -> bool:
@@ -105,11 +103,6 @@ async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: as
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), WAIT_SECONDS)
     return False
-
-
-async def _keep_embedded(settings: Settings, address: Address) -> None:
-    if address.is_embedded:
-        await keep_running(settings.parley_home)
 
 
 async def _warm(app: App, *, answers: bool) -> None:

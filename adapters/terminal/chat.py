@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
 
+from adapters.base import STORE_SECONDS
 from adapters.terminal.files import find_dragged, find_file, store, to_size
 from adapters.terminal.output import Output
 from adapters.terminal.reading import Reader
 from agent import commands
 from agent.app import App
-from agent.queue.inbox import accept
 from agent.turn.run import request_stop
+from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError
 from shared.messages import IncomingMessage, Place, Sender
 
@@ -96,7 +97,7 @@ class Chat:
 
     async def _ask(self, text: str) -> None:
         self._output.wait()
-        await self._before_sending()
+        await retry_on_lost_db(self._before_sending, STORE_SECONDS)
         message = IncomingMessage(
             adapter="terminal",
             sender=self._sender,
@@ -107,7 +108,7 @@ class Chat:
             attachments=tuple([await store(self._app.files.storage, path) for path in self._files]),
             wants_stream=self._output.wants_stream,
         )
-        accepted = await accept(self._app.database, message)
+        accepted = await retry_on_lost_db(lambda: self._app.inbox.accept(message), STORE_SECONDS)
         self._files.clear()
         await self._follow(accepted.inbox_id)
 

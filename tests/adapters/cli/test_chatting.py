@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import signal
+import time
 from pathlib import Path
 from subprocess import Popen
 
@@ -147,6 +148,46 @@ def test_an_admin_s_change_counts_from_the_next_message_on(shell: Shell) -> None
 def test_sigterm_ends_it_and_stops_the_database(fresh: Shell) -> None:
     assert end_by(fresh, signal.SIGTERM) == 143
     assert not (fresh.home / "postgres" / "postmaster.pid").exists()
+
+
+def test_a_database_that_is_killed_is_started_again_and_the_conversation_goes_on(fresh: Shell) -> None:
+    with fresh.start("chat", DEBUG_MOCK_RESPONSES='["fine"]') as chat:
+        assert ask(chat, "hello") == "fine"
+        killed = kill_postmaster(fresh)
+        assert ask(chat, "hello again") == "fine"
+        assert find_postmaster(fresh) != killed
+        chat.send_signal(signal.SIGTERM)
+        assert chat.wait(30) == 143
+
+
+def test_an_mcp_server_starts_a_database_that_is_killed_again(fresh: Shell) -> None:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    with fresh.start("mcp") as server:
+        begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        assert "serverInfo" in ask(server, json.dumps(begin))
+        killed = kill_postmaster(fresh)
+        end = time.monotonic() + 60
+        while find_postmaster(fresh) in (None, killed):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        server.communicate(timeout=30)
+        assert server.returncode == 0
+
+
+def find_postmaster(shell: Shell) -> int | None:
+    """Return the process id of the embedded Postgres."""
+    try:
+        return int((shell.home / "postgres" / "postmaster.pid").read_text().split()[0])
+    except (OSError, IndexError):
+        return None
+
+
+def kill_postmaster(shell: Shell) -> int:
+    """Kill the embedded Postgres, as a system without memory does, and return its process id."""
+    postmaster = find_postmaster(shell)
+    assert postmaster is not None
+    os.kill(postmaster, signal.SIGKILL)
+    return postmaster
 
 
 def test_ctrl_c_ends_it(shell: Shell) -> None:
