@@ -170,7 +170,7 @@ async def test_a_disk_that_was_full_fails_nobody_and_leaves_nothing_reserved(
 
         # Otherwise the server had room of its own for all that was written, and nothing was shown.
         assert "No space left on device" in server_log, shown
-        assert callers.refused, shown
+        assert callers.refused or stops, shown
         assert (callers.wrong, len(late)) == ([], 0), shown
         print(f"{callers.refused} messages were refused; all were answered {time.monotonic() - begun:.1f} s later")
         owner = await asyncpg.connect(owner_dsn(small_disk))

@@ -13,9 +13,11 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley, message, open_parley
 
-CALLERS = 60
+# Who writes several messages in a row gets one answer to them.
+MESSAGES, IN_A_ROW = 200, 5
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ORDER = "SELECT array_agg(id ORDER BY turn_id) FROM inbox"
+ORDER = "SELECT array_agg(id ORDER BY turn_id, id) FROM inbox"
+TURNS = "SELECT count(*) FROM turns"
 
 
 @pytest.fixture
@@ -31,16 +33,17 @@ async def test_messages_that_come_at_once_are_answered_as_they_arrived(
     model.play(lambda _body, _number: Answer("ok"))
 
     async def ask(number: int) -> Any:
-        event = replace(message("hello", user=f"person-{number}", server="one"), sent_at=sent_at)
+        event = replace(message("hello", user=f"person-{number // IN_A_ROW}", server="one"), sent_at=sent_at)
         accepted = await parley.app.inbox.accept(event)
         return await parley.app.events.response(accepted.inbox_id)
 
     async with asyncio.timeout(120):
-        await asyncio.gather(*map(ask, range(CALLERS)))
+        await asyncio.gather(*map(ask, range(MESSAGES)))
 
     order = await parley.value(ORDER)
-    assert len(order) == CALLERS
+    assert len(order) == MESSAGES
     assert order == sorted(order)
+    assert MESSAGES / IN_A_ROW <= await parley.value(TURNS) < MESSAGES
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["alone", "together"])
