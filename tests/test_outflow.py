@@ -6,8 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
+from adapters.terminal import Chat, LiveOutput, PlainOutput
 from shared.messages import AgentResponse
 from tests.standins.openai_api import Answer
+from tests.support.leaks import READ_BOTH, check, leak
 from tests.support.office import Office, calls, new_office, parley_of_office
 from tests.support.parley import Parley
 
@@ -137,3 +139,29 @@ async def test_a_code_block_that_the_length_limit_leaves_open_is_closed_before_t
     reply = await parley.ask("hello")
 
     assert reply.content.startswith("```\ncode\n```\n\n[")
+
+
+class OneLine:
+    """A person who writes one line."""
+
+    def __init__(self, line: str) -> None:
+        self._lines = iter((line,))
+
+    async def read(self) -> str | None:
+        """Return the line, and then the end."""
+        return next(self._lines, None)
+
+
+@pytest.mark.parametrize("output", [PlainOutput, LiveOutput])
+async def test_nothing_leaves_at_a_terminal_that_a_model_made_up_hid_or_left_open(
+    parley: Parley, office: Office, output: type[PlainOutput | LiveOutput], capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = parley.app.secrets.api_token
+    parley.model.play([*READ_BOTH, leak(secret)])
+
+    async def ready() -> None:
+        """Return at once: a worker runs already."""
+
+    await Chat(parley.app, OneLine("go on"), output(), before_sending=ready).run()
+
+    check(capsys.readouterr().out, secret)

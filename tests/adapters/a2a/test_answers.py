@@ -19,6 +19,8 @@ from tests.adapters.a2a.callers import (
 )
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer, Fault
+from tests.support.leaks import READ_BOTH, check, leak
+from tests.support.office import Office
 
 
 async def test_a_peer_is_answered_while_it_listens(peer: Peer) -> None:
@@ -51,6 +53,18 @@ async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> Non
     assert "".join(heard.pieces) == heard.answer == words
     appended = [each.artifact_update.append for each in heard.updates if each.HasField("artifact_update")]
     assert appended == [False, *[True] * (len(appended) - 1)]
+
+
+async def test_nothing_leaves_for_a_peer_that_a_model_made_up_hid_or_left_open(peer: Peer, site: Site) -> None:
+    app = site.parley.app
+    app.tools.mcp.offer(Office().tools())
+    await site.parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Go.', true)")
+    site.parley.model.play([*READ_BOTH, leak(app.secrets.secret_keys[0])])
+
+    heard = await peer.says("go on")
+
+    for shown in (heard.answer, "".join(heard.pieces)):
+        check(shown, app.secrets.secret_keys[0])
 
 
 async def test_a_thousand_chunks_arrive_whole(peer: Peer, site: Site) -> None:

@@ -7,6 +7,7 @@ from tests.adapters.contract.driver import ANN, BOB, STOP, Capability, Place, Pl
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import held
 from tests.support.documents import document
+from tests.support.leaks import READ_BOTH, check, leak
 from tests.support.office import MAIL, Office, age, calls, statuses
 
 INBOX = "SELECT content FROM inbox ORDER BY id"
@@ -352,3 +353,23 @@ def test_the_page_on_differences_says_what_the_drivers_say() -> None:
     can = {row[0]: [cell == "yes" for cell in row[1:]] for row in rows}
 
     assert can == {each.value: [each in kind.capabilities for kind in drivers()] for each in Capability}
+
+
+async def test_nothing_leaves_that_a_model_made_up_hid_or_left_open(talk: PlatformDriver) -> None:
+    app, place = talk.scene.parley.app, talk.direct(ANN)
+    app.tools.mcp.offer(Office().tools())
+    await talk.scene.sql(
+        "INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Go.', :name)", name=talk.name
+    )
+    secret, lines = app.secrets.api_token, int(talk.message_limit * 1.2) // 13
+    talk.scene.model.play([*READ_BOTH, leak(secret, lines)])
+
+    await talk.say(ANN, "go on", place)
+    await talk.until_delivered()
+
+    parts = talk.texts(place)
+    assert len(parts) == 2
+    assert all(part.count("```") == 2 for part in parts)
+    check("\n".join(parts), secret)
+    assert "evil.example" not in str([each.raw for each in talk.posts(place)])
+    assert sum(part.count("print(") for part in parts) == lines
