@@ -1,8 +1,9 @@
 """Live text: one message that is edited while the answer is generated, at most once a second."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from shared.errors import ParleyError
+from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class LiveMessage(Protocol):
         ...
 
     async def post(self, text: str) -> str:
-        """Post the message and return its id."""
+        """Post the message and return its id; raises `Unavailable` only if it may be tried again."""
         ...
 
     async def edit(self, message_id: str, text: str) -> None:
@@ -34,7 +35,8 @@ class LiveMessage(Protocol):
 async def show_live(turn: "LiveTurn", live_message: LiveMessage, *, after: float = LIVE_AFTER) -> None:
     """Show the typing indicator, then live text with at most one edit a second, beginning `after` these seconds.
 
-    An error of the platform ends the live text, not the turn.
+    While the platform is unavailable the text is tried again each second; any other error ends the live text, not the
+    turn.
     """
     try:
         if await turn.ends_within(after):
@@ -44,24 +46,38 @@ async def show_live(turn: "LiveTurn", live_message: LiveMessage, *, after: float
         log.info("live_message_ended", turn=turn.turn_id, cause=str(error))
 
 
+@dataclass(slots=True)
+class _Shown:
+    # The text that the platform has confirmed; `quiet` are the seconds since anything was shown.
+    message_id: str | None
+    text: str = ""
+    quiet: float = TYPING_LASTS
+
+
 async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
-    message_id = await turn.find_message()
-    shown, quiet = "", TYPING_LASTS
+    shown = _Shown(await turn.find_message())
     while True:
-        seen = to_live_text(turn)
-        if seen and seen != shown:
-            if message_id is None:
-                message_id = await live_message.post(seen)
-                await turn.keep_message(message_id)
-            else:
-                await live_message.edit(message_id, seen)
-            shown, quiet = seen, 0.0
-        elif quiet >= TYPING_LASTS:
-            await live_message.type()
-            quiet = 0.0
+        try:
+            await _update(turn, live_message, shown)
+        except Unavailable as error:
+            log.info("live_text_late", turn=turn.turn_id, cause=str(error))
         if await turn.ends_within(SECONDS_PER_EDIT):
             return
-        quiet += SECONDS_PER_EDIT
+        shown.quiet += SECONDS_PER_EDIT
+
+
+async def _update(turn: "LiveTurn", live_message: LiveMessage, shown: _Shown) -> None:
+    seen = to_live_text(turn)
+    if seen and seen != shown.text:
+        if shown.message_id is None:
+            shown.message_id = await live_message.post(seen)
+            await turn.keep_message(shown.message_id)
+        else:
+            await live_message.edit(shown.message_id, seen)
+        shown.text, shown.quiet = seen, 0.0
+    elif shown.quiet >= TYPING_LASTS:
+        await live_message.type()
+        shown.quiet = 0.0
 
 
 def to_live_text(turn: "LiveTurn") -> str:

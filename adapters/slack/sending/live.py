@@ -11,8 +11,8 @@ from adapters.slack.sending.sent import ReplyKey, find_sent
 from adapters.slack.sending.sessions import set_processing
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import Stream, stop_stream
-from adapters.slack.transport.api import Json, Web
-from shared.errors import ParleyError
+from adapters.slack.transport.api import Json, RateLimited, Web
+from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
     )
 
 
+class Unconfirmed(ParleyError):
+    """Slack has not confirmed the live message, which may exist: a second one is not posted."""
+
+
 class _Message:
     # A message that is edited at most once a second.
     def __init__(self, app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
@@ -96,7 +100,12 @@ class _Message:
             metadata=ReplyKey(self._turn.turn_id, place, self._turn.reply_to).to_metadata(0),
             **self._body(text),
         )
-        ts = await self._kept.post(self._web, self._turn, posting)
+        try:
+            ts = await self._kept.post(self._web, self._turn, posting)
+        except RateLimited:
+            raise
+        except Unavailable as error:
+            raise Unconfirmed from error
         self._note(ts, text)
         return ts
 

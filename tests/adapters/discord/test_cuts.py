@@ -35,6 +35,21 @@ async def test_a_first_mention_is_answered_with_its_context_when_the_history_bre
     assert "Bob: frogs are green" in pond.prompt()
 
 
+async def test_live_text_with_its_stop_button_is_shown_once_after_broken_connections(pond: Scene) -> None:
+    end = asyncio.Event()
+    pond.model.play([Answer("One two three.", chunk_chars=4, end=end)])
+    cut(pond, "POST", "/messages", 1)
+    cut(pond, "POST", "/messages", 1, after=True)
+
+    await pond.ann.asks("count", pond.general)
+    await pond.discord.until(lambda: [each for each in pond.ann.reads(pond.general) if each["components"]])
+    await pond.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
+    end.set()
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert [each["content"] for each in pond.ann.reads(pond.general)] == ["One two three."]
+
+
 async def test_a_first_mention_is_answered_without_context_when_the_history_stays_away(pond: Scene) -> None:
     pond.model.play([Answer("Hello.")])
     cut(pond, "GET", f"/channels/{pond.general['id']}/messages", ALWAYS)
