@@ -134,6 +134,18 @@ def test_jobs_are_enqueued_by_inbox_outbox_and_worker_alone() -> None:
     agree(complaints)
 
 
+def test_adapters_store_messages_through_the_inbox_of_their_process() -> None:
+    found = (
+        (source, node.lineno)
+        for source in sources_in("adapters")
+        for node in source.nodes()
+        if isinstance(node, ast.ImportFrom) and node.module == "agent.queue.inbox"
+        if "accept" in {each.name for each in node.names}
+    )
+
+    agree(complaints_of("app.inbox stores the messages of a burst together; the function `accept` stores one", found))
+
+
 def test_the_environment_is_read_by_settings_alone() -> None:
     found = (
         (source, line_of(node))

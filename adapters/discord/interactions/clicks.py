@@ -14,17 +14,17 @@ from shared.messages import IncomingMessage
 if TYPE_CHECKING:
     import discord
 
-    from shared.db.database import Database
+    from agent.queue.inbox import Inbox
 
 
 class DiscordClick(Click):
     """A component interaction."""
 
     def __init__(
-        self, button: Button, interaction: "discord.Interaction", acknowledger: Acknowledger, database: "Database"
+        self, button: Button, interaction: "discord.Interaction", acknowledger: Acknowledger, inbox: "Inbox"
     ) -> None:
         super().__init__(button, str(interaction.user.id))
-        self._interaction, self._acknowledger, self._database = interaction, acknowledger, database
+        self._interaction, self._acknowledger, self._inbox = interaction, acknowledger, inbox
 
     async def whisper(self, text: str) -> None:
         """Answer with a message that only this person sees."""
@@ -50,11 +50,11 @@ class DiscordClick(Click):
         """Store the message, and replace the buttons by what was chosen."""
         rows = chosen_rows(row.choices, self.button.index) if self.button.action == CHOICE else []
         if not is_private(message.platform_message_id):
-            await store(self._database, message, partial(self._acknowledger.update, self._interaction, rows))
+            await store(self._inbox, message, partial(self._acknowledger.update, self._interaction, rows))
             return
         # The answer becomes the click's own response: a response can be edited twice, a follow-up would appear twice.
         defer = partial(self._acknowledger.defer, self._interaction, is_private=True)
-        await store(self._database, message, defer)
+        await store(self._inbox, message, defer)
         await self._acknowledger.replace_buttons(str(row.reply_to).partition(":")[2], rows)
 
     def _to_reply_to(self, row: Any, message_id: str | None) -> str | None:

@@ -81,9 +81,7 @@ class Interactions:
     async def _on_click(self, interaction: discord.Interaction, custom_id: str) -> None:
         button = find_button(custom_id)
         if button is not None:
-            await accept_click(
-                self._app, DiscordClick(button, interaction, self._acknowledger, database=self._app.database)
-            )
+            await accept_click(self._app, DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox))
 
     async def _on_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         name, options = str(given["name"]), list(given.get("options", ()))
@@ -143,7 +141,7 @@ class Interactions:
             platform_context=to_platform_context(interaction.user, interaction.channel, guild, earlier=earlier),
         )
         defer = partial(self._acknowledger.defer, interaction, is_private=False)
-        await store(self._app.database, message, None if is_deferred_in_private else defer)
+        await store(self._app.inbox, message, None if is_deferred_in_private else defer)
 
     async def _on_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         prefix, _, target_id = str(given.get("custom_id", "")).partition(":")

@@ -9,8 +9,7 @@ import discord
 from adapters.base import STORE_SECONDS
 from adapters.discord.sending.message_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.transport.rest import Json, Refused, Rest
-from agent.queue.inbox import accept
-from shared.db.database import Database
+from agent.queue.inbox import Inbox
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError
 from shared.log import get_logger
@@ -77,13 +76,13 @@ class Acknowledger:
 
 
 async def store(
-    database: Database, message: IncomingMessage, acknowledge: Callable[[], Awaitable[None]] | None = None
+    inbox: Inbox, message: IncomingMessage, acknowledge: Callable[[], Awaitable[None]] | None = None
 ) -> None:
     """Store a message, then acknowledge its interaction; after AT_ONCE_SECONDS it is acknowledged before.
 
     A worker that is faster than the acknowledgement waits for it.
     """
-    storing = asyncio.create_task(retry_on_lost_db(lambda: accept(database, message), STORE_SECONDS), name="storing")
+    storing = asyncio.create_task(retry_on_lost_db(lambda: inbox.accept(message), STORE_SECONDS), name="storing")
     await asyncio.wait({storing}, timeout=AT_ONCE_SECONDS)
     try:
         if acknowledge is not None:

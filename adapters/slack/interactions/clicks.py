@@ -9,7 +9,6 @@ from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.interactions.respond import url_of
 from adapters.slack.sending.buttons import ACTION_ID, without_buttons
 from adapters.slack.transport.api import Json
-from agent.queue.inbox import accept
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
 from shared.messages import IncomingMessage
@@ -56,7 +55,7 @@ class SlackClick(Click):
 
     async def store(self, message: IncomingMessage, row: Any) -> None:
         """Store the message, and replace the buttons by what was chosen."""
-        if not (await accept(self._app.database, message)).is_new:
+        if not (await self._app.inbox.accept(message)).is_new:
             await self.whisper(ALREADY_CHOSEN)
             return
         chosen = str(row.choices[self.button.index]) if self.button.action == CHOICE else None

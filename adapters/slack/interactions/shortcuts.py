@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from adapters.slack.events.incoming import PLATFORM, list_people, to_plain, to_quoted_message, to_text
 from adapters.slack.interactions.respond import to_reply_to, url_of
 from adapters.slack.transport.api import Json
-from agent.queue.inbox import accept
 from shared.errors import ParleyError
 from shared.log import get_logger
 from shared.messages import IncomingMessage
@@ -90,7 +89,7 @@ class Shortcuts:
             platform_message_id=to_reply_to(about["url"]),
             platform_context=replace(actor.platform_context, earlier=earlier),
         )
-        await accept(self._app.database, message)
+        await self._app.inbox.accept(message)
         return True
 
 

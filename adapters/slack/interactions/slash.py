@@ -13,7 +13,6 @@ from adapters.slack.interactions.respond import to_reply_to, url_of
 from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json
 from agent import commands
-from agent.queue.inbox import accept
 from shared.errors import ParleyError
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
@@ -70,7 +69,7 @@ class Slash:
             if actor is not None:
                 # Stored before the acknowledgement, under the trigger's id, so that a repeated command is a duplicate.
                 place = await self._actors.find_place(actor, str(body.get("channel_id")))
-                await accept(self._app.database, self._to_message(body, actor, place, question=question))
+                await self._app.inbox.accept(self._to_message(body, actor, place, question=question))
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
             await ack(text=to_notice(str(error)), response_type="ephemeral")
