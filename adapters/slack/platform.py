@@ -79,7 +79,7 @@ class SlackPlatform(ChatPlatform):
     async def open(self, app: "App") -> None:
         """Create the Web API clients from the app's collaborators; no request is sent yet."""
         await super().open(app)
-        self._clients = Clients(self.settings, app.clock)
+        self._clients = Clients(self.settings, app.clock, app.database)
         self._installations = open_installations(app, self.settings)
         self._clients.use(open_tokens(self.settings, self._clients, self._installations))
 

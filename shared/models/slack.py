@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, ForeignKey, Text, UniqueConstraint, func
+from sqlalchemy import BigInteger, CheckConstraint, DateTime, Double, ForeignKey, Text, UniqueConstraint, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -54,6 +54,28 @@ class SlackOAuthState(Row, Base):
 
     state_hash: Mapped[str] = mapped_column(Text, comment="SHA-256 of what the browser brings back.")
     expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), comment="Until when it may be finished.")
+
+
+class SlackPace(Row, Base):
+    """The pace of calls in a channel in which Slack has refused one for its number."""
+
+    __tablename__ = "slack_paces"
+    __table_args__ = (
+        UniqueConstraint("team_id", "method", "platform_channel_id"),
+        CheckConstraint("distance_seconds > 0", name="distance_is_positive"),
+        {"comment": "Channels that Slack has limited: one pace of calls over all processes, kept for a day."},
+    )
+
+    team_id: Mapped[str] = mapped_column(Text, comment="Id of the workspace.")
+    method: Mapped[str] = mapped_column(Text, comment="The method of the Web API.")
+    platform_channel_id: Mapped[str] = mapped_column(Text, comment="Slack's id of the channel.")
+    next_call_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), comment="When the calls reserved so far have their turn."
+    )
+    distance_seconds: Mapped[float] = mapped_column(Double, comment="Seconds between two calls.")
+    limited_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), server_default=func.now(), comment="When Slack last refused a call."
+    )
 
 
 class SlackGroupList(Row, Base):

@@ -117,7 +117,7 @@ class Web:
             return await self._call_once(method, arguments)
         except _TooMany as limited:
             log.info("slack_asks_to_wait", method=method, seconds=limited.seconds)
-            passage.close(limited.seconds)
+            await passage.close(limited.seconds)
             self._note_history(method, is_limited=limited.seconds >= LONG_WAIT)
             return None
 

@@ -11,6 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.api import Json, MethodLimits, Token, Web
 from shared.clock import Clock
+from shared.db.database import Database
 from shared.errors import Unavailable, Undeliverable
 
 API_BASE = "https://slack.com/api/"
@@ -36,9 +37,9 @@ class Tokens(Protocol):
 class Clients:
     """The Web API clients of all workspaces, with one connection pool."""
 
-    def __init__(self, settings: SlackSettings, clock: Clock) -> None:
+    def __init__(self, settings: SlackSettings, clock: Clock, database: Database | None = None) -> None:
         self._base = settings.api_base or API_BASE
-        self._clock = clock
+        self._clock, self._database = clock, database
         self._tokens: Tokens | None = None
         self._session: aiohttp.ClientSession | None = None
         self._webs: dict[str, Web] = {}
@@ -68,7 +69,8 @@ class Clients:
         text = token.secret.get_secret_value()
         kept = self._webs.get(text)
         if kept is None or kept.token != token:
-            kept = self._webs[text] = Web(self.library_client(text), token, MethodLimits(self._clock))
+            limits = MethodLimits(self._clock, self._database, token.team_id)
+            kept = self._webs[text] = Web(self.library_client(text), token, limits)
         return kept
 
     def forget(self, token: Token) -> None:

@@ -3,7 +3,8 @@
 Methods that read a history have one queue for all channels, as Slack counts those calls by workspace.
 
 A 429 counts for its method and channel. Afterwards calls keep a distance for a while: if all waited for the same
-moment, or each only for its predecessor, nearly every call would be refused once.
+moment, or each only for its predecessor, nearly every call would be refused once. Processes share the distance between
+new messages of a channel.
 """
 
 import asyncio
@@ -11,7 +12,9 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from adapters.slack.transport.pace import FIRST_DISTANCE, GROWTH, KEPT_SECONDS, LONGEST_DISTANCE, SharedPace
 from shared.clock import Clock
+from shared.db.database import Database
 from shared.errors import Unavailable
 
 # Calls per minute that may be used for live text: less than Slack's limits (20, 20, 100, 50).
@@ -22,8 +25,6 @@ ONE_AT_A_TIME = frozenset({"chat.postMessage"})
 # Apps that are distributed commercially outside the Marketplace may call these once a minute, for 15 messages.
 HISTORY_METHODS = frozenset({"conversations.history", "conversations.replies"})
 MOST_OBJECTS, LONG_WAIT = 15, 20.0
-# The distance between calls after a 429, by how much it grows with each further one, and how long it is kept.
-FIRST_DISTANCE, GROWTH, LONGEST_DISTANCE, KEPT_SECONDS = 1.1, 1.5, 60.0, 60.0
 MOST_GATES = 5000
 
 
@@ -32,10 +33,10 @@ class RateLimited(Unavailable):
 
 
 class Gate:
-    """The queue of one method in one channel."""
+    """The queue of one method in one channel; with `shared` its calls keep their distance to those of all processes."""
 
-    def __init__(self, clock: Clock, *, is_serial: bool) -> None:
-        self._clock, self._is_serial = clock, is_serial
+    def __init__(self, clock: Clock, *, is_serial: bool, shared: SharedPace | None = None) -> None:
+        self._clock, self._is_serial, self._shared = clock, is_serial, shared
         self._lock = asyncio.Lock()
         self._distance = self._open_at = self._limited_at = 0.0
 
@@ -74,13 +75,23 @@ class Gate:
         finally:
             self._lock.release()
 
+    async def reserve(self) -> float:
+        """Return the seconds until the call's turn among those of all processes."""
+        slot = await self._shared.reserve() if self._shared is not None and self.is_limited else None
+        if slot is None:
+            return 0.0
+        self._limited_at = max(self._limited_at, self._clock.monotonic() - slot.age)
+        return max(0.0, slot.wait)
+
     def take(self) -> None:
         """Note a call, from which the next one keeps the distance."""
         self._distance = self._distance if self.is_limited else 0.0
         self._open_at = max(self._open_at, self._clock.monotonic() + self._distance)
 
-    def close(self, seconds: float) -> None:
+    async def close(self, seconds: float) -> None:
         """Make no call for this many seconds, and then fewer calls than before."""
+        if self._shared is not None:
+            await self._shared.slow_down(seconds)
         now = self._clock.monotonic()
         grown = self._distance * GROWTH if self.is_limited else FIRST_DISTANCE
         self._distance, self._limited_at = min(LONGEST_DISTANCE, grown), now
@@ -96,15 +107,17 @@ class Passage:
 
     async def wait(self) -> None:
         """Wait until the call may be made; raises `RateLimited` if there is not enough max_wait left for that."""
-        while (seconds := self._gate.seconds) > 0:
+        reserved = await self._gate.reserve()
+        while (seconds := max(reserved, self._gate.seconds)) > 0:
             if self._clock.monotonic() + seconds > self._until:
                 raise RateLimited(retry_after=seconds)
             await asyncio.sleep(seconds)
+            reserved = 0.0
         self._gate.take()
 
-    def close(self, seconds: float) -> None:
+    async def close(self, seconds: float) -> None:
         """Note that Slack asks to wait."""
-        self._gate.close(seconds)
+        await self._gate.close(seconds)
 
     @property
     def max_wait(self) -> float:
@@ -113,10 +126,13 @@ class Passage:
 
 
 class MethodLimits:
-    """The rate limits of one token: the gates, and how often each method was called within a minute."""
+    """The rate limits of one token: the gates, and how often each method was called within a minute.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    With a database the processes share the pace of new messages in the channels of a workspace.
+    """
+
+    def __init__(self, clock: Clock, database: Database | None = None, team_id: str = "") -> None:
+        self._clock, self._database, self._team_id = clock, database, team_id
         self._gates: dict[tuple[str, str], Gate] = {}
         self._calls: dict[str, deque[float]] = defaultdict(deque)
 
@@ -127,8 +143,15 @@ class MethodLimits:
         if gate is None:
             if len(self._gates) >= MOST_GATES:
                 self._gates = {each: kept for each, kept in self._gates.items() if not kept.is_idle}
-            gate = self._gates[key] = Gate(self._clock, is_serial=method in ONE_AT_A_TIME)
+            gate = self._gates[key] = self._open(method, channel)
         return gate
+
+    def _open(self, method: str, channel: str) -> Gate:
+        is_serial = method in ONE_AT_A_TIME
+        if not is_serial or self._database is None:
+            return Gate(self._clock, is_serial=is_serial)
+        shared = SharedPace(self._database, self._team_id, method, channel)
+        return Gate(self._clock, is_serial=is_serial, shared=shared)
 
     def note(self, method: str) -> None:
         """Count a call."""

@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from adapters.slack.platform import SlackPlatform
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Limits
 from tests.standins.slack.world import stamp
+from tests.support.parley import open_parley
 
 FAILED = "SELECT count(*) FROM outbox WHERE status = 'failed'"
 
@@ -35,17 +37,21 @@ async def test_a_channel_that_is_posted_to_too_often_is_left_alone_for_as_long_a
     assert direct.at < in_channel[0].at
 
 
-async def test_a_flood_in_one_channel_costs_few_calls_more_than_it_has_answers(office: Scene) -> None:
+async def test_a_flood_in_one_channel_costs_few_calls_more_than_it_has_answers_also_with_two_workers(
+    office: Scene, address: Address, model: OpenAIStub
+) -> None:
     office.slack.limits = Limits(posts=1, post_seconds=1.0)
-    office.model.play(lambda _body, _number: Answer("Hello."))
+    model.play(lambda _body, _number: Answer("Hello."))
+    second = SlackPlatform(office.own)
 
-    for number in range(12):
-        await office.ann.mentions(office.general, f"question {number}")
-    await office.until_value(12, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    async with open_parley(office.settings, address, model, senders={"slack": second}):
+        for number in range(15):
+            await office.ann.mentions(office.general, f"question {number}")
+        await office.until_value(15, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
     posts = office.slack.calls("chat.postMessage")
-    assert len(office.ann.written(office.general)) == 12
-    assert len(posts) <= 1.2 * 12
+    assert len(office.ann.written(office.general)) == 15
+    assert len(posts) <= 1.2 * 15
 
 
 async def test_a_server_that_fails_for_long_gets_the_reply_later(office: Scene) -> None:

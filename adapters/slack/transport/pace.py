@@ -1,0 +1,73 @@
+"""The pace of calls in a channel that Slack has limited, shared by all processes: a row in Postgres.
+
+A process that knew only of its own calls would get every second one refused beside another process. Only calls to a
+limited channel read and write the row.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from shared.db.database import Database, DatabaseLost
+
+# The distance between calls after a 429, by how much it grows with each further one, and how long it is kept.
+FIRST_DISTANCE, GROWTH, LONGEST_DISTANCE, KEPT_SECONDS = 1.1, 1.5, 60.0, 60.0
+
+# Refusals within a second are one event: calls that were under way together.
+SLOW_DOWN = text("""
+WITH old AS (
+    DELETE FROM slack_paces WHERE limited_at < now() - interval '1 day'
+    AND (team_id, method, platform_channel_id) <> (:team_id, :method, :channel)
+)
+INSERT INTO slack_paces AS pace (team_id, method, platform_channel_id, next_call_at, distance_seconds)
+VALUES (:team_id, :method, :channel, clock_timestamp() + :seconds * interval '1 second', :first)
+ON CONFLICT (team_id, method, platform_channel_id) DO UPDATE SET
+    next_call_at = greatest(pace.next_call_at, excluded.next_call_at),
+    distance_seconds = CASE
+        WHEN pace.limited_at < now() - :kept * interval '1 second' THEN excluded.distance_seconds
+        WHEN pace.limited_at > now() - interval '1 second' THEN pace.distance_seconds
+        ELSE least(:longest, pace.distance_seconds * :growth) END,
+    limited_at = now()
+""")
+RESERVE = text("""
+UPDATE slack_paces
+SET next_call_at = greatest(next_call_at, clock_timestamp()) + distance_seconds * interval '1 second'
+WHERE (team_id, method, platform_channel_id) = (:team_id, :method, :channel)
+AND limited_at > now() - :kept * interval '1 second'
+RETURNING extract(epoch FROM next_call_at - clock_timestamp()) - distance_seconds AS wait,
+    extract(epoch FROM now() - limited_at) AS age
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The turn of one call: in so many seconds; the channel was last limited `age` seconds ago."""
+
+    wait: float
+    age: float
+
+
+class SharedPace:
+    """The pace of one method in one channel of a workspace."""
+
+    def __init__(self, database: Database, team_id: str, method: str, channel: str) -> None:
+        self._database = database
+        self._given = {"team_id": team_id, "method": method, "channel": channel, "kept": KEPT_SECONDS}
+
+    async def reserve(self) -> Slot | None:
+        """Reserve the next call; None if no process has been refused of late, or without the database."""
+        try:
+            async with self._database.statement() as session:
+                row = (await session.execute(RESERVE, self._given)).one_or_none()
+        except DatabaseLost:
+            return None
+        return None if row is None else Slot(float(row.wait), float(row.age))
+
+    async def slow_down(self, seconds: float) -> None:
+        """Let no process call for so long, and all together less often afterwards."""
+        rules = {"first": FIRST_DISTANCE, "growth": GROWTH, "longest": LONGEST_DISTANCE}
+        try:
+            async with self._database.statement() as session:
+                await session.execute(SLOW_DOWN, self._given | rules | {"seconds": seconds})
+        except DatabaseLost:
+            return
