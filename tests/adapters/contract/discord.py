@@ -30,6 +30,7 @@ class Driver(PlatformDriver):
 
     name = "discord"
     message_limit = 2000
+    is_one_per_process = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {Capability.TABLES}
 
     _standin: DiscordStandIn

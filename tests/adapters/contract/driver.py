@@ -15,7 +15,7 @@ from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.chat_scene import ChatScene, open_scene
+from tests.support.chat_scene import ChatScene, ended, open_scene
 
 Json = dict[str, Any]
 File = tuple[str, bytes]
@@ -91,9 +91,13 @@ class PlatformDriver(ABC):
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
     message_limit: ClassVar[int]
+    # Whether the platform's library knows one server for a whole process.
+    is_one_per_process: ClassVar[bool] = False
     scene: ChatScene
     _standin: StandIn
     _people: Mapping[str, Person]
+    # Whether failed deliveries are tried again at once, and not some seconds later.
+    hurries = False
 
     @classmethod
     @abstractmethod
@@ -241,7 +245,12 @@ class PlatformDriver(ABC):
         platform = self.build()
         connected = self.until_connected if listens else None
         async with open_scene(self.scene, address, model, platform, until_connected=connected, works=works):
-            yield
+            hurrying = asyncio.create_task(self.hurry_deliveries()) if self.hurries and works else None
+            try:
+                yield
+            finally:
+                if hurrying is not None:
+                    await ended(hurrying)
         await self.until_disconnected()
 
     def texts(self, place: Place) -> list[str]:
@@ -259,6 +268,12 @@ class PlatformDriver(ABC):
             while await self.scene.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") < count:
                 await self.scene.until_value(0, OPEN_REPLIES)
                 await self.scene.sql(RETRY_FAILED)
+
+    async def hurry_deliveries(self) -> None:
+        """Let failed deliveries be tried again at once, until cancelled."""
+        while True:
+            await self.scene.sql(RETRY_FAILED)
+            await asyncio.sleep(0.3)
 
 
 def drivers() -> list[type[PlatformDriver]]:

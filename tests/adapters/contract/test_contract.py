@@ -27,6 +27,7 @@ async def ask_for_approval(driver: PlatformDriver, office: Office) -> tuple[Post
     )
     asked = await driver.say(ANN, "mail Bob", driver.channel)
     await driver.hear(driver.channel)
+    await driver.until_delivered()
     return driver.posts(driver.channel)[0], driver.conversation(asked)
 
 
