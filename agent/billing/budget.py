@@ -22,8 +22,8 @@ SELECT * FROM parley_reserve_v2(
 )
 """)
 RELEASE = text("SELECT parley_release_v1(p_turn_id => :turn_id)")
-ABANDON = text("SELECT parley_abandon_v1(p_turn_id => :turn_id, p_model => :model)")
-EXPIRE = text("SELECT parley_expire_reservations_v2()")
+ABANDON = text("SELECT parley_abandon_v2(p_turn_id => :turn_id, p_model => :model)")
+EXPIRE = text("SELECT parley_expire_reservations_v3()")
 READ = text("""
 SELECT status.* FROM users CROSS JOIN LATERAL parley_budget_v1(
     token_budget_monthly, budget_from_roles, tokens_used_this_month, tokens_reserved, budget_reset_at

@@ -229,6 +229,9 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
         memory_limit=services.settings.memory_recall_limit if child.user.has_memories else 0,
     )
     child.spend.grow(tokens + services.modes[child.loop_mode].prompt_tokens)
+    if child.log.open_calls:
+        # Calls of tools come first, and reserve for themselves.
+        return
     seconds = child.deadline - child.start.began + RESERVATION_SLACK_SECONDS
     wanted = Reservation(child.user.id, child.key.id, child.key.attempt, tokens=child.spend.estimate, seconds=seconds)
     child.spend.admit(await reserve(session, wanted))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import Reservation, abandon, reserve
+from agent.billing.budget import Admission, AdmissionStatus, Reservation, abandon, reserve
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
@@ -265,10 +265,10 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         decision = await apply_answer(session, opening.answer, user, conversation.id, turn_id) if is_open else None
         files = await list_pending(session, turn_id, message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
-        seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
         loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.modes else "native"
         tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
-        admission = await reserve(session, Reservation(user.id, turn_id, key.attempt, tokens=tokens, seconds=seconds))
+        log = TurnLog(key.id, steps)
+        admission = await _reserve_again(services, session, user.id, log=log, key=key, tokens=tokens)
     start = Start(
         began,
         began + services.settings.turn_deadline_seconds,
@@ -286,7 +286,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         start=start,
         loop_mode=loop_mode,
         announcer=services.events.announcer(key, opening.inbox_ids, last_seq=last, watched=message.wants_stream),
-        log=TurnLog(key.id, steps),
+        log=log,
         spend=Spend(admission, tokens),
     )
 
@@ -300,6 +300,16 @@ async def _end_last_attempt(services: TurnServices, session: AsyncSession, openi
     persona = opening.participants.persona
     routes = services.router.routes((persona.model,) if persona.model else ())
     await abandon(session, key.id, model=routes[0])
+
+
+async def _reserve_again(
+    services: TurnServices, session: AsyncSession, user_id: int, *, log: TurnLog, key: TurnKey, tokens: int
+) -> Admission:
+    if log.open_calls:
+        # Calls of tools come first, and reserve for themselves.
+        return Admission(AdmissionStatus.NOT_REQUESTED, services.clock.now())
+    seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
+    return await reserve(session, Reservation(user_id, key.id, key.attempt, tokens=tokens, seconds=seconds))
 
 
 def _user_step(user: ResolvedUser, message: IncomingMessage, content: str) -> Step:

@@ -13,6 +13,7 @@ from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
 from agent.llm.tokens import count_prompt
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
+from shared.db.database import DatabaseLost
 from shared.db.retries import retry_on_lost_db
 from shared.errors import BudgetBusy, PromptTooLong, Refusal, ToolError
 from shared.tasks import shield_until_done
@@ -52,8 +53,8 @@ class ToolModels:
                 raise ToolError(str(error)) from error
 
     async def _ask(self, call: "_Call") -> str:
-        await self._admit(call)
         try:
+            await self._admit(call)
             completion = await self.services.router.complete(
                 call.request,
                 deadline=self.turn.deadline,
@@ -61,6 +62,7 @@ class ToolModels:
             )
             call.spent.append(RejectedCall(completion.model, completion.usage))
         finally:
+            # Also when only the acknowledgement of the reservation was lost.
             await shield_until_done(self._settle(call))
         return completion.text
 
@@ -104,8 +106,13 @@ class ToolModels:
             async with self.services.database.statement() as session:
                 await settle(session, self.turn.key, call.paid)
 
-        await retry_on_lost_db(write, self._seconds_left)
         self._count(call.spent)
+        try:
+            await retry_on_lost_db(write, self._seconds_left)
+        except DatabaseLost:
+            # The next attempt at the turn pays for it.
+            self.turn.spend.unpaid.extend(call.paid)
+            raise
 
     def _count(self, calls: Sequence[RejectedCall]) -> None:
         for each in calls:

@@ -50,6 +50,8 @@ CHORES = {
     "orphan sweeper",
     "maintenance",
     "vectors",
+    "summaries",
+    "memory index",
     "MCP servers",
     "claim",
     "live message",

@@ -152,11 +152,11 @@ class LosingAcknowledgements:
 
 @asynccontextmanager
 async def losing_acknowledgements(
-    settings: Settings, address: Address, model: OpenAIStub, database: Database
+    settings: Settings, address: Address, model: OpenAIStub, database: Database, **parts: Any
 ) -> AsyncIterator[LosingAcknowledgements]:
-    """Open one; after the block each turn is answered, nothing was done twice, and each model call is paid once."""
+    """Open one with these parts; after the block each turn is answered, and nothing was done or paid twice."""
     forgetful = ForgetfulDatabase(address, pool_size=5)
-    async with open_parley_with(settings, address, model, database=forgetful) as parley:
+    async with open_parley_with(settings, address, model, database=forgetful, **parts) as parley:
         seen = Parley(replace(parley.app, database=database), model, parley.platform)
         yield LosingAcknowledgements(seen, forgetful)
         assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered'") == 0

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from agent.tools.modules import ModuleTools
-from shared.db.database import Address
+from shared.db.database import Address, Database
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import ToolContext, tool
 from tests.standins.openai_api import Answer, OpenAIStub, Reply
 from tests.standins.openai_api.script import Body
 from tests.support.parley import Parley, open_parley
+from tests.support.recovery import losing_acknowledgements
 
 ASK = "test_tool_models__ask_model"
+PERSONA = "INSERT INTO personas (name, system_prompt, is_default) VALUES ('Parley', 'Be kind.', true)"
 
 
 @tool(requires=Permission.GUEST, read_only=True, spends_budget=True)
@@ -34,7 +36,7 @@ async def ask_without_mark(context: ToolContext) -> str:
 @pytest.fixture
 async def parley(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
     async with open_parley(settings, address, model, modules=ModuleTools([ask_model, ask_without_mark])) as parley:
-        await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('Parley', 'Be kind.', true)")
+        await parley.sql(PERSONA)
         yield parley
 
 
@@ -145,3 +147,22 @@ async def test_a_stop_in_the_middle_of_a_tools_call_pays_for_it(parley: Parley) 
     assert response.error == "stopped"
     assert await parley.value("SELECT count(*) FROM token_logs WHERE purpose = 'tool'") == 1
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
+
+
+async def test_the_acknowledgement_of_any_commit_of_a_tool_that_asks_a_model_may_be_lost(
+    settings: Settings, address: Address, model: OpenAIStub, database: Database
+) -> None:
+    def script(body: Body, _number: int) -> Reply:
+        if is_from_tool(body):
+            return Answer("Blue.")
+        if body["messages"][-1]["role"] == "tool":
+            return Answer("The model says blue.")
+        return Answer(tool_calls=[(ASK, {"text": "Which colour?"})])
+
+    model.play(script)
+    modules = ModuleTools([ask_model])
+    async with losing_acknowledgements(settings, address, model, database, modules=modules) as losing:
+        await losing.parley.sql(PERSONA)
+        async for said in losing.messages():
+            reply = await losing.parley.ask(said, channel=said)
+            assert (reply.error, reply.content) == (None, "The model says blue.")
