@@ -20,6 +20,8 @@ BREAK = "\N{ZERO WIDTH SPACE}"
 MAX_SPAN = 600
 # How often a place to cut a stream is looked for before a construct that is still open.
 MAX_LOOKS = 4
+# By which share of its length a text has to grow before the next look.
+LOOK_SHARE = 4
 
 # All marks at which something is decided.
 ADDRESS_MARK = r"(?:\\?:|&(?:#0*58|#[xX]0*3[aA]|colon);)(?:\\?/|&(?:#0*47|#[xX]0*2[fF]|sol);){2}"
@@ -88,6 +90,8 @@ class LinkFilter:
         # An open backtick of this paragraph may change what the following ones mean.
         self._is_ambiguous = False
         self._last = ""
+        # How long the pending text has to be before a place to cut it is looked for.
+        self._look_at = 0
 
     def feed(self, text: str) -> str:
         """Add a piece and return what is certain."""
@@ -98,10 +102,12 @@ class LinkFilter:
         while (end := self._pending.find("\n")) >= 0:
             line, self._pending = self._pending[:end], self._pending[end + 1 :]
             out.append(self._end_line(line) + "\n")
-        if cut := self._settled():
+            self._look_at = 0
+        if len(self._pending) >= self._look_at and (cut := self._settled()):
             part, self._pending = self._pending[:cut], self._pending[cut:]
             out.append(self._part(part))
             self._line_head += part
+            self._look_at = 0
         return self._passed("".join(out))
 
     def finish(self) -> str:
@@ -133,6 +139,8 @@ class LinkFilter:
     def _settled(self) -> int:
         """Return up to where the line that has begun can be decided."""
         end = len(self._pending)
+        # Without a place, the next look is worth it only behind more text: else the work grows with its square.
+        self._look_at = end + end // LOOK_SHARE
         for _ in range(MAX_LOOKS):
             found = CUTS.search(self._pending, 0, end)
             if found is None or (not self._line_head and FENCE_BEGINNING.match(self._pending)):

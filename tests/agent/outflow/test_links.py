@@ -121,3 +121,30 @@ def test_punycode_and_letters_are_the_same_host_and_look_alikes_are_not() -> Non
     assert filtered("https://xn--bcher-kva.example/", rules) == "https://xn--bcher-kva.example/"
     assert filtered("https://büсher.example/", rules) == "büсher[.]example/"  # noqa: RUF001  # a Cyrillic letter
     assert "://" not in filtered("https://good\u200b.example/ https://good.example\u3002evil.example/")
+
+
+class Counting(LinkFilter):
+    """Counts the characters among which a place to cut the stream is looked for."""
+
+    read = 0
+
+    def _settled(self) -> int:
+        self.read += len(self._pending)
+        return super()._settled()
+
+
+@pytest.mark.parametrize("unit", ["[a]: `", "]( ", "[x]( ", "![a]( ", "<a ", "word "])
+def test_the_work_for_a_stream_grows_only_with_its_length(unit: str) -> None:
+    text = unit * (20_000 // len(unit))
+    links = Counting(STRICT)
+
+    sent = "".join([*(links.feed(text[at : at + 40]) for at in range(0, len(text), 40)), links.finish()])
+
+    assert links.read <= 10 * len(text)
+    assert sent == filtered(text)
+
+
+def test_ordinary_words_are_sent_as_they_come() -> None:
+    links = LinkFilter(STRICT)
+
+    assert [links.feed(f"word{number} ") for number in range(300)] == [f"word{number} " for number in range(300)]
