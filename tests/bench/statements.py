@@ -24,6 +24,11 @@ KINDS = {
     "sweep": "UPDATE procrastinate_workers",
     "tool": "SELECT id, content, scope, said_at FROM memories",
     "listen": "LISTEN",
+    # In the background, for many turns at once.
+    "remember": "SELECT turn_id FROM unremembered_turns ORDER BY",
+    "summarise": "SET summary_claimed_until = clock_timestamp()",
+    "index": "parley_unindexed_memories",
+    "embed": "parley_claim_vectors",
 }
 
 
