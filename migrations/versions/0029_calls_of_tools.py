@@ -7,8 +7,8 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0030"
-down_revision = "0029"
+revision = "0029"
+down_revision = "0028"
 branch_labels = None
 depends_on = None
 
