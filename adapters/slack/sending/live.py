@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.events.live import LiveTurn
 
-# The typing status replaces no message, so it may be shown sooner than live text.
-TYPING_AFTER = 0.6
 STOP_AFTER, CAN_STOP = 4.0, "This takes a while."
 
 log = get_logger()
@@ -30,11 +28,9 @@ async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> N
     """Show live text until the turn ends; an error of the platform ends the live text, not the turn."""
     live_message = _Message(app, web, turn, kept=kept)
     try:
-        if await turn.ends_within(TYPING_AFTER):
+        if await turn.ends_within(LIVE_AFTER):
             return
         await live_message.type()
-        if await turn.ends_within(LIVE_AFTER - TYPING_AFTER):
-            return
         found = await _find_live(app, web, turn)
         is_streamed = found is None and turn.place.thread is not None and web.can_stream
         # Where Slack refuses the stream, the answer is shown by edits.

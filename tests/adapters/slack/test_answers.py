@@ -147,7 +147,7 @@ async def test_a_workspace_without_streams_is_asked_once_and_answered_all_the_sa
 
 
 async def test_the_stream_of_a_worker_that_died_is_ended_with_the_answer(office: Scene) -> None:
-    office.model.play([Answer("The end.", delay=1.5)])
+    office.model.play([Answer("The end.", delay=2.5)])
     asked = await office.ann.mentions(office.general, "hello")
     await office.slack.until(lambda: office.slack.calls("assistant.threads.setStatus"))
     # What the attempt before has left: a stream that is open, and its id with the turn.
