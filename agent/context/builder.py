@@ -128,7 +128,7 @@ def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[st
             "tokens": count_tokens(conversation.summary or ""),
         },
         "memories": [{"id": each.id, "score": round(each.score, 3), "scope": each.scope} for each in memories],
-        "images": sorted(parts.images.data),
+        "image_ids": sorted(parts.images.data),
         "earlier_messages": len(parts.platform_context.earlier),
     }
 

@@ -33,7 +33,7 @@ async def create_document(
     format: Literal["txt", "md", "html", "csv", "json", "docx", "pdf", "xlsx"] = "md",  # noqa: A002  # the name in the schema for models
 ) -> dict[str, Any]:
     """Make a file: docx, pdf from Markdown, xlsx from CSV."""
-    filename, made = await render(context.storage, title, content, format)
+    filename, made = await render(context.storage, title, content, kind=format)
     file = await context.storage.create(filename, made, MIME_TYPES[format])
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 

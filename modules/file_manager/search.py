@@ -1,6 +1,7 @@
 """Finds files by their names and by the text in them."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -31,14 +32,21 @@ async def search(files: FilesOfUser, query: str) -> dict[str, Any]:
     left = iter(readable[:MAX_READ] if len(found) < MAX_FOUND else ())
     with suppress(TimeoutError):
         async with asyncio.timeout(SEARCH_SECONDS):
-            for each in left:
-                text = await _find_text(files, each)
-                if _has_all(words, text):
-                    found.append({**_to_result(each), "text": _excerpt(text, words[0])})
-                if len(found) == MAX_FOUND:
-                    break
+            await _search_texts(files, left, words, found=found)
     unread = len(list(left)) + max(0, len(readable) - MAX_READ)
     return {"files": found, **({"note": UNREAD.format(count=unread)} if unread else {})}
+
+
+async def _search_texts(
+    files: FilesOfUser, left: Iterator[StoredFile], words: list[str], *, found: list[dict[str, Any]]
+) -> None:
+    """Add files of `left` to `found` until it is full."""
+    for each in left:
+        text = await _find_text(files, each)
+        if _has_all(words, text):
+            found.append({**_to_result(each), "text": _excerpt(text, words[0])})
+        if len(found) == MAX_FOUND:
+            return
 
 
 async def _find_text(files: FilesOfUser, file: StoredFile) -> str:

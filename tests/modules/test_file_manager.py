@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openpyxl import load_workbook
 from pydantic import ValidationError
 from pypdf import PdfReader, PdfWriter
 
@@ -20,7 +19,6 @@ from shared.files.file_types import WORD
 from shared.files.storage import StoredFile
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
-from tests.support.loopback import reply, serving
 from tests.support.tool_context import make_tool_context
 
 TOOLS = [each for each in vars(file_manager).values() if isinstance(each, Tool)]
@@ -355,114 +353,3 @@ async def test_parsing_a_document_times_out(context: ToolContext, mime_type: str
         await read_text(
             context.storage, StoredFile(1, "slow", mime_type, len(content), ""), content=content, seconds=0.001
         )
-
-
-TABLE = "name,amount\ntea,3.5\n=1+1,007\n"
-LETTER = "# Offer\n\nDear **Ada**, the *bridge* costs 5 € ([plan](https://town.example/plan)).\n\n- steel\n- wood\n"
-
-
-async def make_file(context: ToolContext, content: str, kind: str) -> tuple[int, bytes]:
-    made = await call(file_manager.create_document, context, title="Offer", content=content, format=kind)
-    file, stored = await context.storage.read(made["file_id"])
-    assert file.filename == f"Offer.{kind}"
-    assert file.mime_type == file_manager.MIME_TYPES[kind]
-    return made["file_id"], stored
-
-
-@pytest.mark.parametrize("kind", ["docx", "pdf"])
-async def test_a_word_file_and_a_pdf_are_made_from_markdown(context: ToolContext, kind: str) -> None:
-    file_id, _ = await make_file(context, LETTER, kind)
-
-    text = (await call(file_manager.read_document, context, file_id=file_id))["text"]
-    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-    assert lines[:2] == ["Offer", "Dear Ada, the bridge costs 5 € (plan)."]
-    assert [line.lstrip("• ") for line in lines[2:]] == ["steel", "wood"]
-
-
-async def test_a_workbook_is_made_from_csv_with_numbers_and_without_formulas(context: ToolContext) -> None:
-    file_id, stored = await make_file(context, TABLE, "xlsx")
-
-    sheet = load_workbook(io.BytesIO(stored)).worksheets[0]
-    assert [[cell.value for cell in row] for row in sheet.iter_rows()] == [
-        ["name", "amount"],
-        ["tea", 3.5],
-        ["=1+1", "007"],
-    ]
-    assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {"s", "n"}
-    read = await call(file_manager.read_document, context, file_id=file_id)
-    assert read["text"] == f"# Offer\n{TABLE}\n"
-
-
-async def test_pictures_in_markdown_are_not_fetched(context: ToolContext) -> None:
-    async with serving(reply(b"secret")) as server:
-        for kind in ("docx", "pdf"):
-            await make_file(context, f"![picture]({server.origin}/x.png)", kind)
-        assert server.requests == []
-
-
-async def test_a_pdf_with_letters_that_its_font_lacks_is_refused_with_the_letters(context: ToolContext) -> None:
-    with pytest.raises(ToolError, match=r"no letters for '日本'; leave them out, or write docx or html"):
-        await make_file(context, "Tea in Japan is 日本 tea.", "pdf")
-    await make_file(context, "Чай, τσάι, čaj: 5 €", "pdf")
-
-
-async def test_a_long_table_is_read_in_whole_rows_with_its_header(context: ToolContext) -> None:
-    rows = "".join(f"{number},{'x' * 50}\n" for number in range(1000))
-    made = await call(file_manager.create_document, context, title="t", content=f"n,text\n{rows}", format="csv")
-
-    first = await call(file_manager.read_document, context, file_id=made["file_id"])
-    offset = int(first["note"].rpartition(" ")[2].rstrip("."))
-    second = await call(file_manager.read_document, context, file_id=made["file_id"], offset=offset)
-
-    assert first["text"].endswith("x\n")
-    assert "header" not in first
-    assert (second["header"], second["text"][:3]) == ("n,text", f"{first['text'].count(chr(10)) - 1},x"[:3])
-
-
-async def test_files_are_found_by_name_and_by_text(context: ToolContext) -> None:
-    await make_file(context, LETTER, "pdf")
-    await context.storage.create("bridge.png", b"\x89PNG\r\n\x1a\n" + bytes(20))
-    await context.storage.create("notes.txt", b"Call the mayor about the BRIDGE in May.")
-    await context.storage.create("other.txt", b"Nothing of it.")
-
-    found = await call(file_manager.search_files, context, query="Bridge")
-
-    assert [each["filename"] for each in found["files"]] == ["bridge.png", "notes.txt", "Offer.pdf"]
-    assert found["files"][1]["text"] == "Call the mayor about the BRIDGE in May."
-    assert await call(file_manager.search_files, context, query="zeppelin") == {"files": []}
-    with pytest.raises(ToolError, match="query is empty"):
-        await call(file_manager.search_files, context, query=" ")
-
-
-async def test_a_search_says_what_it_did_not_read(context: ToolContext) -> None:
-    for number in range(32):
-        await context.storage.create(f"{number}.txt", b"hello")
-
-    found = await call(file_manager.search_files, context, query="bridge")
-
-    assert found == {"files": [], "note": "The text of 2 more files was not searched."}
-    assert len(await call(file_manager.list_files, context, skip=30)) == 2
-
-
-@pytest.mark.parametrize(("name", "kept"), [("Plan B.md", "Plan B.md"), ("Plan B", "Plan B.txt"), ("../x/y", "y.txt")])
-async def test_a_file_is_renamed_and_keeps_its_extension(context: ToolContext, name: str, kept: str) -> None:
-    file = await context.storage.create("plan.txt", b"hello")
-
-    assert await call(file_manager.rename_file, context, file_id=file.file_id, filename=name) == {
-        "file_id": file.file_id,
-        "filename": kept,
-    }
-    assert (await call(file_manager.list_files, context))[0]["filename"] == kept
-
-
-async def test_a_file_of_another_person_is_not_renamed(
-    context: ToolContext, database: Database, tmp_path: Path
-) -> None:
-    file = await context.storage.create("plan.txt", b"hello")
-    other = await make_tool_context(database, tmp_path / "files", "file_manager")
-
-    with pytest.raises(NotFound):
-        await call(file_manager.rename_file, other, file_id=file.file_id, filename="mine.txt")
-    with pytest.raises(ToolError, match="filename is empty"):
-        await call(file_manager.rename_file, context, file_id=file.file_id, filename=" ")
-    assert await call(file_manager.search_files, other, query="plan") == {"files": []}
