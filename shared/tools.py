@@ -53,8 +53,12 @@ class Transactions(Protocol):
 class ModelAccess(Protocol):
     """Model calls on the budget of the person who asks."""
 
-    async def complete(self, prompt: str, *, instructions: str, max_tokens: int) -> str:
-        """Return a model's answer to a prompt."""
+    async def complete(self, prompt: str, *, instructions: str, max_tokens: int, image_id: int | None = None) -> str:
+        """Return a model's answer to a prompt, which may show an image: one of the person's files."""
+        ...
+
+    async def draw(self, prompt: str, *, model: str, size: str, tokens: int) -> bytes:
+        """Return an image that a model has made; `tokens` is what it counts if the provider reports none."""
         ...
 
 
@@ -106,15 +110,29 @@ class ToolContext:
             raise ConfirmationNeeded(question=asked, approver=approver)
         return asyncio.sleep(0)
 
-    async def complete(self, prompt: str, *, instructions: str = "", max_tokens: int = 1000) -> str:
+    async def complete(
+        self, prompt: str, *, instructions: str = "", max_tokens: int = 1000, image_id: int | None = None
+    ) -> str:
         """Ask the model of this conversation, on the person's budget; the tool needs `spends_budget=True`.
 
-        Raises `ToolError` when the budget does not admit the call or the prompt is too long, `Unavailable` when no
-        model answers.
+        `image_id` is the file of an image that the model is shown. Raises `ToolError` when the budget does not admit
+        the call, the prompt is too long or the file is no image, `Unavailable` when no model answers.
         """
+        return await self._access().complete(
+            prompt, instructions=instructions, max_tokens=max_tokens, image_id=image_id
+        )
+
+    async def draw(self, prompt: str, *, model: str, size: str, tokens: int) -> bytes:
+        """Return an image made by this model (a litellm name), on the person's budget; needs `spends_budget=True`.
+
+        `tokens` is what the image counts if the provider reports no tokens. Raises as `complete` does.
+        """
+        return await self._access().draw(prompt, model=model, size=size, tokens=tokens)
+
+    def _access(self) -> ModelAccess:
         if self.models is None:
             raise ToolError("Models can be asked only by tools with `spends_budget`, and only within a turn.")
-        return await self.models.complete(prompt, instructions=instructions, max_tokens=max_tokens)
+        return self.models
 
 
 Run = Callable[..., Awaitable[Any]]

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agent.llm.attempts import Attempts, Cooldowns, RouteKnowledge
-from agent.llm.completions import CallObserver, Completion, Model, ModelRequest
+from agent.llm.completions import CallObserver, Completion, Model, ModelRequest, RejectedCall, RouteFailed
+from agent.llm.drawing import DrawingRequest, to_error
 from agent.llm.providers.client import Providers
 from agent.llm.pruning import ContextWindows
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock
 from shared.settings import Settings
+
+DRAWING_SECONDS = 120.0
 
 
 class Router:
@@ -113,3 +116,22 @@ class Router:
             if wait is None or wait >= attempts.seconds_left:
                 raise attempts.gave_up(wait)
             await asyncio.sleep(wait)
+
+    async def draw(self, request: DrawingRequest, *, deadline: float, spent: list[RejectedCall]) -> bytes | str:
+        """Return an image, or the URL where the provider has put it; `spent` gets the call that is to be paid.
+
+        Raises `ToolError` if the model refuses the request, `Unavailable` if it does not answer.
+        """
+        seconds = max(1.0, min(DRAWING_SECONDS, deadline - self._known.clock.monotonic()))
+        try:
+            drawn, usage = await self._providers.draw(request, seconds)
+        except RouteFailed as failure:
+            if failure.usage is not None:
+                spent.append(RejectedCall(request.model, failure.usage))
+            raise to_error(failure) from None
+        except asyncio.CancelledError:
+            # The provider may make the image and bill it all the same.
+            spent.append(RejectedCall(request.model, request.to_usage(None, None)))
+            raise
+        spent.append(RejectedCall(request.model, usage))
+        return drawn

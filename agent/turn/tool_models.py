@@ -2,14 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from agent.billing.budget import AdmissionStatus, Reservation, reserve
 from agent.billing.ledger import PaidCall, Payment, add_usage
+from agent.context.images import with_images
 from agent.journal.turns import pay, settle
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
+from agent.llm.drawing import DrawingRequest
 from agent.llm.tokens import count_prompt
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
@@ -20,6 +23,7 @@ from shared.tasks import shield_until_done
 
 PURPOSE = "tool"
 BUDGET_WAIT_SECONDS = 0.5
+MAX_DRAWING_BYTES = 20 * 1024 * 1024
 TOO_LONG = "The text is longer than the language model can read at once."
 
 
@@ -30,9 +34,10 @@ class ToolModels:
     services: TurnServices
     turn: RunningTurn
 
-    async def complete(self, prompt: str, *, instructions: str, max_tokens: int) -> str:
+    async def complete(self, prompt: str, *, instructions: str, max_tokens: int, image_id: int | None = None) -> str:
         """Return a model's answer; raises `ToolError` for a refusal by the budget, `Unavailable` without any model."""
-        messages = [{"role": "user", "content": prompt}]
+        images = {} if image_id is None else {image_id: await self._show(image_id)}
+        messages = [{"role": "user", "content": with_images(prompt, list(images))}]
         if instructions:
             messages.insert(0, {"role": "system", "content": instructions})
         model, spend = self.turn.persona.model, self.turn.spend
@@ -44,27 +49,49 @@ class ToolModels:
                 models=(model,) if model else (),
                 position=spend.next_number(),
                 tokens=count_prompt(messages) + max_tokens,
+                images=images,
             )
-            try:
-                return await self._ask(_Call(request))
-            except PromptTooLong as error:
-                raise ToolError(TOO_LONG) from error
-            except Refusal as error:
-                raise ToolError(str(error)) from error
+            call = _Call(request.tokens or 0)
+            observer = CallObserver(spent=call.spent, pay=partial(self._pay_rejected, call))
+            async with self._paid(call):
+                completion = await self.services.router.complete(
+                    request, deadline=self.turn.deadline, observer=observer
+                )
+                call.spent.append(RejectedCall(completion.model, completion.usage))
+            return completion.text
 
-    async def _ask(self, call: "_Call") -> str:
+    async def draw(self, prompt: str, *, model: str, size: str, tokens: int) -> bytes:
+        """Return an image that this model makes; raises as `complete` does."""
+        async with self.turn.spend.one_call:
+            call, request = _Call(tokens), DrawingRequest(model, prompt, size, tokens=tokens)
+            async with self._paid(call):
+                drawn = await self.services.router.draw(request, deadline=self.turn.deadline, spent=call.spent)
+        if isinstance(drawn, bytes):
+            return drawn
+        return (await self.services.files.http.get(drawn, max_bytes=MAX_DRAWING_BYTES)).body
+
+    async def _show(self, image_id: int) -> str:
+        turn, files = self.turn, self.services.files
+        own = files.storage.of_user(self.services.database, turn.user.id, turn.conversation.id, turn.key.id)
+        shown = await files.images.show(await own.find_key(image_id))
+        if shown is None:
+            raise ToolError("This file is no image that can be shown: PNG, JPEG, WebP and GIF can.")
+        return shown
+
+    @asynccontextmanager
+    async def _paid(self, call: "_Call") -> AsyncIterator[None]:
+        # Reserves before the block, settles after it, and turns refusals into errors of the tool.
         try:
-            await self._admit(call)
-            completion = await self.services.router.complete(
-                call.request,
-                deadline=self.turn.deadline,
-                observer=CallObserver(spent=call.spent, pay=partial(self._pay_rejected, call)),
-            )
-            call.spent.append(RejectedCall(completion.model, completion.usage))
-        finally:
-            # Also when only the acknowledgement of the reservation was lost.
-            await shield_until_done(self._settle(call))
-        return completion.text
+            try:
+                await self._admit(call)
+                yield
+            finally:
+                # Also when only the acknowledgement of the reservation was lost.
+                await shield_until_done(self._settle(call))
+        except PromptTooLong as error:
+            raise ToolError(TOO_LONG) from error
+        except Refusal as error:
+            raise ToolError(str(error)) from error
 
     async def _admit(self, call: "_Call") -> None:
         # Waits as long as only other calls of the same person hold the rest of the budget.
@@ -72,7 +99,7 @@ class ToolModels:
             self.turn.user.id,
             self.turn.key.id,
             self.turn.key.attempt,
-            tokens=call.request.tokens or 0,
+            tokens=call.tokens,
             seconds=self._seconds_left + RESERVATION_SLACK_SECONDS,
         )
         while True:
@@ -92,7 +119,7 @@ class ToolModels:
         async def write() -> bool:
             seconds = self._seconds_left + RESERVATION_SLACK_SECONDS
             async with self.services.database.statement() as session:
-                admission = await pay(session, self.turn.key, Payment(call.paid, call.request.tokens or 0, seconds))
+                admission = await pay(session, self.turn.key, Payment(call.paid, call.tokens, seconds))
             self._count(call.spent)
             call.spent.clear()
             call.reservation_id = admission.reservation_id
@@ -125,9 +152,9 @@ class ToolModels:
 
 @dataclass(slots=True)
 class _Call:
-    """One model call: its unpaid attempts, and the reservation that it is made with."""
+    """One model call: what is reserved for it, its unpaid attempts, and the reservation that it is made with."""
 
-    request: ModelRequest
+    tokens: int
     spent: list[RejectedCall] = field(default_factory=list)
     reservation_id: int | None = None
 

@@ -273,6 +273,10 @@ class FilesOfUser:
         content = b"".join([chunk async for chunk in self._storage.get(record.minio_key)])
         return self._storage.describe(record), content
 
+    async def find_key(self, file_id: int) -> str:
+        """Return the key of a file, for what reads content by key; raises as `read` does."""
+        return (await self._find(file_id)).minio_key
+
     async def list(self, *, limit: int = MAX_LISTED, skip: int = 0) -> list[StoredFile]:
         """Return the files, newest first."""
         statement = (

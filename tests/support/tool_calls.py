@@ -27,10 +27,14 @@ class FakeModels:
 
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    async def complete(self, prompt: str, *, instructions: str, max_tokens: int) -> str:
+    async def complete(self, prompt: str, *, instructions: str, max_tokens: int, image_id: int | None = None) -> str:
         """Return a summary of a fixed form."""
         self.asked.append((prompt, instructions))
         return f"A summary of {len(prompt)} characters in {max_tokens} tokens."
+
+    async def draw(self, prompt: str, *, model: str, size: str, tokens: int) -> bytes:
+        """Return no image."""
+        return b""
 
 
 def context_without_database(folder: Path, module: str, http: GuardedClient, **given: Any) -> ToolContext:

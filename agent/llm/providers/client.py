@@ -5,6 +5,7 @@ import logging
 import math
 import re
 import warnings
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from agent.llm.completions import (
     RouteFailed,
     estimate,
 )
+from agent.llm.drawing import DrawingRequest
 from agent.llm.providers.caching import needs_marks, with_marks
 from agent.llm.providers.errors import may_be_billed, to_completion, to_failure, to_usage
 from agent.llm.providers.response_format import Form, Forms, to_parameters
@@ -316,3 +318,38 @@ class Providers:
             self._unpriced.add(model)
             return usage
         return replace(usage, cost=round(sum(prices), COST_DIGITS))
+
+    async def draw(self, request: DrawingRequest, seconds: float) -> tuple[bytes | str, Usage]:
+        """Make one image; return its content or its URL, and the usage. Raises `RouteFailed`."""
+        await self.load()
+        litellm, target = self._library.litellm, dict(self._target(request.model))
+        target.pop("client", None)
+        target["model"] = target["model"].replace("hosted_vllm/", "openai/")
+        if "gpt-image" not in target["model"]:
+            # The other models answer with URLs unless they are asked for the content.
+            target["response_format"] = "b64_json"
+        try:
+            answer = await litellm.aimage_generation(
+                **target, prompt=request.prompt, size=request.size, n=1, timeout=seconds, max_retries=0
+            )
+        except self._library.faults as error:
+            failure = to_failure(error, self._clock)
+            if may_be_billed(error):
+                failure.usage = request.to_usage(None, None)
+            raise failure from None
+        image = answer.data[0] if answer.data else None
+        drawn = b64decode(image.b64_json) if image is not None and image.b64_json else image.url if image else None
+        if not drawn:
+            raise RouteFailed(Cause.EMPTY, usage=request.to_usage(answer.usage, None))
+        return drawn, request.to_usage(answer.usage, self._price_of_image(answer, target["model"], request.size))
+
+    def _price_of_image(self, answer: Any, model: str, size: str) -> float | None:
+        litellm = self._library.litellm
+        try:
+            price = litellm.completion_cost(
+                completion_response=answer, model=model, call_type="image_generation", size=size, n=1
+            )
+        # litellm raises bare exceptions for models whose price it does not know.
+        except Exception:  # noqa: BLE001
+            return None
+        return round(float(price), COST_DIGITS) or None

@@ -14,6 +14,8 @@ from tests.standins.openai_api.script import Answer, Body, arguments_text
 
 WORD = re.compile(r"\w+")
 DIMENSIONS = 1536
+# A PNG with one pixel, as Base64.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
 
 def finish_reason(answer: Answer) -> str:

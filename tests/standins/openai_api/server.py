@@ -33,6 +33,7 @@ class OpenAIStub:
     """A model API on loopback, open as long as its `async with` block.
 
     `windows` are the tokens that fit into a model, by its name; longer requests are refused as the real API does.
+    `drawings` are the requests for images, answered with `drawing` (Base64) and `drawing_usage`.
     `requests` is the journal of chat requests, `embeddings` that of embedding requests; both forget the oldest beyond
     `keep`. `running` and `peak` count chat requests in progress, `abandoned` those whose caller disconnected.
     `before_embedding` is awaited before each answer to an embedding request, then `embedding_fault` may answer with a
@@ -52,6 +53,8 @@ class OpenAIStub:
         self.embeddings: deque[Received] = deque(maxlen=keep)
         self.running = self.peak = self.abandoned = self.count = 0
         self.windows: dict[str, int] = {}
+        self.drawings: list[Body] = []
+        self.drawing, self.drawing_usage = render.PIXEL, dict[str, Any]()
         self.embedding_fault: Callable[[Body], Fault | None] = _no_fault
         self.before_embedding: Callable[[Body], Awaitable[None]] = _go_on
         self.embedding_running = self.embedding_peak = 0
@@ -64,6 +67,7 @@ class OpenAIStub:
         self._routes: dict[tuple[str, str], Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/embeddings"): self._embed,
+            ("POST", "/v1/images/generations"): self._draw,
             ("GET", "/v1/models"): self._list_models,
             ("POST", "/_script"): self._take_script,
             ("GET", "/_journal"): self._show_journal,
@@ -206,6 +210,13 @@ class OpenAIStub:
         tokens = max(1, len(raw) // 4)
         spent = {"prompt_tokens": tokens, "total_tokens": tokens}
         return web.json_response({"object": "list", "data": vectors, "model": body["model"], "usage": spent})
+
+    async def _draw(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = json.loads(await request.content.read())
+        self.drawings.append(body)
+        if "forbidden" in body["prompt"]:
+            return _error(400, "Your request was rejected by the safety system.", "prompt", "moderation_blocked")
+        return web.json_response({"created": 1, "data": [{"b64_json": self.drawing}], **self.drawing_usage})
 
     async def _list_models(self, _request: web.BaseRequest) -> web.StreamResponse:
         names = self._models or ("stand-in",)
