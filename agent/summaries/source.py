@@ -99,7 +99,7 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
             break
         kept.append(turn)
     rows = [row for turn in kept for row in turn]
-    followed_by_bot = [row.is_bot for row in rows[1:]] + [False]
+    followed_by_bot = [*(row.is_bot for row in rows[1:]), False][: len(rows)]
     lines = tuple(
         Line(
             row.turn_id,

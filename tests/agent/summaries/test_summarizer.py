@@ -86,6 +86,19 @@ async def test_the_next_summary_is_made_of_the_last_one_and_what_was_said_since(
     assert await parley.value("SELECT count(*) FROM summaries") == 2
 
 
+async def test_a_conversation_in_which_nothing_was_said_since_is_left_alone(parley: Parley, model: OpenAIStub) -> None:
+    model.play(summarised_by(lambda _: GOLDEN))
+    await talk(parley)
+    await pause_and_summarise(parley)
+    await parley.sql("UPDATE conversations SET summary_due_at = now()")
+
+    await summarise(parley)
+
+    found = await row(parley)
+    assert (found.summary, found.is_summarized, found.summary_due_at) == (GOLDEN, True, None)
+    assert sum(is_summary(each.body) for each in model.requests) == 1
+
+
 async def test_two_workers_write_one_summary(parley: Parley, model: OpenAIStub) -> None:
     model.play(summarised_by(lambda _: GOLDEN))
     await talk(parley)
