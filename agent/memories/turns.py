@@ -39,6 +39,7 @@ SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id
              WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools
 FROM turns JOIN conversations ON conversations.id = turns.conversation_id
 WHERE turns.id = ANY(:turn_ids) AND turns.user_id IS NOT NULL AND turns.status <> 'running'
+  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
 ORDER BY turns.id
 """)
 DONE = text("DELETE FROM unremembered_turns WHERE turn_id = ANY(:turn_ids)")

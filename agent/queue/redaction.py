@@ -1,8 +1,8 @@
 """Redaction: removes a message that was deleted on its platform, with its files and the quotes of it.
 
 A message that still waits for a turn is cancelled. Memories of a deleted message, facts drawn from it included, are
-removed; summaries that were made of it are withdrawn and written again. The answer stays, which others have read, and
-so does what the person asked to remember: `/memory` lists and removes it.
+removed, as is what it asked to remember; summaries that were made of it are withdrawn and written again. The answer
+stays, which others have read.
 """
 
 import asyncio

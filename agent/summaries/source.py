@@ -38,6 +38,7 @@ WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id 
       WHERE running.conversation_id = :id AND running.status = 'running' AND running.parent_turn_id IS NULL
   ), 9223372036854775807)
   AND (NOT :is_direct OR turns.user_id = :user_id)
+  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
   AND messages.role IN ('user', 'assistant') AND btrim(messages.content) <> ''
 ORDER BY messages.turn_id, messages.seq LIMIT :limit
 """)

@@ -301,7 +301,7 @@ def _build_tool_context(services: TurnServices, turn: RunningTurn, call: Pending
         clock=services.clock,
         http=services.files.http,
         storage=services.files.storage.of_user(services.database, user.id, conversation.id, turn.key.id),
-        memory=services.memory.of_user(user.id, place, conversation.id),
+        memory=services.memory.of_user(user.id, place, conversation.id, turn_id=turn.key.id),
         database=services.database,
         app_settings=services.settings,
         agreed_to=call.agreed_to,

@@ -44,7 +44,8 @@ SELECT id, content, scope, said_at FROM memories
 WHERE user_id = :user_id AND source <> 'turn' AND superseded_by IS NULL
 ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
 """)
-FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = :memory_id RETURNING id")
+FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = :memory_id RETURNING id, turn_id")
+FORGET_TURNS = prepare("SELECT parley_forget_turns_v1(:user_id, :turn_ids)")
 FORGET_MESSAGES = prepare("SELECT parley_forget_messages_v1(:turn_ids, :platform, :message_ids)")
 
 
@@ -87,9 +88,15 @@ class Memories:
         self._vectors = Vectors(database, current, clock) if current else None
 
     def of_user(
-        self, user_id: int, place: Place, conversation_id: int | None, speaker: str | None = None
+        self,
+        user_id: int,
+        place: Place,
+        conversation_id: int | None,
+        speaker: str | None = None,
+        *,
+        turn_id: int | None = None,
     ) -> "MemoryOfUser":
-        """Return the memories of this user that are visible in this place."""
+        """Return the memories of this user that are visible in this place; `turn_id` is the turn that asks."""
         return MemoryOfUser(
             Visibility(user_id, place),
             conversation_id,
@@ -99,6 +106,7 @@ class Memories:
             embedders=self._embedders,
             vectors=self._vectors,
             capacity=self._capacity,
+            turn_id=turn_id,
         )
 
     async def add(self, memories: Sequence[NewMemory], session: AsyncSession | None = None) -> list[Added | None]:
@@ -158,6 +166,7 @@ class MemoryOfUser:
     embedders: Embedders
     vectors: Vectors | None = None
     capacity: int = CAPACITY
+    turn_id: int | None = None
 
     async def remember(self, content: str, source: Source = "remembered", *, everywhere: bool = False) -> StoredMemory:
         """Store a text and return its memory; for a text that is stored already, return the existing one.
@@ -169,7 +178,7 @@ class MemoryOfUser:
         user_id, place = self.visibility.user_id, self.visibility.place
         new = NewMemory(
             user_id,
-            Origin(place, self.conversation_id),
+            Origin(place, self.conversation_id, turn_id=self.turn_id),
             _validated_content(content),
             said_at=self.clock.now(),
             source=source,
@@ -235,12 +244,20 @@ class MemoryOfUser:
             return [StoredMemory(*row) for row in await session.execute(LIST, parameters)]
 
     async def forget(self, memory_id: int) -> bool:
-        """Delete a memory and its index entries; returns False when none with this id is visible here."""
+        """Delete a memory and what else was made of the turn that it was said in; the turn that asks is forgotten, too.
+
+        Returns False when no memory with this id is visible here.
+        """
         if not 0 < memory_id <= MAX_ID:
             return False
         parameters = {"user_id": self.visibility.user_id, "memory_id": memory_id}
         async with self._transaction() as session:
-            return (await session.execute(FORGET, parameters)).scalar_one_or_none() is not None
+            row = (await session.execute(FORGET, parameters)).one_or_none()
+            turns = [each for each in (row.turn_id, self.turn_id) if each is not None] if row is not None else []
+            if turns:
+                given = {"user_id": self.visibility.user_id, "turn_ids": turns}
+                await session.execute(FORGET_TURNS, given)
+        return row is not None
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncSession]:

@@ -173,6 +173,20 @@ class UnrememberedTurn(Base):
     )
 
 
+class ForgottenTurn(Base):
+    """A turn that its person asked to forget."""
+
+    __tablename__ = "forgotten_turns"
+    __table_args__ = ({"comment": "Turns that their person asked to forget: no memory or summary is made of them."},)
+
+    turn_id: Mapped[int] = mapped_column(
+        ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="The turn."
+    )
+    created_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), server_default=func.now(), comment="When the row was made."
+    )
+
+
 class TurnEvent(Row, Base):
     """An event of a turn that is streamed to readers; text deltas are not stored."""
 

@@ -10,7 +10,7 @@ from agent.memories.turns import TurnMemories
 from agent.queue.edits import change_message
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley
-from tests.support.summaries import memories
+from tests.support.summaries import memories, pause_and_summarise, summarise, summarised_by
 
 LISTED = "SELECT count(*) FROM unremembered_turns"
 
@@ -134,3 +134,24 @@ async def test_a_person_who_was_deleted_is_not_remembered(parley: Parley) -> Non
         await session.execute(text("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns"))
 
     assert await remembered(parley) == []
+
+
+async def test_what_a_person_has_forgotten_is_gone_wherever_it_was_kept(parley: Parley, model: OpenAIStub) -> None:
+    remember = Answer(tool_calls=[("knowledge__remember", {"content": "The PIN is 1234."})])
+    model.play([remember, "I keep it."])
+    await parley.ask("Remember that my PIN is 1234.")
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
+    stored = next(each["id"] for each in await remembered(parley) if each["source"] == "remembered")
+    model.play(summarised_by(lambda _: "The PIN is 1234."))
+    await pause_and_summarise(parley)
+    assert "1234" in await parley.value("SELECT summary FROM conversations")
+
+    forget = Answer(tool_calls=[("knowledge__forget", {"memory_id": stored})])
+    model.play([forget, "It is forgotten."])
+    await parley.ask("Forget my PIN 1234.")
+
+    assert await remembered(parley) == []
+    assert await parley.value("SELECT summary FROM conversations") is None
+    asked = len(model.requests)
+    await summarise(parley)
+    assert len(model.requests) == asked
