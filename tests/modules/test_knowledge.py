@@ -65,6 +65,17 @@ async def test_a_memory_is_stored_recalled_listed_and_deleted(context: ToolConte
     assert await call(knowledge.recall, context, query="What is the dog called?") == {"memories": []}
 
 
+async def test_recall_takes_days_and_a_memory_may_be_wanted_everywhere(context: ToolContext) -> None:
+    stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.", everywhere=True)
+    today = f"{context.clock.now():%Y-%m-%d}"
+
+    guild = in_place(context, GUILD)
+    assert (await call(knowledge.recall, guild, query="dog"))["memories"][0]["memory_id"] == stored["memory_id"]
+    assert len((await call(knowledge.recall, context, query="dog", since=today, until=today))["memories"]) == 1
+    assert await call(knowledge.recall, context, query="dog", until="2020-01-01") == {"memories": []}
+    assert await call(knowledge.recall, context, query="dog", since="9999-12-31") == {"memories": []}
+
+
 async def test_remembering_the_same_text_again_returns_the_same_memory(context: ToolContext) -> None:
     first = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
 

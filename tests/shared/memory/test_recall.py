@@ -1,0 +1,184 @@
+"""Batches of memories, and what recall gives beside the text: ranges of dates, neighbours, history left out."""
+
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+from sqlalchemy import text
+
+from shared.db.database import Address, Database
+from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
+from shared.memory.recall import WORD_BUDGET
+from tests.shared.memory.test_memories import (
+    GUILD,
+    HOME,
+    ann,
+    contents,
+    memories,
+    new_conversation,
+    new_user,
+    statements,
+)
+
+__all__ = ["ann", "memories", "statements"]
+
+MARCH = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+async def conversation_id(database: Database) -> int:
+    return await new_conversation(database)
+
+
+def line(user_id: int, conversation_id: int, content: str, *, at: int = 0, is_from_bot: bool = False) -> NewMemory:
+    return NewMemory(
+        user_id,
+        Origin(HOME, conversation_id),
+        content,
+        said_at=MARCH + timedelta(days=at),
+        speaker="Parley" if is_from_bot else "Ann",
+        is_from_bot=is_from_bot,
+    )
+
+
+async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
+    memories: Memories, database: Database, statements: list[str], ann: int, conversation_id: int
+) -> None:
+    bob = await new_user(database)
+    statements.clear()
+    rows = [
+        NewMemory(each, Origin(place, conversation_id), f"{each} walrus {n}", said_at=MARCH)
+        for each in (ann, bob)
+        for place in (HOME, GUILD)
+        for n in range(5)
+    ]
+
+    added = await memories.add(rows)
+
+    assert len(statements) == 1
+    assert all(each is not None and each.is_new for each in added)
+    assert set(await contents(memories.of_user(bob, HOME, None), "walrus", 20)) == {
+        f"{bob} walrus {n}" for n in range(5)
+    }
+    both = {f"{each} walrus {n}" for each in (ann, bob) for n in range(5)}
+    assert set(await contents(memories.of_user(bob, GUILD, None), "walrus", 20)) == both
+
+
+async def test_facts_are_stored_once_and_messages_as_often_as_they_are_said(
+    memories: Memories, ann: int, conversation_id: int
+) -> None:
+    fact = NewMemory(ann, Origin(HOME), "Ann likes tea", said_at=MARCH, source="fact")
+    said = line(ann, conversation_id, "Good morning")
+
+    first, again, empty, *messages = await memories.add([fact, fact, line(ann, conversation_id, " \x00"), said, said])
+    [later] = await memories.add([fact])
+
+    assert first is not None
+    assert again is not None
+    assert later is not None
+    assert first.is_new
+    assert (again.memory_id, again.is_new, later.memory_id) == (first.memory_id, False, first.memory_id)
+    assert empty is None
+    assert len({each.memory_id for each in messages if each is not None}) == 2
+
+
+async def test_a_text_of_a_hundred_kilobytes_is_stored_in_parts_and_found(
+    memories: Memories, ann: int, conversation_id: int
+) -> None:
+    long = " ".join(f"word{number}" for number in range(12_000))
+    await memories.add([line(ann, conversation_id, long)])
+
+    [found] = await memories.of_user(ann, HOME, None).recall("word7777", 1)
+
+    assert "word7777" in found.content
+    assert len(found.content) <= 2000
+
+
+async def test_recall_keeps_to_a_range_of_dates(memories: Memories, ann: int, conversation_id: int) -> None:
+    await memories.add([line(ann, conversation_id, f"walrus of day {day}", at=day) for day in range(6)])
+    memory = memories.of_user(ann, HOME, None)
+
+    async def between(since: int | None, until: int | None, query: str = "walrus") -> set[str]:
+        days = [None if day is None else MARCH + timedelta(days=day) for day in (since, until)]
+        return {each.content[-1] for each in await memory.recall(query, 10, since=days[0], until=days[1])}
+
+    assert await between(2, 4) == {"2", "3"}
+    assert await between(4, None) == {"4", "5"}
+    assert await between(None, 1) == {"0"}
+    assert await between(2, 4, "what about me?") == {"2", "3"}
+
+
+async def test_a_hit_comes_with_its_neighbours_and_its_speaker(
+    memories: Memories, ann: int, conversation_id: int
+) -> None:
+    lines = ["Where did you go?", "To Lisbon by train", "How nice", "Unrelated talk"]
+    await memories.add(
+        [line(ann, conversation_id, each, is_from_bot=number % 2 == 0) for number, each in enumerate(lines)]
+    )
+
+    [found] = await memories.of_user(ann, HOME, None).recall("Lisbon", 1)
+
+    assert (found.content, found.speaker, found.source, found.is_from_bot) == (lines[1], "Ann", "turn", False)
+    assert found.before is not None
+    assert found.after is not None
+    assert (found.before.content, found.before.speaker, found.after.content) == (lines[0], "Parley", lines[2])
+
+
+async def test_neighbours_fit_the_word_budget_and_are_not_shown_twice(
+    memories: Memories, ann: int, conversation_id: int
+) -> None:
+    await memories.add([line(ann, conversation_id, f"walrus {n} " + "and so on " * 20) for n in range(9)])
+
+    found = await memories.of_user(ann, HOME, None).recall("walrus", 2)
+
+    neighbours = [each for hit in found for each in (hit.before, hit.after) if each is not None]
+    shown = [hit.id for hit in found] + [each.id for each in neighbours]
+    assert len(shown) == len(set(shown))
+    texts = [hit.content for hit in found] + [each.content for each in neighbours]
+    assert sum(len(each.split()) for each in texts) <= WORD_BUDGET
+
+
+async def test_messages_that_the_prompt_shows_anyway_are_not_recalled(
+    memories: Memories, database: Database, ann: int, conversation_id: int
+) -> None:
+    async with database.transaction() as session:
+        made = await session.execute(
+            text(
+                "INSERT INTO turns (conversation_id, status, finished_at)"
+                " SELECT :id, 'answered', now() FROM generate_series(1, 2) RETURNING id"
+            ),
+            {"id": conversation_id},
+        )
+        old, new = made.scalars()
+    places = {turn: Origin(HOME, conversation_id, turn) for turn in (old, new)}
+    await memories.add([NewMemory(ann, at, f"walrus of turn {turn}", said_at=MARCH) for turn, at in places.items()])
+    memory = memories.of_user(ann, HOME, conversation_id)
+
+    assert [each.content for each in await memory.recall("walrus", shown_from=new)] == [f"walrus of turn {old}"]
+    elsewhere: MemoryOfUser = memories.of_user(ann, HOME, None)
+    assert len(await elsewhere.recall("walrus", shown_from=new)) == 2
+    async with database.transaction() as session:
+        assert await memories.forget_messages(session, platform="discord", turn_ids=[old]) == 1
+    assert await contents(memory, "walrus") == [f"walrus of turn {new}"]
+
+
+async def test_a_superseded_fact_is_history_and_is_not_recalled(memories: Memories, address: Address, ann: int) -> None:
+    memory = memories.of_user(ann, HOME, None)
+    old, new = await memory.remember("Ann lives in Bern"), await memory.remember("Ann lives in Oslo")
+    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    await owner.execute("UPDATE memories SET superseded_by = $1 WHERE id = $2", new.id, old.id)
+
+    assert await contents(memory, "where does Ann live?") == ["Ann lives in Oslo"]
+    assert [each.content for each in await memory.list_all()] == ["Ann lives in Oslo"]
+    assert await memory.forget(new.id)
+    assert await owner.fetchval("SELECT count(*) FROM memories") == 0
+    await owner.close()
+
+
+async def test_what_a_person_asked_to_remember_comes_before_what_was_said(
+    memories: Memories, ann: int, conversation_id: int
+) -> None:
+    await memories.of_user(ann, HOME, None).remember("The walrus is called Otto")
+    await memories.add([line(ann, conversation_id, "The walrus is called Emil"), line(ann, conversation_id, "Hm")])
+
+    assert (await contents(memories.of_user(ann, HOME, None), "what is the walrus called?"))[0].endswith("Otto")
