@@ -53,6 +53,8 @@ def _to_memory_line(memory: RecalledMemory, zone: ZoneInfo) -> str:
 
 def _to_neighbour(neighbour: Neighbour) -> str:
     text = quote(cut(neighbour.content, MEMORY_CHARS))
+    if neighbour.is_from_bot:
+        return f"you: {text}"
     return f"{to_speaker(neighbour.speaker)}: {text}" if neighbour.speaker else text
 
 

@@ -84,9 +84,10 @@ def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMem
 
 def _describe(memory: RecalledMemory) -> dict[str, Any]:
     """Return what is known beside the text of a message: who said it, and the messages around it."""
+    speaker = "you" if memory.is_from_bot else memory.speaker
     around = {
-        side: f"{each.speaker}: {each.content}" if each.speaker else each.content
+        side: f"{'you' if each.is_from_bot else each.speaker or 'somebody'}: {each.content}"
         for side, each in (("before", memory.before), ("after", memory.after))
         if each is not None
     }
-    return ({"speaker": memory.speaker} if memory.speaker else {}) | around
+    return ({"speaker": speaker} if speaker else {}) | around

@@ -60,6 +60,7 @@ class Neighbour:
     id: int
     content: str
     speaker: str | None
+    is_from_bot: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,8 @@ IS_WANTED = """
 # The columns of the first :k of `ranked`, with the neighbours.
 SHOWN = """
     m.content, m.scope, m.said_at, m.source, m.speaker, m.is_from_bot,
-    b.id AS before_id, b.content AS before, b.speaker AS before_speaker,
-    a.id AS after_id, a.content AS after, a.speaker AS after_speaker"""
+    b.id AS before_id, b.content AS before, b.speaker AS before_speaker, b.is_from_bot AS before_is_from_bot,
+    a.id AS after_id, a.content AS after, a.speaker AS after_speaker, a.is_from_bot AS after_is_from_bot"""
 WITH_NEIGHBOURS = """
 LEFT JOIN LATERAL (
     SELECT n.* FROM memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal - 1 LIMIT 1
@@ -327,7 +328,8 @@ def _to_recalled(rows: Sequence[Any]) -> list[RecalledMemory]:
                 continue
             shown.add(neighbour_id)
             left -= _size(content)
-            around[side] = Neighbour(neighbour_id, content, getattr(row, f"{side}_speaker"))
+            speaker, is_from_bot = getattr(row, f"{side}_speaker"), getattr(row, f"{side}_is_from_bot")
+            around[side] = Neighbour(neighbour_id, content, speaker, is_from_bot=is_from_bot)
         recalled.append(
             RecalledMemory(
                 row.id,

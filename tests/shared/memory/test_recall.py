@@ -122,6 +122,7 @@ async def test_a_hit_comes_with_its_neighbours_and_its_speaker(
     assert found.before is not None
     assert found.after is not None
     assert (found.before.content, found.before.speaker, found.after.content) == (lines[0], "Parley", lines[2])
+    assert found.before.is_from_bot
 
 
 async def test_neighbours_fit_the_word_budget_and_are_not_shown_twice(
