@@ -21,7 +21,7 @@ from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat,
 from agent.queue.inbox import QUEUE, TAKE_TURN
 from agent.queue.job import Job
 from agent.queue.slots import Bounds, Slots
-from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, Gate, start_alone
+from agent.queue.suspects import MAX_DEATHS, STRICT_PRIORITY, SUSPECT_PRIORITY, WAIT_SECONDS, Gate, start_alone
 from shared.clock import Clock
 from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
 from shared.db.retries import retry_on_lost_db
@@ -44,7 +44,12 @@ RESTART_SECONDS = 1.0
 # the same row were reused, a worker that resumes late could end it while another worker runs it.
 REQUEUE_STALE = text(f"""
 WITH stale AS (
-    SELECT jobs.id, jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[])) AS is_suspect
+    SELECT jobs.id, jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[])) AS is_suspect,
+           jobs.priority >= {SUSPECT_PRIORITY} AND jobs.scheduled_at IS NOT NULL AND EXISTS (
+               SELECT FROM procrastinate_jobs AS other
+               WHERE other.status = 'doing' AND other.priority >= {SUSPECT_PRIORITY}
+                 AND other.scheduled_at IS NOT NULL AND other.id <> jobs.id
+           ) AS is_strict
     FROM procrastinate_jobs AS jobs
     WHERE jobs.status = 'doing'
       AND (jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[]))
@@ -53,10 +58,13 @@ WITH stale AS (
 ), ended AS (
     UPDATE procrastinate_jobs AS jobs SET status = 'failed' FROM stale
     WHERE jobs.id = stale.id
-    RETURNING jobs.task_name, jobs.lock, jobs.args, jobs.attempts, jobs.priority, is_suspect
+    RETURNING jobs.task_name, jobs.lock, jobs.args, jobs.attempts, jobs.priority, is_suspect, is_strict
 )
 INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args, attempts)
-SELECT '{QUEUE}', '{TAKE_TURN}', CASE WHEN is_suspect THEN {SUSPECT_PRIORITY} ELSE priority END, lock, args, attempts
+SELECT '{QUEUE}', '{TAKE_TURN}',
+    CASE WHEN is_strict THEN {STRICT_PRIORITY} WHEN is_suspect THEN greatest(priority, {SUSPECT_PRIORITY})
+         ELSE priority END,
+    lock, args, attempts - CAST(is_strict AS int)
 FROM ended WHERE task_name = '{TAKE_TURN}'
 """)
 MINE = text(f"""
@@ -186,7 +194,7 @@ class Worker:
         job_id, worker_id = context.job.id or 0, context.job.worker_id
         if worker_id is not None:
             self._sweeper.own_ids.add(worker_id)
-        deaths = context.job.attempts if context.job.priority == SUSPECT_PRIORITY else None
+        deaths = context.job.attempts if context.job.priority >= SUSPECT_PRIORITY else None
         job = Job(job_id, inbox_id, slot=self._slots.of(job_id), deaths=deaths)
         try:
             await (self._run_beside_others(job) if deaths is None else self._run_alone(job))
@@ -204,11 +212,21 @@ class Worker:
             await self._run_with_retries(job)
 
     async def _run_alone(self, job: Job) -> None:
+        # Outside of the gate, so that this process goes on while the suspect waits for those of others.
+        while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
+            await asyncio.sleep(WAIT_SECONDS)
+
+    async def _try_alone(self, job: Job) -> bool:
         async with self._gate.alone():
             if job.deaths is not None and job.deaths > MAX_DEATHS:
                 await self._give_up(replace(job, last_error=f"the worker died {job.deaths} times while it ran alone"))
-            elif await retry_on_lost_db(lambda: start_alone(self._database, job.id), self._limits.retry_seconds):
+                return True
+            has_started = await retry_on_lost_db(
+                lambda: start_alone(self._database, job.id), self._limits.retry_seconds
+            )
+            if has_started:
                 await self._run_with_retries(job)
+            return has_started is not False
 
     async def _run_with_retries(self, job: Job) -> None:
         errors = losses = 0

@@ -1,0 +1,62 @@
+"""A death counts against a message only when it ran alone, in its process and among the suspects of all processes."""
+
+from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
+from agent.queue.worker import REQUEUE_STALE
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.parley import Parley, open_parley
+
+TAKE = """
+WITH worker AS (INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now()) RETURNING id)
+UPDATE procrastinate_jobs SET status = 'doing', priority = greatest(priority, :priority), worker_id = worker.id
+FROM worker WHERE lock = :place AND status = 'todo' RETURNING procrastinate_jobs.id, worker_id
+"""
+STATE = "SELECT lock, attempts, priority FROM procrastinate_jobs WHERE status = 'todo' ORDER BY lock"
+
+
+async def take(parley: Parley, place: str) -> tuple[int, int]:
+    """Let another process take the suspect of this place; return the ids of its job and of the worker."""
+    (taken,) = await parley.sql(TAKE, place=place, priority=SUSPECT_PRIORITY)
+    return taken.id, taken.worker_id
+
+
+async def die(parley: Parley, *workers: int) -> dict[str, tuple[int, int]]:
+    """Let the jobs of dead workers be queued again; return their counted deaths and priorities by place."""
+    async with parley.app.database.transaction() as session:
+        await session.execute(REQUEUE_STALE, {"dead": list(workers), "lost": []})
+    return {row.lock: (row.attempts, row.priority) for row in await parley.sql(STATE)}
+
+
+async def test_of_two_suspects_that_ran_beside_each_other_no_death_is_counted(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        for user in ("ann", "bob"):
+            await parley.accept("hello", user=user)
+        one, two = [row.lock for row in await parley.sql(STATE)]
+        (first, dead), (second, other) = await take(parley, one), await take(parley, two)
+        assert await start_alone(parley.app.database, first)
+        assert await start_alone(parley.app.database, second)
+        assert await die(parley, dead, other) == {one: (0, STRICT_PRIORITY), two: (0, STRICT_PRIORITY)}
+
+        # From now on each runs only while the other does not, and what it does then counts.
+        (first, dead), (second, other) = await take(parley, one), await take(parley, two)
+        assert await start_alone(parley.app.database, first) is True
+        assert await start_alone(parley.app.database, second) is False
+        assert await die(parley, dead) == {one: (1, STRICT_PRIORITY)}
+        assert await start_alone(parley.app.database, second) is True
+        assert await start_alone(parley.app.database, first) is None
+        assert (await die(parley, other))[two] == (1, STRICT_PRIORITY)
+
+
+async def test_a_suspect_that_ran_alone_in_all_processes_is_counted_at_once(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        await parley.accept("hello")
+        ((place, *_),) = await parley.sql(STATE)
+        for deaths in (1, 2, 3):
+            job, worker = await take(parley, place)
+            assert await start_alone(parley.app.database, job)
+            assert await die(parley, worker) == {place: (deaths, SUSPECT_PRIORITY)}
