@@ -11,7 +11,7 @@ import typer
 # typer has its own copy of click, whose errors have no public name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
-from adapters.cli import chat, database, doctor, explain, mcp, personas, run, tools, users
+from adapters.cli import chat, database, doctor, explain, mcp, personas, receipts, run, tools, users
 from adapters.cli.console import complain, find_version, say
 from adapters.folders import list_folders
 from shared.errors import ConfigurationError, ParleyError
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain.app, mcp.app):
+for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain.app, mcp.app, receipts.app):
     app.add_typer(commands)
 app.add_typer(users.app, name="user")
 app.add_typer(personas.app, name="persona")

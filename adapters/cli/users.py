@@ -1,20 +1,23 @@
 """`parley user …`: people with their permission, budget and accounts."""
 
+import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adapters.cli.console import say, show_table
-from adapters.cli.opening import in_transaction
+from adapters.cli.opening import in_transaction, opened_database, read_settings
 from shared.errors import Refusal
 from shared.permissions import Permission
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
+    from shared.files.storage import Storage
     from shared.settings import Settings
 
-app = typer.Typer(help="People: list, promote, set-budget, link.", no_args_is_help=True)
+app = typer.Typer(help="People: list, promote, set-budget, link, export, erase.", no_args_is_help=True)
 WHO = typer.Argument(
     metavar="WHO", help="A user's number (12), an account (discord:80351110224678912) or an account's name."
 )
@@ -113,6 +116,61 @@ def link(
         return user_id
 
     say(f"user {in_transaction(work)}: {platform}:{account_id} is linked")
+
+
+@app.command("export")
+def export(who: str = WHO) -> None:
+    """Print everything that is kept about a person, as JSON."""
+    import json
+
+    async def work(session: "AsyncSession", settings: "Settings") -> Any:
+        from agent.privacy.export import export_person
+
+        user_id = await _find(session, who)
+        async with aclosing(_open_storage(settings)) as storage:
+            return await export_person(session, storage, user_id)
+
+    say(json.dumps(in_transaction(work), default=str, ensure_ascii=False, indent=2))
+
+
+@app.command("erase")
+def erase(
+    who: str = WHO,
+    yes: bool = typer.Option(False, "--yes", help="Really erase; without it, only say what would happen."),
+) -> None:
+    """Erase a person with everything that is kept about them, and print a signed receipt."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> int | None:
+        from agent.privacy.erasure import find_erasure, request_erasure
+
+        known = await find_erasure(session, int(who)) if who.isdecimal() and len(who) <= 18 else None
+        if known is not None:
+            # An erasure that was interrupted, or a receipt that is wanted again.
+            return known
+        user_id = await _find(session, who)
+        return await request_erasure(session, user_id) if yes else None
+
+    erasure_id = in_transaction(work)
+    if erasure_id is None:
+        raise Refusal("This can't be undone: rows, memories, messages and files of this person go. Add --yes.")
+    say(asyncio.run(_erase(erasure_id)))
+
+
+async def _erase(erasure_id: int) -> str:
+    from agent.privacy.erasure import erase as erase_person
+    from shared.settings import load_secrets
+
+    settings = read_settings(quiet=True)
+    async with opened_database(settings) as database, aclosing(_open_storage(settings)) as storage:
+        erased = await erase_person(database, storage, erasure_id)
+    return erased.to_receipt(load_secrets(settings))
+
+
+def _open_storage(settings: "Settings") -> "Storage":
+    from shared.files.storage import open_storage
+    from shared.settings import load_secrets
+
+    return open_storage(settings, load_secrets(settings))
 
 
 async def _read(session: "AsyncSession", where: str, **given: Any) -> list[Any]:

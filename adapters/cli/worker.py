@@ -9,6 +9,7 @@ from agent.maintenance.retention import remove_expired
 from agent.maintenance.steps import Steps
 from agent.maintenance.totals import count_finished
 from agent.memories.turns import TurnMemories
+from agent.privacy.erasure import finish_erasures
 from agent.queue import outbox
 from agent.queue.slots import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Limits, Worker
@@ -60,3 +61,4 @@ async def _maintain(app: App) -> None:
     await count_finished(steps)
     await remove_expired(steps, app.settings)
     await remove_expired_files(steps, app.files.storage)
+    await finish_erasures(app.database, app.files.storage)

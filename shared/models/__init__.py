@@ -8,6 +8,7 @@ from shared.models.channel import ChannelMode
 from shared.models.compatibility import SchemaCompatibility
 from shared.models.confirmation import Confirmation
 from shared.models.conversation import Conversation, Summary
+from shared.models.erasure import Erasure
 from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
 from shared.models.mail import InboxMessage, OutboxReply
@@ -33,6 +34,7 @@ __all__ = [
     "CountedRows",
     "DirectChannel",
     "EmbeddingModel",
+    "Erasure",
     "Feedback",
     "FileRecord",
     "ForgottenTurn",

@@ -61,6 +61,10 @@ class Conversation(Row, Base):
     is_summarized: Mapped[bool] = mapped_column(
         server_default=text("false"), comment="Does the summary hold all that was said?"
     )
+    is_memory_paused: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="Is nothing of this conversation remembered, except what is asked for?",
+    )
     summary: Mapped[str | None] = mapped_column(Text, comment="What was said up to summarized_turn_id, in short.")
     window_turn_id: Mapped[int] = mapped_column(
         BigInteger, server_default="0", comment="First turn that the model is still shown; moves on in blocks."

@@ -55,6 +55,10 @@ class User(Row, Base):
         comment="END of the period: when it has passed, the used tokens go back to 0 and it moves on by 30 days.",
     )
     time_zone: Mapped[str] = mapped_column(Text, server_default="UTC", comment="IANA name of the person's time zone.")
+    is_memory_paused: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="Is nothing of this person remembered, except what is asked for?",
+    )
     has_memories: Mapped[bool] = mapped_column(
         server_default=text("false"),
         comment="Was anything ever remembered? Set by the database; saves a search for nothing.",

@@ -194,6 +194,19 @@ def test_the_agents_that_a_turn_has_asked_are_part_of_its_story(shell: Shell) ->
     cell(shell, "DELETE FROM agents")
 
 
+def test_a_person_is_exported_and_erased_with_a_receipt(shell: Shell) -> None:
+    shell.says("user", "promote", "web:zoe", "user", "--new")
+    person = cell(shell, "SELECT user_id FROM user_platform_links WHERE platform_user_id = 'zoe'")
+
+    assert json.loads(shell.says("user", "export", "web:zoe"))["accounts"][0]["platform_user_id"] == "zoe"
+    assert "Add --yes" in shell.run("user", "erase", "web:zoe").err
+    receipt = shell.says("user", "erase", "web:zoe", "--yes").strip()
+    assert '"accounts": 1' in shell.says("verify-receipt", receipt)
+    assert shell.says("user", "erase", person).strip() == receipt
+    assert shell.run("verify-receipt", receipt.replace("accounts", "Accounts")).code == 1
+    assert cell(shell, "SELECT count(*) FROM user_platform_links WHERE platform_user_id = 'zoe'") == "0"
+
+
 def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: Shell) -> None:
     done = shell.run("doctor")
 

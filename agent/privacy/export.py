@@ -1,0 +1,58 @@
+"""Everything that is kept about a person, as one value that can be written as JSON."""
+
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.files.storage import Storage
+from shared.memory.visibility import act_for
+
+PROFILE = text("""
+SELECT id, display_name, permission_level, token_budget_monthly, tokens_used_this_month, budget_reset_at, time_zone,
+       week_start, is_memory_paused, created_at
+FROM users WHERE id = :user_id
+""")
+LISTS = {
+    "accounts": text("""
+SELECT platform, platform_user_id, platform_username, created_at FROM user_platform_links
+WHERE user_id = :user_id ORDER BY id
+"""),
+    "memories": text("""
+SELECT id, scope, source, content, speaker, is_from_bot, said_at, platform, platform_server_id, conversation_id,
+       confidence, superseded_by
+FROM memories WHERE user_id = :user_id ORDER BY id
+"""),
+    "conversations": text("""
+SELECT id, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, started_at, summary
+FROM conversations WHERE is_direct AND user_id = :user_id ORDER BY id
+"""),
+    "messages": text("""
+SELECT m.turn_id, m.conversation_id, m.role, m.speaker, m.content, m.created_at
+FROM messages AS m JOIN turns AS t ON t.id = m.turn_id
+WHERE t.user_id = :user_id AND m.role IN ('user', 'assistant') ORDER BY m.id
+"""),
+    "feedback": text("SELECT turn_id, score, created_at FROM feedback WHERE user_id = :user_id ORDER BY id"),
+    "usage": text("""
+SELECT purpose, model, count(*) AS calls, sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
+FROM token_logs WHERE user_id = :user_id GROUP BY purpose, model ORDER BY purpose, model
+"""),
+}
+FILES = text("""
+SELECT id, filename, mime_type, size_bytes, status, created_at FROM file_records WHERE user_id = :user_id ORDER BY id
+""")
+
+
+async def export_person(session: AsyncSession, storage: Storage, user_id: int) -> dict[str, Any] | None:
+    """Return all rows about this person; files come as signed links that expire. None if there is no such person."""
+    profile = (await session.execute(PROFILE, {"user_id": user_id})).mappings().one_or_none()
+    if profile is None:
+        return None
+    await act_for(session, user_id)
+    found: dict[str, Any] = {"profile": dict(profile)}
+    for name, statement in LISTS.items():
+        rows = await session.execute(statement, {"user_id": user_id})
+        found[name] = [dict(row) for row in rows.mappings()]
+    files = (await session.execute(FILES, {"user_id": user_id})).mappings()
+    found["files"] = [dict(row) | {"url": storage.sign(row["id"])} for row in files]
+    return found

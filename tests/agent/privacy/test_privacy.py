@@ -1,0 +1,157 @@
+"""Export and erasure of a person, with a receipt; an erasure that was interrupted is continued."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import asyncpg
+import pytest
+
+from agent.privacy.erasure import erase, finish_erasures, request_erasure
+from agent.privacy.export import export_person
+from agent.privacy.receipts import verify_receipt
+from shared.errors import NotFound, Refusal, Unavailable
+from shared.memory.memories import Memories
+from shared.memory.storage import NewMemory, Origin
+from shared.messages import Place
+from shared.settings import Secrets
+from tests.support.parley import Parley
+
+SECRETS = Secrets("token", ("key-1", "key-0"))
+HOME = Place("discord", None, "dm-1", is_direct=True)
+SAID = datetime(2026, 5, 4, tzinfo=UTC)
+# Tables whose rows name a person; the ledger and the erasure itself keep numbers alone.
+LEFT = """
+SELECT (SELECT count(*) FROM users WHERE id = $1) + (SELECT count(*) FROM user_platform_links WHERE user_id = $1)
+     + (SELECT count(*) FROM memories WHERE user_id = $1) + (SELECT count(*) FROM memory_vectors WHERE user_id = $1)
+     + (SELECT count(*) FROM memory_scopes WHERE user_id = $1) + (SELECT count(*) FROM file_records WHERE user_id = $1)
+     + (SELECT count(*) FROM turns WHERE user_id = $1) + (SELECT count(*) FROM messages WHERE user_id = $1)
+     + (SELECT count(*) FROM token_logs WHERE user_id = $1)
+     + (SELECT count(*) FROM memory_words WHERE term = 'walrus')
+     + (SELECT count(*) FROM messages WHERE content LIKE '%walrus%')
+     + (SELECT count(*) FROM turn_events WHERE payload::text LIKE '%walrus%')
+     + (SELECT count(*) FROM inbox WHERE content LIKE '%walrus%' OR platform_user_id = $2)
+     + (SELECT count(*) FROM outbox WHERE content LIKE '%walrus%')
+     + (SELECT count(*) FROM conversations WHERE summary LIKE '%walrus%')
+"""
+
+
+class UnreachableStorage:
+    """A storage that can't delete."""
+
+    async def delete(self, key: str) -> None:
+        raise Unavailable
+
+
+@pytest.fixture
+async def owner(parley: Parley) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def ann(parley: Parley) -> int:
+    """A person who has written, has memories, and has a file."""
+    await parley.ask("my walrus is called Rex")
+    user_id = int(await parley.value("SELECT max(id) FROM users"))
+    memory = parley.app.memory.of_user(user_id, HOME, None)
+    await memory.remember("the walrus is grey")
+    files = parley.app.files.storage.of_user(parley.app.database, user_id, None)
+    await files.create("walrus.txt", b"a walrus")
+    return user_id
+
+
+async def erasure_of(parley: Parley, user_id: int) -> int:
+    async with parley.app.database.transaction() as session:
+        erasure_id = await request_erasure(session, user_id)
+    assert erasure_id is not None
+    return erasure_id
+
+
+async def account_of(parley: Parley) -> str:
+    return str(await parley.value("SELECT platform_user_id FROM user_platform_links"))
+
+
+async def test_an_export_holds_everything_and_is_json(parley: Parley, ann: int) -> None:
+    async with parley.app.database.transaction() as session:
+        found = await export_person(session, parley.app.files.storage, ann)
+        assert await export_person(session, parley.app.files.storage, ann + 1) is None
+
+    assert found is not None
+    read = json.loads(json.dumps(found, default=str))
+    assert read["profile"]["id"] == ann
+    assert len(read["accounts"]) == 1
+    assert [each["content"] for each in read["memories"] if each["source"] == "remembered"] == ["the walrus is grey"]
+    assert "my walrus is called Rex" in read["messages"][0]["content"]
+    assert [each["filename"] for each in read["files"]] == ["walrus.txt"]
+    assert "sig" in read["files"][0]["url"] or "?" in read["files"][0]["url"]
+    assert read["usage"]
+
+
+async def test_after_an_erasure_nothing_is_left_but_a_receipt(
+    parley: Parley, ann: int, owner: asyncpg.Connection
+) -> None:
+    account, key = await account_of(parley), await parley.value("SELECT minio_key FROM file_records")
+
+    erased = await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, ann))
+
+    assert await owner.fetchval(LEFT, ann, account) == 0
+    with pytest.raises(NotFound):
+        await parley.app.files.storage.size(key)
+    receipt = verify_receipt(SECRETS, erased.to_receipt(SECRETS))
+    assert receipt["user"] == ann
+    assert receipt["erased"]["files"] == receipt["erased"]["accounts"] == 1
+    assert receipt["erased"]["memories"] >= 1
+    assert account not in json.dumps(receipt)
+    assert (await parley.ask("hello again")).error is None
+
+
+async def test_an_erasure_that_was_interrupted_is_continued(
+    parley: Parley, ann: int, owner: asyncpg.Connection
+) -> None:
+    account, erasure_id = await account_of(parley), await erasure_of(parley, ann)
+    with pytest.raises(Unavailable):
+        await erase(parley.app.database, UnreachableStorage(), erasure_id)  # type: ignore[arg-type]
+    assert await parley.value("SELECT count(*) FROM file_records") == 1
+    assert await erasure_of(parley, ann) == erasure_id
+
+    assert await finish_erasures(parley.app.database, parley.app.files.storage) == 1
+    assert await finish_erasures(parley.app.database, parley.app.files.storage) == 0
+    assert await owner.fetchval(LEFT, ann, account) == 0
+    again = await erase(parley.app.database, parley.app.files.storage, erasure_id)
+    assert again.counts["files"] == 1
+
+
+async def test_a_receipt_that_was_changed_is_refused(parley: Parley, ann: int) -> None:
+    erased = await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, ann))
+    signed = erased.to_receipt(SECRETS)
+
+    assert verify_receipt(Secrets("token", ("newer", "key-1")), signed)["user"] == ann
+    for forged in (signed.replace('"files": 1', '"files": 0').replace('"files":1', '"files":0'), "", "{}.x"):
+        with pytest.raises(Refusal):
+            verify_receipt(SECRETS, forged)
+    with pytest.raises(Refusal):
+        verify_receipt(Secrets("token", ("other",)), signed)
+
+
+@pytest.mark.parametrize(
+    "pause", ["UPDATE users SET is_memory_paused = true", "UPDATE conversations SET is_memory_paused = true"]
+)
+async def test_during_a_pause_only_what_is_asked_for_is_remembered(
+    parley: Parley, owner: asyncpg.Connection, pause: str
+) -> None:
+    await parley.ask("hello")
+    user_id = int(await parley.value("SELECT max(id) FROM users"))
+    conversation_id = int(await parley.value("SELECT max(id) FROM conversations"))
+    await owner.execute(pause)
+    before = await owner.fetchval("SELECT count(*) FROM memories")
+
+    memories: Memories = parley.app.memory
+    origin = Origin(HOME, conversation_id)
+    await memories.add([NewMemory(user_id, origin, "a message", SAID), NewMemory(user_id, origin, "more", SAID)])
+    assert await owner.fetchval("SELECT count(*) FROM memories") == before
+    await memories.of_user(user_id, HOME, conversation_id).remember("the walrus is grey")
+    assert [each.content for each in await memories.of_user(user_id, HOME, None).recall("walrus")] == [
+        "the walrus is grey"
+    ]
