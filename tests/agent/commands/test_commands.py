@@ -197,9 +197,24 @@ async def test_a_channel_does_not_show_what_was_said_in_private(parley: Parley) 
     assert "nothing" in await ask(parley, "/memory list", ANN, CHANNEL)
 
 
+async def test_remembering_is_paused_and_resumed_in_a_conversation_and_everywhere(parley: Parley) -> None:
+    paused = (
+        "SELECT (SELECT bool_or(is_memory_paused) FROM conversations), (SELECT bool_or(is_memory_paused) FROM users)"
+    )
+    assert "no conversation here" in await ask(parley, "/memory pause")
+    await parley.ask("hello", platform=ANN.platform, user=ANN.platform_user_id, channel=DIRECT.channel)
+
+    assert "nothing of this conversation" in await ask(parley, "/memory pause")
+    assert tuple((await parley.sql(paused))[0]) == (True, False)
+    assert "again" in await ask(parley, "/memory resume")
+    assert "nothing of what you say anywhere" in await ask(parley, "/memory pause everywhere")
+    assert tuple((await parley.sql(paused))[0]) == (False, True)
+    assert "permission admin" in await ask(parley, "/memory pause", ANN, CHANNEL)
+
+
 @pytest.mark.parametrize("text", ["/memory forget", "/memory forget tea", "/memory drop 1", "/memory forget 1 2"])
 async def test_a_memory_command_that_makes_no_sense_gets_its_usage(parley: Parley, text: str) -> None:
-    assert await ask(parley, text) == "Write /memory list, or /memory forget ID with an id from that list."
+    assert (await ask(parley, text)).startswith("Write /memory list, /memory forget ID with an id from that list, or")
 
 
 async def test_a_huge_memory_id_is_a_missing_one(parley: Parley) -> None:
