@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.imports import Import, find_circle, imports, is_within
 from tests.support.source_tree import ROOT, FunctionNode, Source, dotted, sources_in
-from tests.test_house import agree
+from tests.test_style import agree
 
 PROGRAM = ("adapters", "agent", "migrations", "modules", "shared")
 MOST_FILES, MOST_PARAMETERS, MOST_FIELDS, MOST_POSITIONAL = 12, 6, 10, 3

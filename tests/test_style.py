@@ -243,7 +243,7 @@ def test_nothing_is_left_unfinished() -> None:
     complaints = [
         f"{source.path}:{number}: {found[0]} is left"
         for source in sources()
-        if source.path != "tests/test_house.py"
+        if source.path != "tests/test_style.py"
         for number, line in enumerate(source.text.splitlines(), 1)
         if (found := UNFINISHED.search(line))
     ]
