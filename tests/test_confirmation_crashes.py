@@ -39,7 +39,7 @@ async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool
         await stage.accepts("room: do it", decision=decision)
         await stage.until_delivered(1 if asks else 2)
         await worker.stop()
-        return [said for said in worker.said if said != "ready"]
+        return [point for point in worker.points if point != "ready"]
 
 
 async def disturb(
@@ -81,7 +81,7 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
             checks = {
                 "done twice": effects <= 1,
                 "not done": effects == 1 or number >= spent,
-                "done and not told": result == "effect done" or spent <= number < recorded,
+                "done and not reported": result == "effect done" or spent <= number < recorded,
                 "invented": effects == 1 or "The outcome is unknown" in result,
                 "yes not spent": await stage.value("SELECT status FROM confirmations") == "used",
                 "answer": response.content == "It is done.",

@@ -52,7 +52,7 @@ async def list_points(server: URL, home: Path, last_tool: str, scene: Scene = Sc
         await stage.until_delivered(1)
         await worker.stop()
         assert await find_faults(stage, replies=1) == []
-        return [said for said in worker.said if said != "ready"]
+        return [point for point in worker.points if point != "ready"]
 
 
 async def play(server: URL, home: Path, point: str, action: str, last_tool: str, scene: Scene = Scene()) -> list[str]:
@@ -77,7 +77,7 @@ Check = tuple[str, str, Callable[[list[tuple[Any, ...]]], bool]]
 def _said(replies: int) -> Iterator[Check]:
     yield "replies", "SELECT content FROM stage_posts", lambda rows: rows == [("It is done.",)] * replies
     yield (
-        "ends told",
+        "ends announced",
         "SELECT count(*) FROM turn_events WHERE name = 'turn_complete'",
         lambda rows: rows == [(replies,)],
     )

@@ -54,7 +54,7 @@ async def list_points(server: URL, home: Path) -> list[str]:
         await stage.until_delivered(1)
         await worker.stop()
         assert await find_faults(stage, replies=1) == []
-        return worker.said[worker.said.index("model after 1") : worker.said.index("model after 4")]
+        return worker.points[worker.points.index("model after 1") : worker.points.index("model after 4")]
 
 
 async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
@@ -84,10 +84,10 @@ def _transcripts() -> Iterator[Check]:
     hidden = "SELECT 1 FROM messages JOIN turns ON turns.id = turn_id"
     yield "shown", f"{hidden} WHERE (agent IS NULL) = (messages.conversation_id IS NULL)", _is()  # our own
     result = "SELECT content FROM messages WHERE turn_id = 1 AND role = 'tool_result'"
-    said = {"result": "Found.", "agent": "scout", "iterations": 2}
-    yield "result", result, lambda rows: [json.loads(row[0]) for row in rows] == [said]
-    told = "SELECT name FROM turn_events WHERE turn_id = 1 AND name LIKE 'delegation%' ORDER BY seq"
-    yield "told", told, _is(("delegation_request",), ("delegation_response",))
+    answer = {"result": "Found.", "agent": "scout", "iterations": 2}
+    yield "result", result, lambda rows: [json.loads(row[0]) for row in rows] == [answer]
+    announced = "SELECT name FROM turn_events WHERE turn_id = 1 AND name LIKE 'delegation%' ORDER BY seq"
+    yield "announced", announced, _is(("delegation_request",), ("delegation_response",))
     yield "events", "SELECT turn_id FROM turn_events GROUP BY 1 HAVING count(*) <> count(DISTINCT seq)", _is()
 
 

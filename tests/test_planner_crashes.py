@@ -58,17 +58,17 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(
     model.play(answer)
     changed = settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
     async with losing_acknowledgements(changed, address, model, database) as losing:
-        async for said in losing.messages():
-            reply = await losing.parley.ask(said, channel=said)
+        async for question in losing.messages():
+            reply = await losing.parley.ask(question, channel=question)
             assert (reply.error, reply.content, len(reply.tool_calls_made)) == (None, "Noted.", 2)
         assert await losing.parley.value("SELECT count(*) FROM turns WHERE waves <> 2") == 0
 
 
 @pytest.mark.parametrize(
-    ("point", "told", "model_calls"), [("read after 1", "effect done", 1), ("effect before 1", "unknown", 2)]
+    ("point", "reported", "model_calls"), [("read after 1", "effect done", 1), ("effect before 1", "unknown", 2)]
 )
 async def test_after_a_crash_only_calls_that_cannot_have_begun_run(
-    postgres: URL, tmp_path: Path, point: str, told: str, model_calls: int
+    postgres: URL, tmp_path: Path, point: str, reported: str, model_calls: int
 ) -> None:
     async with open_stage(postgres, tmp_path) as stage:
         scene = SCENES["done"]
@@ -82,7 +82,7 @@ async def test_after_a_crash_only_calls_that_cannot_have_begun_run(
         await second.stop()
 
         assert response.content == "It is done."
-        assert told in str(response.tool_calls_made[1].result)
-        assert await stage.value("SELECT count(*) FROM stage_effects") == int(told == "effect done")
+        assert reported in str(response.tool_calls_made[1].result)
+        assert await stage.value("SELECT count(*) FROM stage_effects") == int(reported == "effect done")
         assert await stage.value("SELECT count(*) FROM stage_model_calls") == model_calls
         assert await stage.rows("SELECT loop_mode, waves, attempt FROM turns") == [("planner", 2, 2)]

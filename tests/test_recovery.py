@@ -88,12 +88,12 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
     go = asyncio.Event()
 
     async def answer(body: Body, _number: int) -> Answer:
-        said = last_user_text(body).partition("\n")[0]
-        if "held" in said:
+        question = last_user_text(body).partition("\n")[0]
+        if "held" in question:
             await go.wait()
         if not results_so_far(body):
-            return Answer(tool_calls=[("knowledge__remember", {"content": said}), ("knowledge__list_memories", {})])
-        return Answer(f"re: {said}")
+            return Answer(tool_calls=[("knowledge__remember", {"content": question}), ("knowledge__list_memories", {})])
+        return Answer(f"re: {question}")
 
     model.play(answer)
     async with open_parley(settings, own_address, model) as parley:
@@ -151,16 +151,16 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost(
     settings: Settings, address: Address, model: OpenAIStub, database: Database
 ) -> None:
     def answer(body: Body, _number: int) -> Answer:
-        said = last_user_text(body).partition("\n")[0]
+        question = last_user_text(body).partition("\n")[0]
         if results_so_far(body):
-            return Answer(f"re: {said}")
-        return Answer(tool_calls=[("knowledge__remember", {"content": said}), ("file_manager__list_files", {})])
+            return Answer(f"re: {question}")
+        return Answer(tool_calls=[("knowledge__remember", {"content": question}), ("file_manager__list_files", {})])
 
     model.play(answer)
     async with losing_acknowledgements(settings, address, model, database) as losing:
-        async for said in losing.messages():
-            reply = await losing.parley.ask(said, channel=said, adapter="fake")
-            assert (reply.error, reply.content) == (None, f"re: {said}")
+        async for question in losing.messages():
+            reply = await losing.parley.ask(question, channel=question, adapter="fake")
+            assert (reply.error, reply.content) == (None, f"re: {question}")
             # When the acknowledgement of closing is lost, the claim on the reply must expire.
             await losing.parley.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'claimed'")
             assert Counter(await losing.parley.platform.wait_for(losing.lost))[reply.content] == 1

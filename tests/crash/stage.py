@@ -41,12 +41,12 @@ DECIDED = ("turns", "messages", "turn_events", "token_logs", "inbox", "outbox", 
 
 @dataclass
 class WorkerAtWork:
-    """A worker in a separate process; `said` are the points that it has reached, in order."""
+    """A worker in a separate process; `points` are those that it has reached, in order."""
 
     orders: Orders
     child: Any
     pipe: Connection
-    said: list[str] = field(default_factory=list)
+    points: list[str] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     is_gone: bool = False
 
@@ -56,7 +56,7 @@ class WorkerAtWork:
 
     def _read(self) -> None:
         try:
-            self.said.append(self.pipe.recv())
+            self.points.append(self.pipe.recv())
         except (EOFError, ConnectionResetError):
             asyncio.get_running_loop().remove_reader(self.pipe.fileno())
             self.pipe.close()
@@ -66,8 +66,8 @@ class WorkerAtWork:
     async def until(self, point: str) -> None:
         """Wait until it has reached this point."""
         async with asyncio.timeout(TIMEOUT):
-            while point not in self.said:
-                assert not self.is_gone, f"{self.orders.name} ended before {point!r}: {self.said}"
+            while point not in self.points:
+                assert not self.is_gone, f"{self.orders.name} ended before {point!r}: {self.points}"
                 self.changed.clear()
                 await self.changed.wait()
 
@@ -75,7 +75,7 @@ class WorkerAtWork:
         """Wait until it has reached this many points, at most for so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while len(self.said) < count and not self.is_gone:
+                while len(self.points) < count and not self.is_gone:
                     self.changed.clear()
                     await self.changed.wait()
 

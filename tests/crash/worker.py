@@ -111,7 +111,7 @@ class Points:
         self._seen[name] += 1
         point = f"{name} {self._seen[name]}"
         is_here = point == self._orders.at
-        self.tell(point)
+        self.report(point)
         if is_here and self._orders.action == "hold":
             await asyncio.Event().wait()
         if is_here and self._orders.action in {"kill", "freeze"}:
@@ -120,10 +120,10 @@ class Points:
             async with self._commits:
                 self._commits.notify_all()
 
-    def tell(self, said: str) -> None:
-        """Send the test a message, if it still listens."""
+    def report(self, point: str) -> None:
+        """Send the test the name of a point, if it still listens."""
         with contextlib.suppress(OSError):
-            self._pipe.send(said)
+            self._pipe.send(point)
 
     async def next_commit(self) -> None:
         """Wait for the next commit of this process."""
@@ -325,7 +325,7 @@ async def work(orders: Orders, pipe: Connection) -> None:
             leaving.enter_context(watched(log_after=0.5, end_after=2))
         working = asyncio.create_task(build_worker(app, grace=orders.grace).run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
-        points.tell("ready")
+        points.report("ready")
         await asyncio.gather(working, return_exceptions=True)
 
 

@@ -104,8 +104,8 @@ class Parley:
 
         async def waits(body: Body, number: int) -> Reply:
             await is_read.wait()
-            said = script(body, number)
-            return await said if isinstance(said, Awaitable) else said
+            reply = script(body, number)
+            return await reply if isinstance(reply, Awaitable) else reply
 
         self.model.play(waits)
         accepted = await self.accept(content, wants_stream=True)

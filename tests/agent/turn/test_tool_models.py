@@ -163,6 +163,6 @@ async def test_the_acknowledgement_of_any_commit_of_a_tool_that_asks_a_model_may
     modules = ModuleTools([ask_model])
     async with losing_acknowledgements(settings, address, model, database, modules=modules) as losing:
         await losing.parley.sql(PERSONA)
-        async for said in losing.messages():
-            reply = await losing.parley.ask(said, channel=said)
+        async for question in losing.messages():
+            reply = await losing.parley.ask(question, channel=question)
             assert (reply.error, reply.content) == (None, "The model says blue.")
