@@ -20,7 +20,7 @@ from agent.outflow.secrets import Secrets
 from agent.people.personas import LoopMode
 from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders
-from agent.queue.worker import SWEEP_SECONDS, Chore
+from agent.queue.worker import SWEEP_SECONDS, PeriodicTask
 from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
 from agent.tools.search import MODULE as SEARCH
@@ -108,9 +108,9 @@ def list_routes() -> list["Route"]:
     return a2a.routes()
 
 
-def list_periodic_tasks(app: App) -> list[Chore]:
+def list_periodic_tasks(app: App) -> list[PeriodicTask]:
     """Return the periodic tasks of the optional parts, for the worker."""
-    return [Chore("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS)]
+    return [PeriodicTask("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS)]
 
 
 async def _end_orphans(app: App) -> None:

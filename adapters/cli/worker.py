@@ -12,7 +12,7 @@ from agent.memories.turns import TurnMemories
 from agent.privacy.erasure import finish_erasures
 from agent.queue import outbox
 from agent.queue.slots import Bounds
-from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Chore, Limits, Worker
+from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
 from agent.summaries.summarizer import Summarizer
 from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
@@ -32,16 +32,20 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         app.database,
         app.clock,
         partial(run_turn, app.turns, cancellations=cancellations),
-        chores=(
-            Chore("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
-            Chore("memory index", app.memory.index_missing, VECTOR_SECONDS),
-            Chore("turn memories", TurnMemories(app.database, app.memory, app.toolbox.find).run, REMEMBER_SECONDS),
-            Chore("summaries", Summarizer(app.database, app.models.router, app.memory, app.clock).run, SUMMARY_SECONDS),
-            Chore("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
-            Chore("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
-            Chore("maintenance", partial(_maintain, app), maintenance_seconds),
-            Chore("MCP servers", app.tools.mcp.run),
-            Chore("failed modules", app.tools.modules.try_again, maintenance_seconds),
+        periodic_tasks=(
+            PeriodicTask("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
+            PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS),
+            PeriodicTask(
+                "turn memories", TurnMemories(app.database, app.memory, app.toolbox.find).run, REMEMBER_SECONDS
+            ),
+            PeriodicTask(
+                "summaries", Summarizer(app.database, app.models.router, app.memory, app.clock).run, SUMMARY_SECONDS
+            ),
+            PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
+            PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
+            PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
+            PeriodicTask("MCP servers", app.tools.mcp.run),
+            PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
             *list_periodic_tasks(app),
         ),
         limits=Limits(

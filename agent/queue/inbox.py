@@ -18,7 +18,7 @@ from shared.models import InboxMessage
 from shared.text import clean, clean_json
 
 QUEUE = "turns"
-TAKE_TURN = "take_turn"
+TURN_TASK = "take_turn"
 # Adapters without a sender: their callers read the answer themselves, so committing it counts as the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 CONTEXT_FIELDS, QUOTE_FIELDS = (
@@ -61,7 +61,7 @@ WITH place AS MATERIALIZED (
     RETURNING id, place_key, platform, platform_user_id
 )
 SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TAKE_TURN}', {PRIORITY}, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+    '{QUEUE}', '{TURN_TASK}', {PRIORITY}, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
 )::procrastinate_job_to_defer_v1]) FROM stored
 """)
 
@@ -90,7 +90,7 @@ WITH places AS MATERIALIZED (
     FROM stored
 )
 SELECT id, platform, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TAKE_TURN}', {PRIORITY} - earlier, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+    '{QUEUE}', '{TURN_TASK}', {PRIORITY} - earlier, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
 )::procrastinate_job_to_defer_v1]) FROM numbered AS stored
 """)
 
@@ -110,7 +110,7 @@ SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND
 # Queues a job for places with open messages but no live job, which can be lost with its connection. Clocks may be set.
 REQUEUE_LOST = text(f"""
 SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
+    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
 )::procrastinate_job_to_defer_v1])
 FROM inbox
 WHERE status IN ('waiting', 'claimed') AND abs(extract(epoch FROM now() - created_at)) > 10

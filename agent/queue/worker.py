@@ -18,7 +18,7 @@ from agent.prompts import prompts
 from agent.queue import inbox
 from agent.queue.connector import DATABASE_WAITS, build_queue, opened, replace_connections
 from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
-from agent.queue.inbox import QUEUE, TAKE_TURN
+from agent.queue.inbox import QUEUE, TURN_TASK
 from agent.queue.job import Job
 from agent.queue.slots import Bounds, Slots
 from agent.queue.suspects import MAX_DEATHS, STRICT_PRIORITY, SUSPECT_PRIORITY, WAIT_SECONDS, Gate, start_alone
@@ -61,19 +61,19 @@ WITH stale AS (
     RETURNING jobs.task_name, jobs.lock, jobs.args, jobs.attempts, jobs.priority, is_suspect, is_strict
 )
 INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args, attempts)
-SELECT '{QUEUE}', '{TAKE_TURN}',
+SELECT '{QUEUE}', '{TURN_TASK}',
     CASE WHEN is_strict THEN {STRICT_PRIORITY} WHEN is_suspect THEN greatest(priority, {SUSPECT_PRIORITY})
          ELSE priority END,
     lock, args, attempts - CAST(is_strict AS int)
-FROM ended WHERE task_name = '{TAKE_TURN}'
+FROM ended WHERE task_name = '{TURN_TASK}'
 """)
 MINE = text(f"""
 SELECT id FROM procrastinate_jobs
-WHERE status = 'doing' AND task_name = '{TAKE_TURN}' AND worker_id = ANY(CAST(:workers AS bigint[]))
+WHERE status = 'doing' AND task_name = '{TURN_TASK}' AND worker_id = ANY(CAST(:workers AS bigint[]))
 """)
 REQUEUE = text(f"""
 SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TAKE_TURN}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
 )::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
 """)
 BEAT = text("UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]))")
@@ -98,7 +98,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class PeriodicTask:
     """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled."""
 
     name: str
@@ -140,10 +140,10 @@ class Worker:
         clock: Clock,
         run_turn: RunTurn,
         *,
-        chores: Sequence[Chore] = (),
+        periodic_tasks: Sequence[PeriodicTask] = (),
         limits: Limits | None = None,
     ) -> None:
-        """Run jobs with `run_turn`, and the `chores` in the background."""
+        """Run jobs with `run_turn`, and the `periodic_tasks` in the background."""
         self._database = database
         self._clock = clock
         self._run_turn = run_turn
@@ -151,20 +151,20 @@ class Worker:
         self._slots = Slots(self._limits.bounds)
         self._gate = Gate()
         self._sweeper = _Sweeper(database, clock, self._slots)
-        # Each chore has its own task: a slow platform or embedder must not delay the heartbeat.
-        self._chores = (Chore("sweeper", self._sweeper.sweep, SWEEP_SECONDS), *chores)
+        # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
+        self._periodic_tasks = (PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS), *periodic_tasks)
         self._queue, self._queued = build_queue(database, self._slots)
-        self._queue.task(name=TAKE_TURN, queue=QUEUE, pass_context=True)(self._take)
+        self._queue.task(name=TURN_TASK, queue=QUEUE, pass_context=True)(self._run_job)
 
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are queued again for another worker."""
         async with opened(self._queue):
-            running = [asyncio.create_task(_keep_up(chore), name=chore.name) for chore in self._chores]
+            running = [asyncio.create_task(_repeat(each), name=each.name) for each in self._periodic_tasks]
             try:
                 await self._run_on()
             finally:
-                for chore in running:
-                    chore.cancel()
+                for task in running:
+                    task.cancel()
                 await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_on(self) -> None:
@@ -190,7 +190,7 @@ class Worker:
                 return
             await asyncio.sleep(RESTART_SECONDS)
 
-    async def _take(self, context: procrastinate.JobContext, inbox_id: int) -> None:
+    async def _run_job(self, context: procrastinate.JobContext, inbox_id: int) -> None:
         job_id, worker_id = context.job.id or 0, context.job.worker_id
         if worker_id is not None:
             self._sweeper.own_ids.add(worker_id)
@@ -261,19 +261,19 @@ class Worker:
             await session.execute(REQUEUE, {"inbox_id": inbox_id})
 
 
-async def _keep_up(chore: Chore) -> None:
+async def _repeat(task: PeriodicTask) -> None:
     while True:
-        await asyncio.sleep(chore.seconds or 0)
+        await asyncio.sleep(task.seconds or 0)
         try:
-            await chore.run()
-            if chore.seconds is None:
+            await task.run()
+            if task.seconds is None:
                 return
         except DatabaseLost:
             log.warning("database_lost")
         except Exception:
-            # Chores work on many rows: one row that fails must not end the chore.
-            log.exception("chore_failed")
-        if chore.seconds is None:
+            # Periodic tasks work on many rows: one row that fails must not end them.
+            log.exception("periodic_task_failed")
+        if task.seconds is None:
             await asyncio.sleep(RESTART_SECONDS)
 
 

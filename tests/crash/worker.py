@@ -44,7 +44,7 @@ from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
 
 # Periodic tasks of the worker, independent of turns.
-CHORES = {
+PERIODIC_TASKS = {
     "sweeper",
     "outbox sweeper",
     "orphan sweeper",
@@ -55,6 +55,9 @@ CHORES = {
     "failed modules",
     "summaries",
     "memory index",
+    "turn memories",
+    "vector indexes",
+    "failed modules",
     "MCP servers",
     "claim",
     "live message",
@@ -165,7 +168,7 @@ def is_of_turn() -> bool:
     """Return whether this is a turn's task and not a periodic task."""
     task = asyncio.current_task()
     name = task.get_name() if task is not None else ""
-    return name not in CHORES
+    return name not in PERIODIC_TASKS
 
 
 class Counts:
