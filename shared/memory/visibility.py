@@ -75,3 +75,8 @@ def prepare(statement: str) -> TextClause:
 async def act_in(session: AsyncSession, visibility: Visibility) -> None:
     """Restrict row-level security to what this person may see in this place, until the transaction ends."""
     await session.execute(ACT, visibility.settings)
+
+
+async def act_for(session: AsyncSession, user_id: int) -> None:
+    """Restrict row-level security to what is this person's own, for work in the background, which has no place."""
+    await session.execute(ACT, dict.fromkeys(SETTINGS, "") | {"user_id": str(user_id)})
