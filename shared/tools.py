@@ -284,4 +284,7 @@ def _compact(schema: Any) -> Any:
 
 
 def _is_redundant(key: str, value: Any) -> bool:
+    if key == "default":
+        # Whoever omits an argument gets 0, false or nothing, as one expects.
+        return not value
     return (key == "title" and isinstance(value, str)) or (key == "additionalProperties" and value is False)

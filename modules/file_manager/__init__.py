@@ -56,7 +56,8 @@ async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]
     return [_describe(file) for file in await context.storage.list(limit=MAX_LISTED, skip=skip)]
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
+# For users, because what guests are offered stays small.
+@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
 async def search_files(context: ToolContext, query: str) -> dict[str, Any]:
     """Find files by name or text."""
     return await search(context.storage, query)
@@ -69,7 +70,7 @@ async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
-@tool(requires=Permission.GUEST, repeatable=True)
+@tool(requires=Permission.USER, repeatable=True)
 async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict[str, Any]:
     """Rename a file."""
     file = await context.storage.rename(file_id, filename)

@@ -19,7 +19,7 @@ PAGE = 50
 
 @tool(requires=Permission.GUEST, repeatable=True)
 async def remember(context: ToolContext, content: str, everywhere: bool = False) -> dict[str, Any]:
-    """Keep a fact about the user; `everywhere`: at their wish, for all places."""
+    """Keep a fact about the user; `everywhere` if they wish."""
     memory = await context.memory.remember(content, everywhere=everywhere)
     return {"memory_id": memory.id, "content": memory.content}
 

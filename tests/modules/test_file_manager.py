@@ -48,7 +48,7 @@ async def read(context: ToolContext, content: bytes, filename: str = "given") ->
     return str((await call(file_manager.read_document, context, file_id=file.file_id))["text"])
 
 
-def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
+def test_tools_of_guests_are_few_and_all_schemas_are_small() -> None:
     assert {tool.name for tool in TOOLS} == {
         "file_manager.create_document",
         "file_manager.read_document",
@@ -58,7 +58,9 @@ def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
         "file_manager.get_file_link",
         "file_manager.delete_file",
     }
-    assert {tool.requires for tool in TOOLS} == {Permission.GUEST}
+    for_users = {tool.run.__name__ for tool in TOOLS if tool.requires == Permission.USER}
+    assert for_users == {"search_files", "rename_file"}
+    assert {tool.requires for tool in TOOLS} == {Permission.GUEST, Permission.USER}
     assert {tool.run.__name__ for tool in TOOLS if tool.read_only} == {
         "read_document",
         "list_files",
