@@ -84,8 +84,8 @@ async def test_an_unknown_agent_is_an_error_that_names_those_there_are(parley: P
     assert butler == {"error": True, "message": "There is no agent 'butler' here.", "agents": ["scout"]}
     assert nobody == {"error": True, "message": "There is no agent 'nobody' here.", "agents": ["scout"]}
     assert empty["message"] == "The task is empty: write down what the agent is to do."
-    told = [payload for name, payload in await events_of(parley, 1) if name == "delegation_response"]
-    assert [(each["agent"], each["error"], each["iterations"]) for each in told] == [
+    result = [payload for name, payload in await events_of(parley, 1) if name == "delegation_response"]
+    assert [(each["agent"], each["error"], each["iterations"]) for each in result] == [
         ("butler", butler["message"], 0), ("nobody", nobody["message"], 0), ("scout", empty["message"], 0),
     ]  # fmt: skip
     assert await parley.value("SELECT count(*) FROM turns") == 1

@@ -83,19 +83,19 @@ async def test_a_file_from_a_direct_message_is_neither_read_nor_posted_in_a_chan
 
     openly = await parley.ask("show all", **SAME_SERVER)
 
-    told = json.dumps([each.result for each in openly.tool_calls_made])
-    assert "love" not in told
-    assert "diary" not in told
-    assert "Soup." in told
+    result = json.dumps([each.result for each in openly.tool_calls_made])
+    assert "love" not in result
+    assert "diary" not in result
+    assert "Soup." in result
     assert openly.files == ()
     assert await parley.value("SELECT count(*) FROM file_records WHERE status = 'stored'") == 2
 
     parley.model.play([Answer(tool_calls=calls[:3]), Answer("Here.")])
     in_private = await parley.ask("show all")
 
-    told = json.dumps([each.result for each in in_private.tool_calls_made])
-    assert "love" in told
-    assert "menu.txt" in told
+    result = json.dumps([each.result for each in in_private.tool_calls_made])
+    assert "love" in result
+    assert "menu.txt" in result
     assert [each.filename for each in in_private.files] == ["diary.txt"]
 
 
@@ -167,15 +167,15 @@ async def test_an_admin_by_role_cannot_take_a_persona_from_another_server(parley
     )
     sender, around = Sender("test", "eve", "Eve"), PlatformContext(role_ids=("7",))
 
-    told = await answer(parley.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
+    result = await answer(parley.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
 
-    assert told is not None
-    assert "needs more than a role on this server" in told.text
+    assert result is not None
+    assert "needs more than a role on this server" in result.text
     assert await parley.value("SELECT platform_server_id FROM personas") == "b"
     await parley.sql("UPDATE personas SET platform_server_id = 'a'")
-    told = await answer(parley.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
-    assert told is not None
-    assert told.text.startswith("Cook answers in this channel")
+    result = await answer(parley.app, sender, Place("test", "a", "general"), "/persona set Cook", around)
+    assert result is not None
+    assert result.text.startswith("Cook answers in this channel")
 
 
 async def test_an_invalid_url_fails_its_file_and_not_the_turn(parley: Parley) -> None:

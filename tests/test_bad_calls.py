@@ -178,10 +178,10 @@ async def test_a_call_of_two_megabytes_is_stored_cut_and_does_not_exhaust_the_bu
     async with parley_with_odd_tools(settings, address, model, is_unlimited=False) as parley:
         reply = await parley.ask("go on")
         kept = await parley.value("SELECT sum(length(content)) FROM messages")
-        told = await parley.value("SELECT sum(length(payload::text)) FROM turn_events")
+        response = await parley.value("SELECT sum(length(payload::text)) FROM turn_events")
 
     assert reply.content == "So be it."
-    assert kept + told < 20_000
+    assert kept + response < 20_000
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -213,18 +213,18 @@ async def test_a_result_of_fifty_megabytes_is_cut(
 def test_only_a_part_of_a_large_result_is_inspected(kind: str) -> None:
     result = LARGE[kind]()
     tracemalloc.start()
-    told = to_json(result, 8000)
+    response = to_json(result, 8000)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert len(told) <= 8000
+    assert len(response) <= 8000
     assert most < 40 * MOST_CHARS
 
 
 def test_a_cut_result_states_its_full_length() -> None:
-    told = json.loads(to_json(["word"] * 5000, 2000))
+    response = json.loads(to_json(["word"] * 5000, 2000))
 
-    assert told["total_chars"] == len(json.dumps(["word"] * 5000))
+    assert response["total_chars"] == len(json.dumps(["word"] * 5000))
     assert json.loads(to_json({"a": [1, 2.5, None, True, "ü"], "b": {"c": ()}}, 2000)) == {
         "a": [1, 2.5, None, True, "ü"],
         "b": {"c": []},

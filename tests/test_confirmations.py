@@ -47,8 +47,8 @@ async def test_a_tool_that_needs_a_yes_is_not_run_and_the_turn_ends_with_its_que
     assert (json.loads(row.arguments), row.turn_id, row.call_id) == (MAIL[1], reply.turn_id, f"call_{reply.turn_id}_2")
     assert await parley.value("SELECT expires_at - created_at = interval '10 minutes' FROM confirmations")
     assert await parley.value("SELECT choices FROM outbox") == ["yes", "no"]
-    told = await parley.value("SELECT payload FROM turn_events WHERE name = 'message'")
-    assert (told["choices"], told["confirmation"]) == (["yes", "no"], {"id": row.id})
+    result = await parley.value("SELECT payload FROM turn_events WHERE name = 'message'")
+    assert (result["choices"], result["confirmation"]) == (["yes", "no"], {"id": row.id})
     assert office.sent == []
 
 

@@ -109,20 +109,20 @@ async def test_followers_get_request_and_response_events_in_order(parley: Parley
 
     followed = await parley.follow("where is the key?")
 
-    told = [(event.name, event.payload) for event in followed if event.name != "text_delta"]
-    assert [name for name, _ in told] == [
+    result = [(event.name, event.payload) for event in followed if event.name != "text_delta"]
+    assert [name for name, _ in result] == [
         "user_message", "turn_started", "tool_call", "delegation_request", "delegation_response", "tool_result",
         "message", "turn_complete",
     ]  # fmt: skip
-    assert told == await events_of(parley, 1)
-    assert told[3][1] == {"id": "call_1_2", "agent": "scout", "task": "Find the key."}
-    response = told[4][1]
+    assert result == await events_of(parley, 1)
+    assert result[3][1] == {"id": "call_1_2", "agent": "scout", "task": "Find the key."}
+    response = result[4][1]
     usage = response.pop("usage")
     assert response == {"id": "call_1_2", "agent": "scout", "result": "Under the mat.", "iterations": 2}
     below = "SELECT sum(input_tokens) FROM token_logs WHERE purpose = 'delegation'"
     assert usage["input_tokens"] == await parley.value(below)
     ledger = "SELECT sum(input_tokens), sum(output_tokens) FROM token_logs"
-    of_turn = told[-1][1]["usage"]
+    of_turn = result[-1][1]["usage"]
     assert [(of_turn["input_tokens"], of_turn["output_tokens"])] == [tuple(row) for row in await parley.sql(ledger)]
     # The agent's own events belong to its own turn, and its text is not streamed as the answer.
     assert [name for name, _ in await events_of(parley, 2)] == [

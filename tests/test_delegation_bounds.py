@@ -284,8 +284,8 @@ async def test_a_garbled_task_is_an_error_that_says_what_would_be_valid(parley: 
     result = reply.tool_calls_made[0].result
     assert result["error"] is True
     assert {"parameters", "agents"} & result.keys()
-    told = await parley.value("SELECT count(*) FROM turn_events WHERE name LIKE 'delegation%'")
-    assert (reply.content, told) == ("Sorry.", 2)
+    response = await parley.value("SELECT count(*) FROM turn_events WHERE name LIKE 'delegation%'")
+    assert (reply.content, response) == ("Sorry.", 2)
 
 
 async def test_the_sweeper_ends_agents_that_nobody_waits_for(parley: Parley) -> None:

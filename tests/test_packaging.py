@@ -155,12 +155,12 @@ def test_the_wheel_holds_every_file_that_the_program_reads(tmp_path: Path) -> No
 
 
 def test_make_knows_every_command_of_the_readme() -> None:
-    told = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    result = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     makefile = (ROOT / "Makefile").read_text("utf-8")
 
     for target in ("run", "embeddings", "test", "lint", "bench", "slow", "soak", "lock", "help"):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-        assert target == "help" or f"make {target} " in told
+        assert target == "help" or f"make {target} " in result
 
 
 def test_the_check_of_a_change_is_make_test() -> None:
@@ -180,7 +180,7 @@ def test_an_old_python_is_refused_in_one_line(tmp_path: Path) -> None:
     for name in (".ci/bootstrap", RUN_LOCK, TEST_LOCK, "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
 
-    told = subprocess.run(
+    result = subprocess.run(
         ["bash", ".ci/bootstrap", "run"],
         check=False,
         cwd=tmp_path,
@@ -189,11 +189,11 @@ def test_an_old_python_is_refused_in_one_line(tmp_path: Path) -> None:
         text=True,
     )
 
-    assert told.returncode == 1
-    assert told.stdout == ""
-    assert "Python 3.11 or newer is needed" in told.stderr
-    assert "3.9.2" in told.stderr
-    assert len(told.stderr.splitlines()) == 1
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "Python 3.11 or newer is needed" in result.stderr
+    assert "3.9.2" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_the_image_is_slim_built_in_two_stages_and_installs_from_the_lock() -> None:
@@ -216,11 +216,11 @@ def test_the_image_does_not_run_as_root_and_has_a_health_check() -> None:
 
 
 def test_the_variables_of_the_image_are_settings() -> None:
-    told = {
+    result = {
         pair.partition("=")[0] for word, argument in last_stage() if word == "ENV" for pair in shlex.split(argument)
     }
 
-    assert told - SETTING_NAMES == {"PATH", "PYTHONUNBUFFERED"}
+    assert result - SETTING_NAMES == {"PATH", "PYTHONUNBUFFERED"}
 
 
 def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:

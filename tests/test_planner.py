@@ -199,8 +199,8 @@ async def test_a_withdrawn_text_is_removed_for_the_follower(parley: Parley, mode
     events = await parley.follow("hello")
 
     assert streamed(events) == "Hello."
-    told = "".join(event.payload["text"] for event in events if event.name == "text_delta")
-    assert told.startswith("This is what")
+    result = "".join(event.payload["text"] for event in events if event.name == "text_delta")
+    assert result.startswith("This is what")
 
 
 async def test_the_prompt_begins_with_the_same_bytes_in_every_call_and_turn(parley: Parley, model: OpenAIStub) -> None:

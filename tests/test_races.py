@@ -93,18 +93,18 @@ async def test_fifty_turns_at_once_keep_to_a_budget_with_room_for_three(parley: 
     accepted = await asyncio.gather(*(parley.accept("hello", channel=f"c{number}") for number in range(50)))
     found = await answers(parley, [each.inbox_id for each in accepted])
 
-    told = Counter(each.error for each in found)
+    result = Counter(each.error for each in found)
     used = await parley.value("SELECT tokens_used_this_month FROM users")
     assert parley.model.peak == 3
     assert budget <= used < budget + spent
-    assert told == {None: used // spent, "budget_exhausted": 50 - used // spent}
-    assert parley.model.count - before == told[None]
+    assert result == {None: used // spent, "budget_exhausted": 50 - used // spent}
+    assert parley.model.count - before == result[None]
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
     assert await taken_up_again(parley) == 0
     refused = await parley.ask("hello?", channel="afterwards")
     renews = await parley.value("SELECT to_char(budget_reset_at, 'DD FMMonth YYYY') FROM users")
     assert refused.content == f"You have used this month's budget; it renews on {renews}."
-    assert (refused.iterations, parley.model.count - before) == (0, told[None])
+    assert (refused.iterations, parley.model.count - before) == (0, result[None])
 
 
 async def reserved_by_one_call(parley: Parley) -> int:

@@ -64,8 +64,8 @@ async def running(address: Address, home: Path) -> AsyncIterator[tuple[Process, 
     )  # fmt: skip
     try:
         async with asyncio.timeout(60):
-            told = await _told_address(process)
-        yield process, told
+            response = await _told_address(process)
+        yield process, response
     finally:
         if process.returncode is None:
             process.terminate()
@@ -75,8 +75,8 @@ async def running(address: Address, home: Path) -> AsyncIterator[tuple[Process, 
 @pytest.fixture
 async def url(address: Address, tmp_path: Path) -> AsyncIterator[str]:
     """The address of `parley mcp --http` on the test's database."""
-    async with running(address, tmp_path) as (_, told):
-        yield told
+    async with running(address, tmp_path) as (_, response):
+        yield response
 
 
 async def _told_address(process: Process) -> str:

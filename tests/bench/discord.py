@@ -39,18 +39,18 @@ def environment(discord: DiscordStandIn, model: OpenAIStub, home: Path) -> dict[
 
 async def run(messages: int, log: Path | None) -> list[Figure]:
     """Start everything, send the messages at an even pace, and measure the answers."""
-    async with AsyncExitStack() as leaving:
-        folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
-        discord = await leaving.enter_async_context(DiscordStandIn(limits=Limits(per_route=5, window=5.0)))
-        model = await leaving.enter_async_context(OpenAIStub())
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
+        discord = await stack.enter_async_context(DiscordStandIn(limits=Limits(per_route=5, window=5.0)))
+        model = await stack.enter_async_context(OpenAIStub())
         model.play(lambda _body, _number: Answer("Here is your answer.", delay=MODEL_SECONDS))
         people, channels = _populate(discord)
         env = environment(discord, model, Path(folder))
         command = (sys.executable, "-m", "adapters.cli")
-        adapter = await leaving.enter_async_context(started(*command, "adapter", "discord", env=env, errors=log))
+        adapter = await stack.enter_async_context(started(*command, "adapter", "discord", env=env, errors=log))
         await discord.gateway.until()
         for _ in range(WORKERS):
-            await leaving.enter_async_context(started(*command, "worker", env=env, errors=log))
+            await stack.enter_async_context(started(*command, "worker", env=env, errors=log))
         await _warm_up(discord, people[0], channels)
         discord.journal.clear()
         asked = await _ask(people, channels, messages)

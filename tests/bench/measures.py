@@ -152,9 +152,9 @@ async def loops(bench: Bench) -> AsyncIterator[Figure]:
     yield Figure(
         "wave of 8 tools of 100 ms / of 1", percentile(waves[8], 50), "ms", percentile(waves[1], 50), at_most=1.3
     )
-    told, whole = await loop.streams(bench.parley, bench.size.streams)
+    result, whole = await loop.streams(bench.parley, bench.size.streams)
     yield Figure(
-        "500-ms answer in 100 chunks, streamed", percentile(told, 50), "ms", percentile(whole, 50), at_most=1.05
+        "500-ms answer in 100 chunks, streamed", percentile(result, 50), "ms", percentile(whole, 50), at_most=1.05
     )
     stops = [await bench.parley.abandon(0, f"left-{number}", mark(delay=20_000)) for number in range(bench.size.rounds)]
     yield Figure("closed request: its turn ends after", max(stops), "s", at_most=1)

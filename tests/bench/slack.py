@@ -38,17 +38,17 @@ def environment(slack: SlackStandIn, model: OpenAIStub, home: Path) -> dict[str,
 
 async def run(events: int, threads: int, workers: int, log: Path | None) -> list[Figure]:
     """Start everything, run both loads, and measure."""
-    async with AsyncExitStack() as leaving:
-        folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
-        slack = await leaving.enter_async_context(SlackStandIn(limits=Limits(factor=10_000)))
-        model = await leaving.enter_async_context(OpenAIStub())
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
+        slack = await stack.enter_async_context(SlackStandIn(limits=Limits(factor=10_000)))
+        model = await stack.enter_async_context(OpenAIStub())
         model.play(lambda _body, _number: Answer("Here is your answer.", delay=MODEL_SECONDS))
         env = environment(slack, model, Path(folder))
         command = (sys.executable, "-m", "adapters.cli")
-        adapter = await leaving.enter_async_context(started(*command, "adapter", "slack", env=env, errors=log))
+        adapter = await stack.enter_async_context(started(*command, "adapter", "slack", env=env, errors=log))
         await slack.socket.until()
         for _ in range(workers):
-            await leaving.enter_async_context(started(*command, "worker", env=env, errors=log))
+            await stack.enter_async_context(started(*command, "worker", env=env, errors=log))
         channels = [slack.world.add_channel(f"channel-{number}") for number in range(CHANNELS)]
         people = [Person(slack, f"Person{number}") for number in range(CHANNELS)]
         for person, channel in zip(people, channels, strict=True):
@@ -110,8 +110,8 @@ async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json]
     written = time.monotonic() - began
     done = await _answered(slack, channels, asked)
     known = {each["ts"] for each in asked}
-    told = [each for each in slack.journal.envelopes if each.payload["event"].get("ts") in known]
-    first = [each for each in told if each.attempt == 0]
+    result = [each for each in slack.journal.envelopes if each.payload["event"].get("ts") in known]
+    first = [each for each in result if each.attempt == 0]
     acks = tuple(1000 * each.seconds for each in first if each.seconds is not None)
     answers = Counter(
         message["thread_ts"]
@@ -125,7 +125,7 @@ async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json]
         Figure("acknowledged", 100 * len(acks) / max(1, len(first)), "%", at_least=100),
         Figure("acknowledgement, p50", percentile(acks, 50), "ms"),
         Figure("acknowledgement, p99", percentile(acks, 99), "ms", at_most=1000),
-        Figure("told a second time", len(told) - len(first), "", at_most=0),
+        Figure("told a second time", len(result) - len(first), "", at_most=0),
         Figure("answered", len(answers), "", at_least=events),
         Figure("answered twice", sum(number > 1 for number in answers.values()), "", at_most=0),
         Figure("answers a second", events / (max(done.values()) - began), ""),

@@ -319,10 +319,10 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
 async def work(orders: Orders, pipe: Connection) -> None:
     """Work until SIGTERM."""
     points = Points(orders, pipe)
-    async with AsyncExitStack() as leaving:
-        app = await leaving.enter_async_context(open_marked_app(orders, points))
+    async with AsyncExitStack() as stack:
+        app = await stack.enter_async_context(open_marked_app(orders, points))
         if orders.blocking:
-            leaving.enter_context(watched(log_after=0.5, end_after=2))
+            stack.enter_context(watched(log_after=0.5, end_after=2))
         working = asyncio.create_task(build_worker(app, grace=orders.grace).run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
         points.report("ready")

@@ -103,11 +103,11 @@ async def running_parley(home: Path, model: OpenAIStub, log: Path) -> AsyncItera
         "DEFAULT_GUEST_TOKEN_BUDGET": "1000000000",
     }
     headers = {"Authorization": "Bearer soak-token"}
-    async with AsyncExitStack() as leaving:
-        child = await leaving.enter_async_context(started(*COMMAND, "run", env=env, errors=log))
+    async with AsyncExitStack() as stack:
+        child = await stack.enter_async_context(started(*COMMAND, "run", env=env, errors=log))
         while "is ready" not in await read_line(child, 120):
             pass
-        yield await leaving.enter_async_context(
+        yield await stack.enter_async_context(
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300)
         )
 

@@ -43,7 +43,7 @@ async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
     settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path
 ) -> None:
     model.play(answers)
-    async with SlackStandIn(limits=Limits(factor=10_000)) as slack, AsyncExitStack() as leaving:
+    async with SlackStandIn(limits=Limits(factor=10_000)) as slack, AsyncExitStack() as stack:
         scene = make_scene(slack, settings)
         for method in POSTS:
             slack.fail(method, seconds=LATE_SECONDS, times=10**9)
@@ -54,11 +54,11 @@ async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
             "DEFAULT_GUEST_TOKEN_BUDGET": "1000000000",
         }
         log = tmp_path / "log"
-        await leaving.enter_async_context(started(*COMMAND, "adapter", "slack", env=env, errors=log))
+        await stack.enter_async_context(started(*COMMAND, "adapter", "slack", env=env, errors=log))
         await slack.socket.until()
 
         async def start() -> Process:
-            worker = await leaving.enter_async_context(started(*COMMAND, "worker", env=env, errors=log))
+            worker = await stack.enter_async_context(started(*COMMAND, "worker", env=env, errors=log))
             await read_line(worker, REST_SECONDS)
             return worker
 

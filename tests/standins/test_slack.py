@@ -330,15 +330,15 @@ async def test_a_view_is_opened_once_and_before_its_trigger_expires() -> None:
 
 async def test_edits_deletions_the_panel_and_the_home_tab_send_events() -> None:
     async with SlackStandIn() as slack, listening(slack) as app:
-        told: list[str] = []
+        result: list[str] = []
 
         @app.event({"type": "message", "subtype": "message_changed"})
         async def changed(event: Json) -> None:
-            told.append(f"changed to {event['message']['text']}")
+            result.append(f"changed to {event['message']['text']}")
 
         @app.event({"type": "message", "subtype": "message_deleted"})
         async def deleted(event: Json) -> None:
-            told.append(f"deleted {event['previous_message']['text']}")
+            result.append(f"deleted {event['previous_message']['text']}")
 
         @app.event("assistant_thread_started")
         async def started(event: Json, client: AsyncWebClient) -> None:
@@ -347,11 +347,11 @@ async def test_edits_deletions_the_panel_and_the_home_tab_send_events() -> None:
             await client.assistant_threads_setSuggestedPrompts(**where, prompts=[{"title": "Hi", "message": "Hello"}])
             await client.assistant_threads_setTitle(**where, title="New")
             await client.assistant_threads_setStatus(**where, status="thinking")
-            told.append(thread["context"]["channel_id"])
+            result.append(thread["context"]["channel_id"])
 
         @app.event("app_home_opened")
         async def opened(event: Json) -> None:
-            told.append(event["tab"])
+            result.append(event["tab"])
 
         ann, general = Person(slack, "Ann"), slack.world.add_channel("general")
         message = await ann.direct("teh")
@@ -359,8 +359,8 @@ async def test_edits_deletions_the_panel_and_the_home_tab_send_events() -> None:
         await ann.deletes(ann.dm, message)
         thread_ts = await ann.opens_assistant(general)
         await ann.opens_home()
-        await slack.until(lambda: len(told) == 4)
-        assert sorted(told) == sorted(["changed to the", "deleted the", general["id"], "home"])
+        await slack.until(lambda: len(result) == 4)
+        assert sorted(result) == sorted(["changed to the", "deleted the", general["id"], "home"])
         thread = slack.world.assistant_threads[ann.dm["id"], thread_ts]
         assert (thread["title"], thread["status"], thread["prompts"][0]["title"]) == ("New", "thinking", "Hi")
 

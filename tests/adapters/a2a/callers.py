@@ -62,14 +62,14 @@ class Heard:
     @property
     def states(self) -> list[str]:
         """Return the states in the order in which they were told."""
-        told = [each.task if each.HasField("task") else each.status_update for each in self.updates]
-        return [state(each) for each in told if each.HasField("status")]
+        result = [each.task if each.HasField("task") else each.status_update for each in self.updates]
+        return [state(each) for each in result if each.HasField("status")]
 
     @property
     def last(self) -> Any:
         """Return the last task or news of its status."""
-        told = [each.task if each.HasField("task") else each.status_update for each in self.updates]
-        return [each for each in told if each.HasField("status")][-1]
+        result = [each.task if each.HasField("task") else each.status_update for each in self.updates]
+        return [each for each in result if each.HasField("status")][-1]
 
     @property
     def pieces(self) -> list[str]:
@@ -142,11 +142,11 @@ def request(
 async def connected(site: Site, generation: str, *, streams: bool = True) -> AsyncIterator[Peer]:
     """Read a running Parley's card as a client of this generation does, and connect."""
     async with AsyncClient(headers=dict(site.client.headers), timeout=60) as http:
-        told = (await http.get(f"{site.url}{CARD}")).json()
+        result = (await http.get(f"{site.url}{CARD}")).json()
         if generation == "0.3":
             # Which a client of that time does not know.
-            del told["supportedInterfaces"]
-        card = parse_agent_card(told)
+            del result["supportedInterfaces"]
+        card = parse_agent_card(result)
         yield Peer(ClientFactory(ClientConfig(streaming=streams, httpx_client=http)).create(card))
 
 

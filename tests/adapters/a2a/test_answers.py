@@ -124,8 +124,8 @@ async def test_messages_of_a_context_are_one_conversation(peer: Peer, site: Site
     await peer.says("what is my name?", context_id=first.context_id)
     apart = await peer.says("what is my name?")
 
-    told = [json.dumps(request.body["messages"]) for request in site.parley.model.requests]
-    assert ["my name is Ann" in each for each in told] == [True, True, False]
+    result = [json.dumps(request.body["messages"]) for request in site.parley.model.requests]
+    assert ["my name is Ann" in each for each in result] == [True, True, False]
     assert apart.context_id != first.context_id
     assert await site.parley.value("SELECT count(*) FROM conversations") == 2
 

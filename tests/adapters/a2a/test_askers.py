@@ -43,8 +43,8 @@ async def test_what_a_person_keeps_private_is_not_told_to_a_peer_unless_it_speak
     await site.posts("The safe's code is 4711.")
 
     await peer.says("What do you know of the safe?", metadata={"parley/person": ANN})
-    told = json.dumps([request.body["messages"] for request in list(site.parley.model.requests)[2:]])
-    assert "4711" not in told
+    result = json.dumps([request.body["messages"] for request in list(site.parley.model.requests)[2:]])
+    assert "4711" not in result
 
     await peer.says("What do you know of the safe?", metadata={"parley/person": {**ANN, "is_direct": True}})
     assert "4711" in json.dumps(site.parley.model.requests[-1].body["messages"])

@@ -143,10 +143,10 @@ async def test_a_bug_is_logged_and_not_shown_to_the_peer(
 ) -> None:
     broken = replace(site.parley.app, events=None)  # type: ignore[arg-type]  # what breaks it
     async with open_site(site.parley, broken) as other, connected(other, generation, streams=False) as peer:
-        with pytest.raises(A2AError, match="Something went wrong on our side") as told:
+        with pytest.raises(A2AError, match="Something went wrong on our side") as result:
             await peer.says("hello")
 
-    assert "NoneType" not in str(told.value)
+    assert "NoneType" not in str(result.value)
     assert "NoneType" in "".join(capfd.readouterr())
 
 

@@ -125,9 +125,9 @@ class Driver(PlatformDriver):
     async def press_for_notice(self, person: str, post: Post, label: str) -> str:
         """Press a button whose response only this person sees."""
         click = await self._press(person, post, label)
-        told = await click.answered()
+        result = await click.answered()
         assert click.is_private
-        return told
+        return result
 
     async def _press(self, person: str, post: Post, label: str) -> Interaction:
         return await (await self._people[person].clicks(post.raw, label)).acked()

@@ -126,9 +126,9 @@ class Driver(PlatformDriver):
     async def press_for_notice(self, person: str, post: Post, label: str) -> str:
         """Press a button whose response only this person sees."""
         click = await self._people[person].presses(self._channel(post.place), post.raw, label)
-        (told,) = await click.answered()
+        (result,) = await click.answered()
         assert (click.is_acked, click.responses[0]["response_type"]) == (True, "ephemeral")
-        return told
+        return result
 
     async def command(self, person: str, name: str, place: Place) -> str:
         """Give the app's slash command."""

@@ -215,8 +215,8 @@ async def test_a_message_that_is_deleted_after_its_answer_is_redacted_everywhere
 
     assert "4711" not in str(talk.scene.model.requests[-1].body["messages"])
     assert [row.content for row in await talk.scene.sql(KEPT) if "4711" in row.content] == []
-    told = await talk.press_for_notice(ANN, talk.posts(talk.channel)[0], AGAIN)
-    assert told == "What was asked has been deleted."
+    result = await talk.press_for_notice(ANN, talk.posts(talk.channel)[0], AGAIN)
+    assert result == "What was asked has been deleted."
 
 
 async def test_an_answer_is_made_again_for_who_asked_alone(talk: PlatformDriver) -> None:
@@ -225,11 +225,11 @@ async def test_an_answer_is_made_again_for_who_asked_alone(talk: PlatformDriver)
     await talk.hear(talk.channel)
     await talk.until_delivered()
 
-    told = await talk.press_for_notice(BOB, talk.posts(talk.channel)[0], AGAIN)
+    result = await talk.press_for_notice(BOB, talk.posts(talk.channel)[0], AGAIN)
     await talk.press(ANN, talk.posts(talk.channel)[0], AGAIN)
 
     assert await talk.hear(talk.channel, 2) == ["First try.", "Second try."]
-    assert told == f"These buttons are for {talk.mention(ANN)}."
+    assert result == f"These buttons are for {talk.mention(ANN)}."
     await talk.wait(lambda: talk.posts(talk.channel)[0].buttons == ())
     assert talk.posts(talk.channel)[1].question == asked.id
     assert "write a poem" in talk.scene.prompt()
@@ -242,8 +242,8 @@ async def test_a_yes_is_a_click_of_who_was_asked_whatever_was_said_since(talk: P
     await talk.say(ANN, "who is Bob?", conversation)
     await talk.hear(talk.channel, 2)
 
-    told = await talk.press_for_notice(BOB, question, "Yes")
-    assert ("are for" in told, office.sent) == (True, [])
+    result = await talk.press_for_notice(BOB, question, "Yes")
+    assert ("are for" in result, office.sent) == (True, [])
     await talk.press(ANN, question, "Yes")
 
     assert (await talk.hear(talk.channel, 3))[2] == "Sent."

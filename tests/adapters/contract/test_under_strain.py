@@ -65,15 +65,15 @@ def played_together() -> Iterator[Any]:
 
 async def play(story: Story, kind: type[PlatformDriver], settings: Settings, postgres: URL) -> None:
     """Play one story on a strained platform with a database and a model of its own."""
-    async with AsyncExitStack() as leaving:
-        model = await leaving.enter_async_context(OpenAIStub())
-        address = await leaving.enter_async_context(new_database(postgres))
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(OpenAIStub())
+        address = await stack.enter_async_context(new_database(postgres))
         given = {"openai_base_url": model.base_url, "default_guest_token_budget": 1_000_000}
-        driver = await leaving.enter_async_context(kind.running(settings.model_copy(update=given)))
+        driver = await stack.enter_async_context(kind.running(settings.model_copy(update=given)))
         driver.strain()
         driver.hurries = True
         if "talk" in inspect.signature(story).parameters:
-            await leaving.enter_async_context(driver.open(address, model))
+            await stack.enter_async_context(driver.open(address, model))
             await story(driver)
         else:
             await story(driver, address, model)

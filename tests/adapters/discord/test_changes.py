@@ -20,9 +20,13 @@ async def test_what_was_quoted_beside_another_persons_question_is_redacted_there
     await pond.ann.asks("what is the password?", pond.general)
     await pond.ann.hears(pond.general, 2)
 
-    told = "".join(each["content"] for each in pond.model.requests[-1].body["messages"])
-    assert "frog" not in told
-    assert ("Bob: [deleted]" in told, "Bob: and it rains" in told, "what eats toads?" in told) == (True, True, True)
+    result = "".join(each["content"] for each in pond.model.requests[-1].body["messages"])
+    assert "frog" not in result
+    assert ("Bob: [deleted]" in result, "Bob: and it rains" in result, "what eats toads?" in result) == (
+        True,
+        True,
+        True,
+    )
     kept = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
     assert [row.content for row in kept if "frog" in row.content] == []
 
@@ -84,9 +88,9 @@ async def test_of_two_messages_that_one_answer_covers_the_other_stays(
         await scene.ann.hears(dm, 2)
         assert await scene.sql("SELECT filename FROM file_records") == [("two.txt",)]
 
-    told = str(scene.model.requests[-1].body["messages"])
-    assert ("second" in told, "two.txt" in told) == (True, True)
-    assert ("first" in told, "one.txt" in told) == (False, False)
+    result = str(scene.model.requests[-1].body["messages"])
+    assert ("second" in result, "two.txt" in result) == (True, True)
+    assert ("first" in result, "one.txt" in result) == (False, False)
 
 
 async def test_an_edit_that_mentions_the_agent_is_answered_once_like_a_new_message(pond: Scene) -> None:

@@ -157,11 +157,14 @@ async def test_a_private_answer_stays_private_however_long_and_late_it_is(pond: 
 
     asked = await pond.ann.picks("Summarise from here", first)
     await pond.until_value("delivered", "SELECT status FROM outbox")
-    (told,) = asked.messages
-    assert (told["flags"] & EPHEMERAL, [each["filename"] for each in told["attachments"]]) == (EPHEMERAL, ["answer.md"])
-    again = await pond.ann.clicks(told, "🔄")
+    (result,) = asked.messages
+    assert (result["flags"] & EPHEMERAL, [each["filename"] for each in result["attachments"]]) == (
+        EPHEMERAL,
+        ["answer.md"],
+    )
+    again = await pond.ann.clicks(result, "🔄")
     await pond.until_value("delivered", "SELECT status FROM outbox WHERE turn_id = 2")
-    await pond.discord.until(lambda: told["components"] == [])
+    await pond.discord.until(lambda: result["components"] == [])
     assert [(each["content"], each["flags"] & EPHEMERAL) for each in again.messages] == [("Shorter.", EPHEMERAL)]
 
     late = await (await pond.ann.picks("Summarise from here", first)).acked()

@@ -85,8 +85,8 @@ async def test_a_typed_command_is_answered_once_when_connections_break(pond: Sce
 
     await pond.ann.asks("/budget", pond.general)
 
-    (told,) = await pond.ann.hears(pond.ann.dm())
-    assert told.startswith("You have used 0 of")
+    (result,) = await pond.ann.hears(pond.ann.dm())
+    assert result.startswith("You have used 0 of")
 
 
 async def test_a_new_server_is_greeted_when_connections_break(pond: Scene) -> None:

@@ -56,12 +56,12 @@ async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_
     await pond.discord.gateway.drop_all(4004)
     await pond.discord.gateway.until_gone()
 
-    told = ""
+    result = ""
     async with asyncio.timeout(30):
-        while "platform_refuses" not in told:
+        while "platform_refuses" not in result:
             await asyncio.sleep(0.02)
-            told += capsys.readouterr().out
-    assert "make a new one in the developer portal and set DISCORD_TOKEN" in told
+            result += capsys.readouterr().out
+    assert "make a new one in the developer portal and set DISCORD_TOKEN" in result
     assert len(pond.discord.gateway.identifies) == 1
     # What was waiting is answered all the same: workers send without a gateway, once the token is a good one.
     pond.model.play([Answer("I still send.")])

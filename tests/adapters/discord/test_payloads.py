@@ -62,12 +62,12 @@ async def listener(scene: Scene) -> AsyncIterator[Listener]:
 def to_json(message: discord.Message) -> dict[str, Any]:
     """Return the message in our shape, without empty fields, and whether it mentions the agent."""
     incoming = to_incoming(message, int(BOT))
-    told = {key: value for key, value in asdict(incoming).items() if value != OPTIONAL.get(key)}
-    around = told["platform_context"].items()
-    told["platform_context"] = {
+    result = {key: value for key, value in asdict(incoming).items() if value != OPTIONAL.get(key)}
+    around = result["platform_context"].items()
+    result["platform_context"] = {
         key: value for key, value in around if value is not None and (value or key == "role_ids")
     }
-    plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
+    plain: dict[str, Any] = json.loads(json.dumps(result, default=datetime.isoformat))
     return plain | {"calls": mentions_agent(message, int(BOT))}
 
 

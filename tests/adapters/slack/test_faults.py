@@ -113,10 +113,10 @@ async def test_a_token_that_is_revoked_is_told_once_and_the_reply_stays_for_late
     await office.sql("UPDATE outbox SET claimed_until = now()")
 
     assert await office.ann.hears() == ["With the token again."]
-    told = capsys.readouterr().out
-    assert told.count("slack_token_refused") == 1
-    assert "SLACK_BOT_TOKEN" in told
-    assert office.slack.bot_token not in told
+    result = capsys.readouterr().out
+    assert result.count("slack_token_refused") == 1
+    assert "SLACK_BOT_TOKEN" in result
+    assert office.slack.bot_token not in result
 
 
 async def test_unknown_names_delay_a_message_for_a_moment_only(office: Scene) -> None:
@@ -222,6 +222,6 @@ async def test_a_bot_token_that_is_refused_is_told_at_the_start_and_tried_again(
         await scene.ann.direct("hello")
         assert await scene.ann.hears() == ["With the right one."]
 
-    told = capsys.readouterr().out
-    assert told.count("slack_token_refused") == 1
-    assert "SLACK_BOT_TOKEN" in told
+    result = capsys.readouterr().out
+    assert result.count("slack_token_refused") == 1
+    assert "SLACK_BOT_TOKEN" in result

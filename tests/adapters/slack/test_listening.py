@@ -155,9 +155,9 @@ async def test_files_are_fetched_with_the_token_that_is_stored_nowhere(office: S
 async def test_a_file_of_another_workspace_is_asked_for_by_its_id(office: Scene) -> None:
     office.model.play([Answer("Read.")])
     asked = await office.ann.direct("read this", files=[("notes.txt", b"frogs are green")], is_heard=False)
-    told = {**asked, "files": [{"id": asked["files"][0]["id"], "file_access": "check_file_info"}]}
+    result = {**asked, "files": [{"id": asked["files"][0]["id"], "file_access": "check_file_info"}]}
 
-    await office.slack.events.message(office.ann.dm, told)
+    await office.slack.events.message(office.ann.dm, result)
     await office.ann.hears()
 
     assert await office.sql("SELECT filename, status, size_bytes FROM file_records") == [("notes.txt", "stored", 15)]
@@ -179,8 +179,8 @@ async def test_a_guest_of_another_workspace_is_another_user_with_guest_permissio
         (office.ann.id, "guest"),
         (f"{pond['id']}:{eve.id}", "guest"),
     ]
-    (told,) = await office.sql("SELECT surroundings -> 'role_ids' FROM inbox ORDER BY id DESC LIMIT 1")
-    assert told[0] == []
+    (result,) = await office.sql("SELECT surroundings -> 'role_ids' FROM inbox ORDER BY id DESC LIMIT 1")
+    assert result[0] == []
 
 
 async def test_two_copies_of_every_event_make_one_turn(office: Scene) -> None:

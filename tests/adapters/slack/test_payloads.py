@@ -23,11 +23,13 @@ def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
     """Return the event in our shape, without empty fields, and whether it mentions the agent."""
     if not is_written_by_a_person(event, TOKEN):
         return None
-    told = {key: value for key, value in asdict(to_incoming(event, TOKEN, NAMES)).items() if value != OPTIONAL.get(key)}
-    told["platform_context"] = {key: value for key, value in told["platform_context"].items() if value}
-    if not told["platform_context"]:
-        del told["platform_context"]
-    plain: dict[str, Any] = json.loads(json.dumps(told, default=datetime.isoformat))
+    result = {
+        key: value for key, value in asdict(to_incoming(event, TOKEN, NAMES)).items() if value != OPTIONAL.get(key)
+    }
+    result["platform_context"] = {key: value for key, value in result["platform_context"].items() if value}
+    if not result["platform_context"]:
+        del result["platform_context"]
+    plain: dict[str, Any] = json.loads(json.dumps(result, default=datetime.isoformat))
     return plain | {"calls": mentions_agent(event, TOKEN)}
 
 

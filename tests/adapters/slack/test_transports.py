@@ -123,13 +123,13 @@ async def test_an_app_token_that_is_refused_is_told_and_tried_again(
     async with open_parley(scene.settings, address, model, senders={"slack": platform}, works=False) as parley:
         listening = asyncio.create_task(platform.listen(parley.app))
         await scene.slack.until(lambda: scene.slack.calls("apps.connections.open"))
-        told = ""
-        while "platform_refuses" not in told:
+        result = ""
+        while "platform_refuses" not in result:
             await asyncio.sleep(0.01)
-            told += capsys.readouterr().out
-        assert "SLACK_APP_TOKEN" in told
-        assert "SLACK_BOT_TOKEN" not in told
-        assert "Traceback" not in told
+            result += capsys.readouterr().out
+        assert "SLACK_APP_TOKEN" in result
+        assert "SLACK_BOT_TOKEN" not in result
+        assert "Traceback" not in result
         assert not platform.connected.is_set()
         assert not listening.done()
         await ended(listening)
@@ -226,12 +226,12 @@ async def test_a_signed_event_of_another_workspace_is_not_answered_with_our_toke
     headers = {"x-slack-request-timestamp": now, "x-slack-signature": sign(scene.slack.signing_secret, now, body)}
     async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
         await scene.slack.deliver_to(url)
-        told = await client.post(url, content=body, headers=headers)
+        result = await client.post(url, content=body, headers=headers)
         await scene.ann.direct("hello")
 
         assert await scene.ann.hears() == ["For us."]
         assert await scene.value(COUNT) == 1
-    assert told.status_code == 200
+    assert result.status_code == 200
 
 
 async def test_without_a_signing_secret_the_routes_are_not_found(

@@ -180,10 +180,10 @@ async def test_a_client_that_reconnects_at_once_finds_the_turn_running(parley: P
     accepted = await parley.accept("hello")
     await parley.model.until(1)
 
-    leaving = asyncio.create_task(cancel_if_abandoned(parley.app.database, parley.app.events, accepted.inbox_id))
+    stack = asyncio.create_task(cancel_if_abandoned(parley.app.database, parley.app.events, accepted.inbox_id))
     await asyncio.sleep(0)
     returned = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
-    await leaving
+    await stack
     gate.set()
 
     assert (await returned).error is None
@@ -254,8 +254,8 @@ async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None
     assert (await third).json()["content"] == "answer 2 to ['third']"
     again = (await site.client.post("/v1/messages", json=second)).json()
     assert (again["turn_id"], again["content"], again["error"]) == (0, "Stopped.", "stopped")
-    told = frames((await site.client.post("/v1/messages", json=second, headers=EVENTS)).text)
-    assert [name for name, _ in told] == ["message", "turn_complete"]
+    result = frames((await site.client.post("/v1/messages", json=second, headers=EVENTS)).text)
+    assert [name for name, _ in result] == ["message", "turn_complete"]
     folder = site.parley.app.settings.parley_home / "files"
     async with asyncio.timeout(30):
         while any(path.is_file() for path in folder.rglob("a.txt")):

@@ -110,21 +110,21 @@ async def test_a_used_link_is_refused_kindly(site: Site, chromium: Browser) -> N
 
 
 async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site: Site) -> None:
-    told, go_on = asyncio.Event(), asyncio.Event()
+    result, go_on = asyncio.Event(), asyncio.Event()
 
     async def two_steps(_body: dict[str, Any], number: int) -> Answer:
         if number > 1:
             await go_on.wait()
             return Answer("All **done**.")
         remember = ("knowledge__remember", {"content": "Ann likes oolong."})
-        return Answer("Let me note that first.", tool_calls=[remember], chunk_chars=4, end=told)
+        return Answer("Let me note that first.", tool_calls=[remember], chunk_chars=4, end=result)
 
     site.parley.model.play(two_steps)
     await window.says("I like oolong")
     answer = window.answer()
     await expect(answer.locator(".text")).to_contain_text("Let me")
     await expect(window.page.locator("#stop")).to_be_visible()
-    told.set()
+    result.set()
     await expect(answer.locator(".tool-name")).to_have_text("knowledge.remember")
     await expect(answer.locator(".tool-state")).to_have_class("tool-state done")
     await expect(answer.locator(".thought")).to_have_text("Let me note that first.")

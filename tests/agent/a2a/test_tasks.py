@@ -86,10 +86,10 @@ async def test_hops_and_person_go_with_the_task(ask: Ask, far: Far, swap: Swap, 
     await ask("echo three", user_id=8)
 
     here = installation_id(parley.app.secrets)
-    told = [MessageToDict(message.metadata) for message in far.asked]
-    assert told[0]["parley/trail"] == ["before", here, f"{here}/researcher"]
-    assert told[1]["parley/trail"] == [here]
-    persons = [each["parley/person"] for each in told]
+    result = [MessageToDict(message.metadata) for message in far.asked]
+    assert result[0]["parley/trail"] == ["before", here, f"{here}/researcher"]
+    assert result[1]["parley/trail"] == [here]
+    persons = [each["parley/person"] for each in result]
     assert persons[0]["platform"] == "a2a"
     assert persons[0]["platform_user_id"] == persons[1]["platform_user_id"] != persons[2]["platform_user_id"]
     assert [each["is_direct"] for each in persons] == [False, True, False]
@@ -140,9 +140,9 @@ async def test_an_error_of_the_protocol_is_told_in_the_agents_words(ask: Ask, sw
 
     for streams in (True, False):
         swap.inner = rough(url, answer, streams=streams)
-        with pytest.raises(ToolError, match="far said no: No more today") as told:
+        with pytest.raises(ToolError, match="far said no: No more today") as result:
             await ask("anything")
-        assert len(str(told.value)) < 700
+        assert len(str(result.value)) < 700
 
 
 async def test_many_tasks_at_once_keep_apart(ask: Ask, far: Far, swap: Swap, url: str) -> None:

@@ -217,12 +217,12 @@ async def test_a_tool_that_is_not_offered_is_not_called() -> None:
 
 
 async def test_it_streams_word_by_word_is_counted_and_free() -> None:
-    told: list[str] = []
+    response: list[str] = []
     request = ModelRequest(({"role": "user", "content": "hello"},), (), 500)
-    answer = await OfflineModel(NoonClock()).complete("offline", request, AttemptState(10, told.append))
+    answer = await OfflineModel(NoonClock()).complete("offline", request, AttemptState(10, response.append))
 
-    assert len(told) > 20
-    assert "".join(told) == answer.text
+    assert len(response) > 20
+    assert "".join(response) == answer.text
     assert answer.usage.input_tokens > 0
     assert answer.usage.output_tokens > 50
     assert answer.usage.cost == 0.0

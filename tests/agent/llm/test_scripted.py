@@ -29,15 +29,15 @@ async def test_a_scripted_list_replaces_every_model_position_by_position() -> No
     ]
     router = Router(Settings(llm_models=("small",), debug_mock_responses=json.dumps(script)), SystemClock())
     deadline = SystemClock().monotonic() + 5
-    told: list[str] = []
+    result: list[str] = []
     first = await router.complete(
-        ModelRequest(HELLO, (), 10, models=("x",)), deadline=deadline, observer=CallObserver(told.append)
+        ModelRequest(HELLO, (), 10, models=("x",)), deadline=deadline, observer=CallObserver(result.append)
     )
     second = await router.complete(ModelRequest(HELLO, (), 10, position=1), deadline=deadline)
     with pytest.raises(ModelsUnavailable):
         await router.complete(ModelRequest(HELLO, (), 10, position=7), deadline=deadline)
 
-    assert (first.text, first.model, told) == ("Hello.", "mock", ["Hello."])
+    assert (first.text, first.model, result) == ("Hello.", "mock", ["Hello."])
     assert [(call.name, call.arguments) for call in second.tool_calls] == [("dice__roll", '{"sides": 6}')]
 
 
@@ -67,10 +67,10 @@ async def test_scripted_texts_hold_blocks_of_both_protocols_and_thinking() -> No
     ]
     router = Router(Settings(debug_mock_responses=json.dumps(script)), SystemClock())
     deadline = SystemClock().monotonic() + 5
-    told: list[str] = []
+    result: list[str] = []
     answers = [
         await router.complete(
-            ModelRequest(HELLO, (), 10, position=each), deadline=deadline, observer=CallObserver(told.append)
+            ModelRequest(HELLO, (), 10, position=each), deadline=deadline, observer=CallObserver(result.append)
         )
         for each in range(5)
     ]
@@ -84,7 +84,7 @@ async def test_scripted_texts_hold_blocks_of_both_protocols_and_thinking() -> No
     ]
     assert [each.text for each in answers] == ["Rolling.", "Again.", "", "Cut.", "Only shown: `<tool>{}</tool>`"]
     assert [each.stop for each in answers] == ["tool_use", "tool_use", "tool_use", "max_tokens", "end_turn"]
-    assert "".join(told).split() == " ".join(each.text for each in answers).split()
+    assert "".join(result).split() == " ".join(each.text for each in answers).split()
     assert answers[0].thinking == "Six?"
 
 

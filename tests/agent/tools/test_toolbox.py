@@ -139,10 +139,10 @@ async def call(name: str, arguments: Any = "{}", *, box: Toolbox = BOX, asked: S
 
 async def error_of(name: str, arguments: Any = "{}", *, box: Toolbox = BOX) -> dict[str, Any]:
     outcome = await call(name, arguments, box=box)
-    told: dict[str, Any] = json.loads(outcome.content)
+    result: dict[str, Any] = json.loads(outcome.content)
     assert is_error(outcome)
-    assert told["error"] is True
-    return told
+    assert result["error"] is True
+    return result
 
 
 def test_the_signature_is_the_schema_and_the_docstring_the_description() -> None:
@@ -197,11 +197,11 @@ async def test_a_bare_name_that_two_modules_have_is_unknown() -> None:
 
 
 async def test_an_unknown_tool_names_those_that_there_are_for_this_person() -> None:
-    told = await error_of("test_toolbox__sing")
+    result = await error_of("test_toolbox__sing")
 
-    assert told["message"] == "There is no tool 'test_toolbox__sing' here."
-    assert "test_toolbox__add" in told["available_tools"]
-    assert "test_toolbox__restart" not in told["available_tools"]
+    assert result["message"] == "There is no tool 'test_toolbox__sing' here."
+    assert "test_toolbox__add" in result["available_tools"]
+    assert "test_toolbox__restart" not in result["available_tools"]
 
 
 @pytest.mark.parametrize(
@@ -219,10 +219,10 @@ async def test_an_unknown_tool_names_those_that_there_are_for_this_person() -> N
 async def test_wrong_arguments_are_told_with_the_schema_that_would_be_right(
     arguments: dict[str, Any], problem: str
 ) -> None:
-    told = await error_of("test_toolbox__add", arguments)
+    result = await error_of("test_toolbox__add", arguments)
 
-    assert told["problems"] == [problem]
-    assert told["parameters"] == add.schema["function"]["parameters"]
+    assert result["problems"] == [problem]
+    assert result["parameters"] == add.schema["function"]["parameters"]
 
 
 @pytest.mark.parametrize(
@@ -279,10 +279,10 @@ async def test_a_long_result_is_cut_and_stays_valid_json_within_the_limit(mark: 
 
     assert not is_error(outcome)
     assert len(outcome.content) <= LIMIT
-    told = json.loads(outcome.content)
-    assert told["cut"] is True
-    assert told["total_chars"] > 10_000
-    assert told["beginning"].startswith('["')
+    result = json.loads(outcome.content)
+    assert result["cut"] is True
+    assert result["total_chars"] > 10_000
+    assert result["beginning"].startswith('["')
     assert len(outcome.content) > LIMIT // 2
 
 

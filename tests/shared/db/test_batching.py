@@ -110,7 +110,7 @@ async def test_processes_that_are_told_the_same_events_at_once_store_each_of_the
 ) -> None:
     given = [message("hello", event_id=f"e{number}", channel=f"room-{number}") for number in range(200)]
     async with open_parley(settings, address, model, works=False) as parley:
-        told = await asyncio.gather(
+        result = await asyncio.gather(
             *(
                 inbox.accept(each)
                 for part in (given, given[::-1], given[50:])
@@ -119,6 +119,6 @@ async def test_processes_that_are_told_the_same_events_at_once_store_each_of_the
             )
         )
 
-        assert sum(each.is_new for each in told) == 200
+        assert sum(each.is_new for each in result) == 200
         assert await parley.value("SELECT count(*) FROM inbox") == 200
         assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'take_turn'") == 200

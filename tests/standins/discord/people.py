@@ -50,8 +50,8 @@ class Person:
         for kept, (_, _, kind) in zip(attachments, files, strict=True):
             kept["content_type"] = kind
         if reply_to is not None:
-            told = {"message_id": reply_to["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
-            given |= {"type": 19, "message_reference": told, "referenced_message": reply_to}
+            result = {"message_id": reply_to["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
+            given |= {"type": 19, "message_reference": result, "referenced_message": reply_to}
         message = world.keep_message(channel, self.user, content, attachments=attachments, **given)
         if reply_to is not None and all(each["id"] != reply_to["author"]["id"] for each in message["mentions"]):
             message["mentions"].append(reply_to["author"])

@@ -186,8 +186,8 @@ def _reference(call: Call, channel: Json) -> Json:
         if reference.get("fail_if_not_exists", True):
             raise rules.invalid("message_reference", "Unknown message", "REPLIES_UNKNOWN_MESSAGE")
         return {}
-    told = {"message_id": found["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
-    return {"type": 19, "message_reference": told, "referenced_message": found}
+    result = {"message_id": found["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
+    return {"type": 19, "message_reference": result, "referenced_message": found}
 
 
 @route("PATCH", "/channels/{}/messages/{}")

@@ -28,8 +28,8 @@ class Refused(Exception):
         self.status, self.code, self.message, self.errors = status, code, message, errors
 
     def body(self) -> Json:
-        told = {"code": self.code, "message": self.message}
-        return told if self.errors is None else told | {"errors": self.errors}
+        result = {"code": self.code, "message": self.message}
+        return result if self.errors is None else result | {"errors": self.errors}
 
 
 def invalid(field: str, reason: str, code: str = "INVALID") -> Refused:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @method("auth.test", tier=0)
 async def test_token(call: Call) -> Json:
     team, bot = call.installation.team, call.installation.bot
-    told = {"url": team["url"], "team": team["name"], "user": bot["name"], "team_id": team["id"]}
-    return told | {"user_id": bot["id"], "bot_id": call.installation.bot_id, "is_enterprise_install": False}
+    result = {"url": team["url"], "team": team["name"], "user": bot["name"], "team_id": team["id"]}
+    return result | {"user_id": bot["id"], "bot_id": call.installation.bot_id, "is_enterprise_install": False}
 
 
 @method("auth.revoke", takes={"test": bool})
@@ -58,10 +58,10 @@ async def show_user(call: Call) -> Json:
     profile = dict(user["profile"])
     if "users:read.email" not in call.installation.scopes:
         profile.pop("email", None)
-    told = user | {"profile": profile}
+    result = user | {"profile": profile}
     if not call.args.get("include_locale"):
-        told.pop("locale")
-    return {"user": told | {"is_stranger": user["is_stranger"] or user["team_id"] != call.installation.team["id"]}}
+        result.pop("locale")
+    return {"user": result | {"is_stranger": user["is_stranger"] or user["team_id"] != call.installation.team["id"]}}
 
 
 @method(
@@ -98,8 +98,8 @@ async def show_team(call: Call) -> Json:
 async def show_bot(call: Call) -> Json:
     for user in call.standin.world.users.values():
         if user["is_bot"] and user["profile"]["bot_id"] == call.args.get("bot"):
-            told = {"id": call.args["bot"], "name": user["real_name"], "user_id": user["id"], "deleted": False}
-            return {"bot": told | {"app_id": call.standin.world.app_id}}
+            result = {"id": call.args["bot"], "name": user["real_name"], "user_id": user["id"], "deleted": False}
+            return {"bot": result | {"app_id": call.standin.world.app_id}}
     raise Refused("bot_not_found")
 
 

@@ -26,10 +26,10 @@ MOST_MESSAGES = 999
 async def show_channel(call: Call) -> Json:
     channel, world = call.channel(), call.standin.world
     members = world.members[channel["id"]]
-    told = channel | {"is_member": call.installation.bot["id"] in members}
+    result = channel | {"is_member": call.installation.bot["id"] in members}
     if call.args.get("include_num_members"):
-        told["num_members"] = len(members)
-    return {"channel": told}
+        result["num_members"] = len(members)
+    return {"channel": result}
 
 
 @method("conversations.history", *per_kind("history"), needs={"channel": str}, takes=PAGES)

@@ -61,8 +61,8 @@ class Events:
 
     def authorization(self, installation: Installation) -> Json:
         """Return the authorizations of an event."""
-        told = {"enterprise_id": None, "team_id": installation.team["id"], "user_id": installation.bot["id"]}
-        return told | {"is_bot": True, "is_enterprise_install": False}
+        result = {"enterprise_id": None, "team_id": installation.team["id"], "user_id": installation.bot["id"]}
+        return result | {"is_bot": True, "is_enterprise_install": False}
 
     async def message(self, channel: Json, message: Json) -> None:
         """Send the event of a message, and also a mention if it mentions the bot in a channel."""

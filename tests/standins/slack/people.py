@@ -129,8 +129,8 @@ class Person:
     def _base(self, kind: str) -> Json:
         team = self._home_team()
         user = {"id": self.id, "username": self.user["name"], "name": self.user["name"], "team_id": self.team["id"]}
-        told = {"type": kind, "user": user, "team": {"id": team["id"], "domain": team["domain"]}, "token": "x"}
-        return told | {"api_app_id": self.slack.world.app_id, "enterprise": None, "is_enterprise_install": False}
+        result = {"type": kind, "user": user, "team": {"id": team["id"], "domain": team["domain"]}, "token": "x"}
+        return result | {"api_app_id": self.slack.world.app_id, "enterprise": None, "is_enterprise_install": False}
 
     async def slash(self, channel: Json, command: str, text: str = "") -> Interaction:
         """Run a slash command; Slack has none in threads."""
@@ -282,6 +282,6 @@ def _filled(view: Json, values: Json) -> Json:
         given = values.get(action_id, element.get("initial_value"))
         if block["type"] == "input" and not block.get("optional"):
             assert given is not None, f"{action_id!r} must be filled in"
-        told = given if isinstance(given, dict) else {"value": given}
-        state[block["block_id"]] = {action_id: {"type": element["type"], **told}}
+        result = given if isinstance(given, dict) else {"value": given}
+        state[block["block_id"]] = {action_id: {"type": element["type"], **result}}
     return state

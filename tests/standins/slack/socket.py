@@ -79,8 +79,8 @@ class SocketMode:
         return socket
 
     def _hello(self) -> Json:
-        told = {"num_connections": len(self.connections), "connection_info": {"app_id": self.standin.world.app_id}}
-        return {"type": "hello", **told, "debug_info": {"host": "stand-in", "approximate_connection_time": 18060}}
+        result = {"num_connections": len(self.connections), "connection_info": {"app_id": self.standin.world.app_id}}
+        return {"type": "hello", **result, "debug_info": {"host": "stand-in", "approximate_connection_time": 18060}}
 
     def _disconnect(self, reason: str) -> Json:
         return {"type": "disconnect", "reason": reason, "debug_info": {"host": "stand-in"}}

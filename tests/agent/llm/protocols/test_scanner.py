@@ -55,8 +55,8 @@ def test_any_cut_of_a_stream_gives_what_the_whole_gives(parts: list[str], cuts: 
     whole = Scanner(ALL)
     whole.feed(text)
     whole.close()
-    told: list[str] = []
-    stream = Scanner(ALL, told.append, told.clear)
+    result: list[str] = []
+    stream = Scanner(ALL, result.append, result.clear)
     while text:
         length = cuts.draw(st.integers(1, 12))
         stream.feed(text[:length])
@@ -65,29 +65,29 @@ def test_any_cut_of_a_stream_gives_what_the_whole_gives(parts: list[str], cuts: 
 
     assert (stream.text, stream.thinking, stream.blocks) == (whole.text, whole.thinking, whole.blocks)
     assert stream.is_cut == whole.is_cut
-    assert "".join(told) == whole.text
+    assert "".join(result) == whole.text
 
 
 @STEADY
 @given(st.text(alphabet=st.characters(exclude_characters="<`~"), max_size=200))
 def test_text_without_marks_is_told_at_once_and_unchanged(text: str) -> None:
-    told: list[str] = []
-    stream = Scanner(ALL, told.append)
+    result: list[str] = []
+    stream = Scanner(ALL, result.append)
     for index, letter in enumerate(text):
         stream.feed(letter)
-        assert "".join(told) == text[: index + 1]
+        assert "".join(result) == text[: index + 1]
 
 
 def test_no_more_is_held_back_than_a_mark_may_take() -> None:
     text = "if a <thick b, or `c` </d> ~~ < e ``` tool_cat\n\n<to be> continued"
-    told: list[str] = []
-    stream = Scanner(ALL, told.append)
+    result: list[str] = []
+    stream = Scanner(ALL, result.append)
     for index, letter in enumerate(text):
         stream.feed(letter)
-        assert index + 1 - len("".join(told)) < len("``` tool_call ")
+        assert index + 1 - len("".join(result)) < len("``` tool_call ")
     stream.close()
 
-    assert "".join(told) == text
+    assert "".join(result) == text
 
 
 def test_calls_stand_between_texts_in_any_number() -> None:
@@ -248,13 +248,13 @@ def test_what_the_provider_tells_apart_stands_first() -> None:
 
 
 def test_thinking_that_began_without_a_tag_is_taken_back() -> None:
-    told: list[str] = []
-    stream = Scanner(ALL, told.append, told.clear)
+    result: list[str] = []
+    stream = Scanner(ALL, result.append, result.clear)
     for piece in ("Let me see.", f" {tag('roll')}", "\n</think>\n", "\nHello."):
         stream.feed(piece)
     stream.close()
 
-    assert (told, stream.text, stream.blocks) == (["Hello."], "Hello.", [])
+    assert (result, stream.text, stream.blocks) == (["Hello."], "Hello.", [])
     assert decoded("Mind the </think> tag.").text == "Mind the </think> tag."
 
 

@@ -114,10 +114,10 @@ async def test_several_calls_of_one_answer_are_one_wave(parley: Parley) -> None:
 
 
 async def test_one_conversation_goes_from_native_to_text_and_back(parley: Parley) -> None:
-    told = {"content": "Ann's dog is called Rex"}
+    result = {"content": "Ann's dog is called Rex"}
     parley.model.play(
         [
-            Answer("Sure.", tool_calls=[("knowledge__remember", told)]),
+            Answer("Sure.", tool_calls=[("knowledge__remember", result)]),
             Answer("I will."),
             Answer(tag("knowledge", "list_memories")),
             Answer("Rex."),
@@ -133,7 +133,7 @@ async def test_one_conversation_goes_from_native_to_text_and_back(parley: Parley
     assert replies == ["I will.", "Rex.", "Still Rex."]
     bodies = [request.body for request in parley.model.requests]
     past = in_words(bodies[2])
-    assert past[2] == f"Sure.\n\n{tag('knowledge', 'remember', **told)}"
+    assert past[2] == f"Sure.\n\n{tag('knowledge', 'remember', **result)}"
     assert past[4] == "I will."
     assert bodies[0]["tools"] == bodies[4]["tools"]
     shown = [message["role"] for message in bodies[4]["messages"]]
@@ -216,8 +216,8 @@ async def test_a_malformed_block_is_an_error_the_model_can_read_and_mend(parley:
     assert first.result["error"] is True
     assert "content" in first.result["parameters"]["properties"]
     assert "error" not in second.result
-    told = in_words(parley.model.requests[1].body)[-1]
-    assert ("was not run.)" in told) == ("user_id" not in block)
+    result = in_words(parley.model.requests[1].body)[-1]
+    assert ("was not run.)" in result) == ("user_id" not in block)
 
 
 async def test_an_unknown_tool_is_answered_with_those_there_are(parley: Parley) -> None:
