@@ -32,7 +32,10 @@ def settings(settings: Settings) -> Settings:
 async def parley(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
     """A running Parley whose default persona names the model to ask."""
     async with open_parley(settings, address, model) as parley:
-        await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
+        await parley.sql(
+            "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
+            """ VALUES ('p', 'Be kind.', true, '["knowledge", "file_manager", "calendar", "calculator", "dialogue"]')"""
+        )
         yield parley
         assert model.refusals == []
 
