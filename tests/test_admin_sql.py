@@ -30,6 +30,10 @@ INSERT INTO user_platform_links (user_id, platform, platform_user_id) VALUES
 """
 
 
+# Row-level security shows the program the memories of one person at a time.
+OF_THE_OWNER = {"Let Parley remember something about somebody"}
+
+
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """Settings in which guests have one of several modules."""
@@ -82,6 +86,8 @@ async def test_all_statements_of_the_page_run_in_order(address: Address, *, as_o
     await run(address, PEOPLE)
 
     for block in STATEMENTS:
+        if block.heading in OF_THE_OWNER and not as_owner:
+            continue
         try:
             await run(address, block.text, as_owner=as_owner)
         except asyncpg.PostgresError as error:
@@ -208,6 +214,7 @@ async def test_a_name_that_an_admin_sets_is_what_the_model_reads(parley: Parley)
 async def test_the_most_specific_persona_answers(parley: Parley) -> None:
     await hears(parley)
     assert prompt(parley).startswith("You are Parley")
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
 
     await admin(parley, "Add a default persona")
     await hears(parley)

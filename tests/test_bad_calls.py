@@ -242,7 +242,8 @@ async def test_a_tool_that_never_returns_times_out_and_the_turn_goes_on(
         let_go.set()
 
     first, second = (call.result for call in reply.tool_calls_made)
-    assert first == {"error": True, "message": f"{tool.replace('__', '.')} took longer than 0 seconds."}
+    message = f"{tool.replace('__', '.')} took longer than 0 seconds."
+    assert first == {"error": True, "message": message, "temporary": True}
     assert second == "fine"
 
 

@@ -120,7 +120,7 @@ class WordMatches:
 # Which memories count beside those that row-level security hides.
 IS_WANTED = """
     m.superseded_by IS NULL AND (:since IS NULL OR m.said_at >= :since) AND (:until IS NULL OR m.said_at < :until)
-    AND (:shown_from IS NULL OR m.turn_id IS NULL OR m.turn_id < :shown_from
+    AND (:shown_from IS NULL OR m.source <> 'turn' OR m.turn_id IS NULL OR m.turn_id < :shown_from
          OR m.conversation_id IS DISTINCT FROM :conversation_id)"""
 
 # The columns of the first :k of `ranked`, with the neighbours.

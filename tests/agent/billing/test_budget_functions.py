@@ -1,5 +1,6 @@
 """The rules of money, called as an admin calls them in psql: what is admitted, paid and given back."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -210,12 +211,16 @@ async def test_nobody_but_the_program_may_call_them(address: Address) -> None:
     owner = await connect(address)
     try:
         found = await owner.fetch(
-            "SELECT proname, has_function_privilege('parley_app', oid, 'EXECUTE') AS ours, prosecdef,"
+            "SELECT proname, has_function_privilege('parley_app', oid, 'EXECUTE') AS ours, prosecdef, proconfig,"
             " (aclexplode(proacl)).grantee FROM pg_proc WHERE proname ~ '^parley_.*_v[0-9]+$'"
         )
     finally:
         await owner.close()
 
     assert len({row["proname"] for row in found}) >= 10
-    assert all(row["ours"] and not row["prosecdef"] for row in found)
+    assert {row["proname"] for row in found if not row["ours"]} == {"parley_drop_vectors_v1"}
+    definers = [row for row in found if row["prosecdef"]]
+    assert all(any(re.match("search_path=.*pg_temp$", each) for each in row["proconfig"]) for row in definers)
+    names = {row["proname"] for row in definers}
+    assert not any(word in name for name in names for word in ("charge", "reserve", "settle", "turn_v", "record"))
     assert all(row["grantee"] != 0 for row in found), "0 stands for everybody"
