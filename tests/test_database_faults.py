@@ -86,6 +86,7 @@ async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_
 async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parley: Parley) -> None:
     for number in range(3):
         await parley.ask(f"hello {number}")
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
     async with as_owner(parley.app.database) as owner:
         for table in ("procrastinate_jobs", "inbox", "turns", "messages", "users", "conversations"):
             await owner.execute(f"ALTER TABLE {table} ADD COLUMN of_a_restore text")

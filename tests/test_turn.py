@@ -355,7 +355,8 @@ async def test_near_the_limit_the_model_is_told_how_many_steps_are_left(parley: 
         )
     )
     await parley.sql(
-        "INSERT INTO personas (name, system_prompt, max_iterations, is_default) VALUES ('p', 'Be.', 3, true)"
+        "INSERT INTO personas (name, system_prompt, max_iterations, is_default, allowed_modules)"
+        """ VALUES ('p', 'Be.', 3, true, '["file_manager"]')"""
     )
 
     await parley.ask("go on")
