@@ -64,7 +64,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     # A pipe has no width, and whole lines are easier to search than wrapped ones.
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = Console(width=None if sys.stdout.isatty() else 1000)
     with console.capture() as written:
         console.print(table)
     say("\n".join(line.rstrip() for line in written.get().splitlines()))

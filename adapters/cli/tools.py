@@ -46,8 +46,8 @@ def list_tools(
         raise typer.BadParameter(f"there is no module {module!r}; there are: {known}.")
     _show(rows)
     if module is None:
-        guest = [tool for each in found.loaded if each.name in settings.default_guest_modules for tool in each.tools]
-        tokens = sum(_count(tool.schema) for tool in guest)
+        theirs = [tool for each in found.loaded if each.name in settings.default_guest_modules for tool in each.tools]
+        tokens = sum(_count(tool.schema) for tool in theirs if tool.requires.label == "guest")
         modules = ", ".join(settings.default_guest_modules)
         say(f"\nA guest without a persona has: {modules} (DEFAULT_GUEST_MODULES), {tokens} tokens in each prompt")
     for each in failed:
