@@ -5,6 +5,9 @@ user and for the server. A reservation is an upper estimate, so even with concur
 most one call. Its id names the call on the ledger. `budget_reset_at` is the end of the period.
 """
 
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -15,6 +18,9 @@ from sqlalchemy import text
 from shared.db.driver import Session
 from shared.errors import BudgetBusy, BudgetExhausted, Refusal, ServerBudgetExhausted, Superseded
 from shared.messages import Place
+
+# Seconds between two requests for a busy budget; they grow, because each request takes locks.
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 1.0
 
 RESERVE = text("""
 SELECT * FROM parley_reserve_v2(
@@ -112,6 +118,21 @@ async def reserve(session: Session, reservation: Reservation) -> Admission:
     if row is None:
         raise Superseded
     return to_admission(row)
+
+
+async def wait_while_busy(request: Callable[[], Awaitable[Admission]], seconds_left: Callable[[], float]) -> Admission:
+    """Request budget again and again while other turns hold the rest of it; return the first other admission.
+
+    Raises `BudgetBusy` when less than a second is left.
+    """
+    wait = MIN_WAIT_SECONDS
+    while seconds_left() >= 1:
+        await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
+        wait = min(wait * 1.5, MAX_WAIT_SECONDS)
+        admission = await request()
+        if admission.status is not AdmissionStatus.BUSY:
+            return admission
+    raise BudgetBusy
 
 
 async def release(session: Session, turn_id: int) -> int:

@@ -6,11 +6,10 @@ while the turn runs.
 """
 
 import asyncio
-import random
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from agent.billing.budget import AdmissionStatus, Reservation, release, reserve
+from agent.billing.budget import Admission, AdmissionStatus, Reservation, release, reserve, wait_while_busy
 from agent.billing.ledger import Payment
 from agent.confirmations.questions import CHOICES, describe_decision, find_question
 from agent.context.builder import Context
@@ -40,13 +39,10 @@ from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
 from agent.turn.tool_models import ToolModels
 from shared.db.retries import retry_on_lost_db
-from shared.errors import BudgetBusy, ModelsUnavailable, PromptTooLong, Refusal, Stopped
+from shared.errors import ModelsUnavailable, PromptTooLong, Refusal, Stopped
 from shared.tasks import shield_until_done
 from shared.text import with_closed_fence
 from shared.tools import ToolContext
-
-# Seconds between two requests for budget; they grow, because each request takes locks.
-MIN_BUDGET_WAIT_SECONDS, MAX_BUDGET_WAIT_SECONDS = 0.1, 1.0
 
 
 async def respond(services: TurnServices, turn: RunningTurn, context: Context, taint: TurnTaint) -> TurnResult:
@@ -80,23 +76,12 @@ async def _admit(services: TurnServices, turn: RunningTurn) -> None:
         await _reserve(services, turn)
     if turn.spend.admission.status is AdmissionStatus.BUSY:
         async with turn.start.slot.released():
-            await _wait_for_budget(services, turn)
+            await wait_while_busy(partial(_reserve, services, turn), lambda: turn.deadline - services.clock.monotonic())
     if not turn.spend.admission.is_admitted:
         raise turn.spend.admission.refusal()
 
 
-async def _wait_for_budget(services: TurnServices, turn: RunningTurn) -> None:
-    # Other turns of the same user hold the rest of the budget. Wait for them until the deadline.
-    seconds = MIN_BUDGET_WAIT_SECONDS
-    while turn.spend.admission.status is AdmissionStatus.BUSY:
-        if services.clock.monotonic() > turn.deadline - 1:
-            raise BudgetBusy
-        await asyncio.sleep(seconds * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
-        seconds = min(seconds * 1.5, MAX_BUDGET_WAIT_SECONDS)
-        await _reserve(services, turn)
-
-
-async def _reserve(services: TurnServices, turn: RunningTurn) -> None:
+async def _reserve(services: TurnServices, turn: RunningTurn) -> Admission:
     wanted = Reservation(
         turn.user.id,
         turn.key.id,
@@ -106,6 +91,7 @@ async def _reserve(services: TurnServices, turn: RunningTurn) -> None:
     )
     async with services.database.statement() as session:
         turn.spend.admit(await reserve(session, wanted))
+    return turn.spend.admission
 
 
 def _reservation_seconds(services: TurnServices, turn: RunningTurn) -> float:

@@ -1,13 +1,11 @@
 """Model calls that tools make, paid from the same budget as the turn's own."""
 
-import asyncio
-import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from agent.billing.budget import AdmissionStatus, Reservation, reserve
+from agent.billing.budget import Admission, AdmissionStatus, Reservation, reserve, wait_while_busy
 from agent.billing.ledger import PaidCall, Payment, add_usage
 from agent.context.images import with_images
 from agent.journal.turns import pay, settle
@@ -18,11 +16,10 @@ from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from shared.db.database import DatabaseLost
 from shared.db.retries import retry_on_lost_db
-from shared.errors import BudgetBusy, PromptTooLong, Refusal, ToolError
+from shared.errors import PromptTooLong, Refusal, ToolError
 from shared.tasks import shield_until_done
 
 PURPOSE = "tool"
-BUDGET_WAIT_SECONDS = 0.5
 MAX_DRAWING_BYTES = 20 * 1024 * 1024
 TOO_LONG = "The text is longer than the language model can read at once."
 
@@ -102,17 +99,18 @@ class ToolModels:
             tokens=call.tokens,
             seconds=self._seconds_left + RESERVATION_SLACK_SECONDS,
         )
-        while True:
+
+        async def request() -> Admission:
             async with self.services.database.statement() as session:
                 admission = await reserve(session, wanted)
             call.reservation_id = admission.reservation_id
-            if admission.is_admitted:
-                return
-            if admission.status is AdmissionStatus.EXHAUSTED:
-                raise admission.refusal()
-            if self._seconds_left < 1:
-                raise BudgetBusy
-            await asyncio.sleep(BUDGET_WAIT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, not a secret
+            return admission
+
+        admission = await request()
+        if admission.status is AdmissionStatus.BUSY:
+            admission = await wait_while_busy(request, lambda: self._seconds_left)
+        if not admission.is_admitted:
+            raise admission.refusal()
 
     async def _pay_rejected(self, call: "_Call") -> None:
         # An answer that was rejected costs tokens too, so the budget has to admit the attempt after it.
