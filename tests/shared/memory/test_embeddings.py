@@ -2,17 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import asyncpg
 import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from shared.clock import SystemClock
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.memory.embeddings import (
     DEADLINE_SECONDS,
     DIMENSIONS,
@@ -23,9 +20,9 @@ from shared.memory.embeddings import (
 )
 from shared.memory.memories import Memories
 from shared.messages import Place, Usage
-from shared.models import User
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
+from tests.support.admin import Admin
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -51,43 +48,6 @@ class WordCountEmbedder:
 
     async def aclose(self) -> None:
         """Nothing to close."""
-
-
-class Admin:
-    """Runs SQL as the database's owner, whom row-level security does not restrict."""
-
-    def __init__(self, connection: asyncpg.Connection) -> None:
-        self._connection = connection
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, address: Address) -> AsyncIterator["Admin"]:
-        connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-        try:
-            yield cls(connection)
-        finally:
-            await connection.close()
-
-    async def rows(self, statement: str, *given: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await self._connection.fetch(statement, *given)]
-
-    async def overdue(self) -> None:
-        await self._connection.execute("UPDATE memories SET vectors_due_at = now()")
-
-
-@pytest.fixture
-async def admin(address: Address, database: Database) -> AsyncIterator[Admin]:
-    async with Admin.connected(address) as admin:
-        yield admin
-
-
-@pytest.fixture
-async def ann(database: Database) -> int:
-    async with database.transaction() as session:
-        user = User()
-        session.add(user)
-        await session.flush()
-        return user.id
 
 
 @pytest.fixture

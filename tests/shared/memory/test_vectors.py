@@ -11,17 +11,16 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from shared.clock import SystemClock
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.memory.embeddings import PARALLEL_REQUESTS, PROBE, LiteLLMEmbedder, RequestLimits, unit_vector
 from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
 from shared.memory.vectors import MISMATCH_SECONDS, Pending, read_progress, split
 from shared.messages import Place
-from shared.models import User
 from shared.settings import Settings
-from tests.shared.memory.test_embeddings import Admin
 from tests.standins.openai_api import Fault, OpenAIStub
 from tests.standins.openai_api.script import Body
+from tests.support.admin import Admin
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
 CHANNEL = Place("discord", "server-1", "channel-1", is_direct=False)
@@ -37,21 +36,6 @@ class MovableClock(SystemClock):
 
     def monotonic(self) -> float:
         return super().monotonic() + self.ahead
-
-
-@pytest.fixture
-async def admin(address: Address, database: Database) -> AsyncIterator[Admin]:
-    async with Admin.connected(address) as admin:
-        yield admin
-
-
-@pytest.fixture
-async def ann(database: Database) -> int:
-    async with database.transaction() as session:
-        user = User()
-        session.add(user)
-        await session.flush()
-        return user.id
 
 
 @pytest.fixture
