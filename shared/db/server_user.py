@@ -5,6 +5,7 @@ the programs, because a folder above belongs to root alone, the server gets the 
 of any folder is changed.
 """
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -94,8 +95,12 @@ def _find_or_make() -> pwd.struct_passwd:
     with suppress(KeyError):
         return pwd.getpwnam(NAME)
     make = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", NAME]
-    # Another process may be making it.
-    subprocess.run(make, capture_output=True, check=False)  # noqa: S603  # a fixed command
+    # Of two `useradd` at once the second takes back the user of the first.
+    with Path("/etc/passwd").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(KeyError):
+            return pwd.getpwnam(NAME)
+        subprocess.run(make, capture_output=True, check=False)  # noqa: S603  # a fixed command
     try:
         return pwd.getpwnam(NAME)
     except KeyError:

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import pwd
 import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -160,3 +162,17 @@ def test_a_folder_of_somebody_else_is_refused_and_root_serves_it_as_its_owner(tm
     else:
         with pytest.raises(ConfigurationError, match="belongs to root; start Parley as that user"):
             find_server_user(Path("/"), programs)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes the user")
+def test_servers_that_start_at_once_make_one_user() -> None:
+    name = f"parley-{uuid4().hex[:8]}"
+    script = f"from shared.db import server_user as it; it.NAME = {name!r}; print(it._find_or_make().pw_uid)"
+    try:
+        started = [
+            subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)
+        ]
+        found = {process.communicate()[0].strip() for process in started}
+        assert found == {str(pwd.getpwnam(name).pw_uid)}
+    finally:
+        subprocess.run(["userdel", name], check=False)
