@@ -223,8 +223,8 @@ class MemoryOfUser:
             conversation_id=self.conversation_id,
             shown_from=shown_from,
         )
-        async with self._transaction() as session:
-            found = await find_by_words(session, search)
+        async with self.database.statement() as session:
+            found = await find_by_words(session, self.visibility, search)
         if self.embedders.current is None or found.model is None or not query.strip():
             return list(found.best)
         try:
