@@ -31,7 +31,8 @@ UPDATE conversations SET summary_claimed_until = clock_timestamp() + interval '{
 WHERE conversations.id = due.id
 RETURNING conversations.id, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
           summary, summarized_turn_id, summary_claimed_until AS lease, last_active_at, summary_error AS error,
-          summary_is_urgent OR last_active_at <= now() - interval '{IDLE_MINUTES} minutes' AS is_wanted
+          summary_is_urgent OR last_active_at <= now() - interval '{IDLE_MINUTES} minutes' AS is_wanted,
+          summary_tokens_held AS tokens_held
 """)
 # A conversation stays due when a turn is running, or is just about to begin: that one has set `last_active_at`.
 NEXT_LOOK = f"greatest(last_active_at + interval '{IDLE_MINUTES} minutes', now() + interval '1 minute')"
@@ -89,7 +90,8 @@ class Claim:
     """A conversation that this worker summarises until `lease`, with the summary it has.
 
     `is_wanted` is False when people are still talking. `user_id` is whose turns are summarised in a direct
-    conversation. `error` is why the last attempt failed.
+    conversation. `error` is why the last attempt failed. `tokens_held` is what a worker held that died during its model
+    call.
     """
 
     id: int
@@ -101,6 +103,7 @@ class Claim:
     last_active_at: datetime
     error: str | None
     is_wanted: bool
+    tokens_held: int = 0
 
     @property
     def key(self) -> dict[str, Any]:

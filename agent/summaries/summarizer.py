@@ -22,6 +22,7 @@ from shared.db.database import Database
 from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.memory.memories import Memories
+from shared.messages import EstimatedUsage
 from shared.tasks import shield_until_done
 
 PURPOSE = "summary"
@@ -89,6 +90,8 @@ class Summarizer:
             return await claims.claim(session, WIDTH)
 
     async def _summarise(self, claimed: Claim) -> None:
+        if claimed.tokens_held:
+            await self._charge_estimate(claimed)
         if not claimed.is_wanted:
             async with self._database.statement() as session:
                 await claims.postpone(session, claimed)
@@ -105,6 +108,13 @@ class Summarizer:
             await self._store(claimed, NewSummary(content, source.last_turn_id, None, has_more=source.has_more))
         else:
             await self._ask_and_store(claimed, source, model)
+
+    async def _charge_estimate(self, claimed: Claim) -> None:
+        # A worker died during its call, which the provider may bill: the prompt is charged. What it held goes back.
+        model = await self._router.find_summary_model()
+        usage = EstimatedUsage(max(0, claimed.tokens_held - MAX_OUTPUT_TOKENS))
+        async with self._database.statement() as session:
+            await claims.pay(session, claimed, [PaidCall(model or "unknown", usage, PURPOSE)])
 
     def _source_tokens(self, model: str | None) -> int:
         window = self._router.window((model,)) if model is not None else None

@@ -116,14 +116,19 @@ async def test_a_worker_that_died_is_followed_by_another_one(parley: Parley, mod
     await pause(parley)
     async with parley.app.database.transaction() as session:
         dead = (await claims.claim(session, 1))[0]
-        assert await claims.hold(session, dead, 500)
-    assert await parley.value("SELECT tokens_reserved FROM users") == 500
+        assert await claims.hold(session, dead, 2500)
+    assert await parley.value("SELECT tokens_reserved FROM users") == 2500
     await summarise_after_lease(parley)
 
     async with parley.app.database.transaction() as session:
         assert not await claims.store(session, dead, claims.NewSummary("late", 1, None))
     assert (await row(parley)).summary == GOLDEN
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
+    # The provider may bill the call of the dead one: its prompt is on the ledger, once.
+    estimated = await parley.sql(
+        "SELECT purpose, input_tokens, output_tokens, cost_estimate FROM token_logs WHERE is_estimated"
+    )
+    assert [tuple(each) for each in estimated] == [("summary", 500, 0, None)]
 
 
 async def summarise_after_lease(parley: Parley) -> None:
