@@ -8,6 +8,8 @@ from types import FrameType
 from tests.support.source_tree import ROOT
 
 FOLLOWED = tuple(f"{ROOT}/{package}/" for package in ("adapters", "agent"))
+# What makes memories of a turn runs after it, and may run beside the next one.
+BEHIND = f"{ROOT}/agent/memories/"
 # These run when a class or a module is created, or within another function; a reader does not open a file for them.
 NOT_ENTERED = frozenset({"<module>", "<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"})
 
@@ -19,8 +21,11 @@ def files_entered() -> Iterator[dict[str, set[str]]]:
 
     def profile(frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_name not in NOT_ENTERED and code.co_filename.startswith(FOLLOWED):
-            entered.setdefault(code.co_filename.removeprefix(f"{ROOT}/"), set()).add(code.co_qualname)
+        path = code.co_filename
+        if event != "call" or code.co_name in NOT_ENTERED or path.startswith(BEHIND):
+            return
+        if path.startswith(FOLLOWED):
+            entered.setdefault(path.removeprefix(f"{ROOT}/"), set()).add(code.co_qualname)
 
     sys.setprofile(profile)
     try:
