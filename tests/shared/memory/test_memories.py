@@ -1,19 +1,17 @@
 """Memories without an embedder: search by words, visibility, limits, and the number of statements."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy import TextClause, event, text
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
-from shared.db.driver import Connection, Rows
 from shared.errors import ToolError
 from shared.memory.memories import Memories, MemoryFull, MemoryOfUser
 from shared.memory.recall import Search, find_by_words
@@ -21,6 +19,7 @@ from shared.memory.visibility import Visibility
 from shared.messages import Place
 from shared.models import User
 from shared.settings import Settings
+from tests.support.counted_database import CountedDatabase
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
 GUILD = Place("discord", "guild-1", "general")
@@ -63,22 +62,10 @@ async def tell(memory: MemoryOfUser, *facts: str) -> None:
 
 
 @pytest.fixture
-def statements(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The SQL statements that are executed, through SQLAlchemy's session or without it."""
-    seen: list[str] = []
-    execute = Connection.execute
-
-    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        seen.append(statement)
-
-    async def execute_noted(connection: Connection, statement: TextClause, params: Any = None) -> Rows:
-        seen.append(statement.text)
-        return await execute(connection, statement, params)
-
-    monkeypatch.setattr(Connection, "execute", execute_noted)
-    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(database.engine.sync_engine, "before_cursor_execute", note)
+async def counted(address: Address) -> AsyncIterator[CountedDatabase]:
+    database = CountedDatabase(address)
+    yield database
+    await database.close()
 
 
 async def test_the_memory_that_matches_the_query_best_comes_first(memories: Memories, ann: int) -> None:
@@ -298,15 +285,15 @@ async def test_memories_of_a_speaker_named_in_the_query_come_first(memories: Mem
     assert (await contents(memory, "Does Cara like green tea?"))[0].endswith("black")
 
 
-async def test_recall_takes_one_statement(memories: Memories, ann: int, statements: list[str]) -> None:
-    memory = memories.of_user(ann, HOME, None)
+async def test_recall_takes_one_statement(counted: CountedDatabase, ann: int, tmp_path: Path) -> None:
+    memory = Memories(counted, Settings(parley_home=tmp_path), SystemClock()).of_user(ann, HOME, None)
     assert await memory.recall("what is my dog called") == []
-    assert len(statements) == 1
+    assert len(counted.statements) == 1
     await memory.remember("The dog is called Rex")
-    statements.clear()
+    counted.statements.clear()
 
     assert await memory.recall("what is my dog called")
-    assert len(statements) == 1
+    assert len(counted.statements) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,30 @@
 """Batches of memories, and what recall gives beside the text: ranges of dates, neighbours, history left out."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import asyncpg
 import pytest
 from sqlalchemy import text
 
+from shared.clock import SystemClock
 from shared.db.database import Address, Database
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
 from shared.memory.recall import WORD_BUDGET
+from shared.settings import Settings
 from tests.shared.memory.test_memories import (
     GUILD,
     HOME,
     ann,
     contents,
+    counted,
     memories,
     new_conversation,
     new_user,
-    statements,
 )
+from tests.support.counted_database import CountedDatabase
 
-__all__ = ["ann", "memories", "statements"]
+__all__ = ["ann", "counted", "memories"]
 
 MARCH = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -42,10 +46,9 @@ def line(user_id: int, conversation_id: int, content: str, *, at: int = 0, is_fr
 
 
 async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
-    memories: Memories, database: Database, statements: list[str], ann: int, conversation_id: int
+    memories: Memories, database: Database, counted: CountedDatabase, ann: int, conversation_id: int, tmp_path: Path
 ) -> None:
     bob = await new_user(database)
-    statements.clear()
     rows = [
         NewMemory(each, Origin(place, conversation_id), f"{each} walrus {n}", said_at=MARCH)
         for each in (ann, bob)
@@ -53,9 +56,9 @@ async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
         for n in range(5)
     ]
 
-    added = await memories.add(rows)
+    added = await Memories(counted, Settings(parley_home=tmp_path), SystemClock()).add(rows)
 
-    assert len(statements) == 1
+    assert len(counted.statements) == 1
     assert all(each is not None and each.is_new for each in added)
     assert set(await contents(memories.of_user(bob, HOME, None), "walrus", 20)) == {
         f"{bob} walrus {n}" for n in range(5)
