@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 Result = TypeVar("Result")
+# The state of an error that a function of ours raises: its message is a sentence for people.
+RAISED = "P0001"
 
 
 def read_settings(*, quiet: bool = False) -> "Settings":
@@ -109,16 +111,23 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
     settings = read_settings(quiet=True)
 
     async def whole() -> Result:
-        from sqlalchemy.exc import DataError, IntegrityError
+        from sqlalchemy import text
+        from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
+        from shared.db.database import sqlstate_of
         from shared.errors import Refusal
 
         async with opened_database(settings) as database:
             try:
                 async with database.transaction() as session:
+                    await session.execute(text("SELECT set_config('parley.actor', 'cli', true)"))
                     return await work(session, settings)
             except (IntegrityError, DataError) as error:
                 raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
+            except DBAPIError as error:
+                if sqlstate_of(error) != RAISED:
+                    raise
+                raise Refusal(_reason(error.orig)) from None
 
     return asyncio.run(whole())
 

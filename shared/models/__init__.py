@@ -1,6 +1,7 @@
 """The tables, one file per noun; importing this package adds all of them to `Base.metadata`."""
 
 from shared.models.agent import Agent
+from shared.models.audit import AuditEntry
 from shared.models.base import Base
 from shared.models.bot import Bot, DirectChannel, Shard
 from shared.models.budget import BudgetReservation, TokenLog
@@ -24,6 +25,7 @@ from shared.models.user import User, UserPlatformLink
 
 __all__ = [
     "Agent",
+    "AuditEntry",
     "Base",
     "Bot",
     "BudgetReservation",

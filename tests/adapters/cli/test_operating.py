@@ -92,6 +92,24 @@ def test_personas_are_made_listed_and_made_the_default(shell: Shell) -> None:
     assert cell(shell, "SELECT count(*) FROM personas WHERE is_default") == "0"
 
 
+def test_a_change_is_listed_and_undone_and_a_changed_log_shows(shell: Shell) -> None:
+    shell.says("persona", "create", "Undone", "--prompt", "Hello.")
+    entry = cell(shell, "SELECT max(id) FROM audit_log")
+    assert "Undone" in next(line for line in shell.says("audit", "list").splitlines() if "insert personas" in line)
+
+    assert "is deleted again" in shell.says("audit", "undo", entry)
+
+    assert "is undone already" in shell.run("audit", "undo", entry).err
+    last = shell.says("audit", "verify").splitlines()[-1]
+    shell.says("persona", "create", "Later", "--prompt", "Hello.")
+    assert "none changed" in shell.says("audit", "verify", "--expect", last)
+    assert shell.run("audit", "verify", "--expect", "0" * 64).code == 1
+    off = "SET session_replication_role = replica"
+    shell.says("psql", "-c", off, "-c", "UPDATE audit_log SET undoes = -id WHERE undoes IS NULL")
+    assert shell.run("audit", "verify").code == 1
+    shell.says("psql", "-c", off, "-c", "UPDATE audit_log SET undoes = NULL WHERE undoes < 0")
+
+
 def test_what_the_database_refuses_is_one_line(shell: Shell) -> None:
     shell.says("persona", "create", "Twin", "--prompt", "Hello.")
 

@@ -1,0 +1,170 @@
+"""What admins change is logged, can be undone, and reads well: the schema `admin` and `audit_log`."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.db.database import Address
+from tests.support.parley import Parley
+
+PEOPLE = """
+INSERT INTO users (permission_level) VALUES ('owner'), ('guest');
+INSERT INTO user_platform_links (user_id, platform, platform_user_id, platform_username)
+VALUES (1, 'discord', '111', 'olga'), (2, 'discord', '222', 'Ann');
+INSERT INTO personas (name, system_prompt) VALUES ('Sage', 'You are wise.');
+"""
+
+
+class Psql:
+    """Runs statements as an admin's psql does."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def run(self, statement: str) -> None:
+        await self._connection.execute(statement)
+
+    async def value(self, statement: str) -> Any:
+        return await self._connection.fetchval(statement)
+
+    async def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self._connection.fetch(statement)]
+
+    async def last(self) -> int:
+        number: int = await self.value("SELECT max(id) FROM audit_log")
+        return number
+
+
+@pytest.fixture
+async def psql(address: Address) -> AsyncIterator[Psql]:
+    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    try:
+        psql = Psql(connection)
+        await psql.run(PEOPLE)
+        yield psql
+    finally:
+        await connection.close()
+
+
+async def test_every_change_of_an_admin_is_logged_and_can_be_undone(psql: Psql) -> None:
+    assert await psql.value("SELECT admin.set_budget('discord', 'ann', 70000)") == "ann may use 70000 tokens in 30 days"
+    changed = await psql.rows('SELECT action, "table", row_id, before, after FROM admin.audit LIMIT 1')
+    assert changed == [
+        ("update", "users", 2, '{"token_budget_monthly": 5000}', '{"token_budget_monthly": 70000}'),
+    ]
+    first = await psql.last()
+
+    done = await psql.value(f"SELECT admin.undo({first})")
+
+    assert "token_budget_monthly" in done
+    assert await psql.value("SELECT budget FROM admin.users WHERE id = 2") == 5000
+    assert (first, await psql.last()) in await psql.rows("SELECT id, undone_by FROM admin.audit")
+    with pytest.raises(asyncpg.RaiseError, match="is undone already"):
+        await psql.run(f"SELECT admin.undo({first})")
+    # The undoing can be undone.
+    await psql.run(f"SELECT admin.undo({await psql.last()})")
+    assert await psql.value("SELECT budget FROM admin.users WHERE id = 2") == 70000
+
+
+async def test_a_deleted_persona_comes_back_and_an_added_one_goes(psql: Psql) -> None:
+    await psql.run(
+        "UPDATE personas SET allowed_modules = '[\"knowledge\"]', default_model = 'gpt-x' WHERE name = 'Sage'"
+    )
+    before = await psql.rows("SELECT id, name, system_prompt, allowed_modules, default_model FROM personas")
+    await psql.run("DELETE FROM personas")
+    await psql.run(f"SELECT admin.undo({await psql.last()})")
+    assert await psql.rows("SELECT id, name, system_prompt, allowed_modules, default_model FROM personas") == before
+
+    assert "on the server 42" in await psql.value(
+        "SELECT admin.create_persona('Guide', 'Guide.', platform => 'discord', server => '42', modules => '{calendar}')"
+    )
+    assert await psql.value("SELECT allowed_modules FROM personas WHERE name = 'Guide'") == '["calendar"]'
+    await psql.run(f"SELECT admin.undo({await psql.last()})")
+    assert await psql.value("SELECT count(*) FROM personas") == 1
+
+
+async def test_what_was_changed_again_is_not_undone(psql: Psql) -> None:
+    await psql.run("SELECT admin.set_budget('discord', 'ann', 1)")
+    first = await psql.last()
+    await psql.run("SELECT admin.set_budget('discord', 'ann', 2)")
+
+    with pytest.raises(asyncpg.RaiseError, match="has been changed since"):
+        await psql.run(f"SELECT admin.undo({first})")
+    with pytest.raises(asyncpg.RaiseError, match="no entry 4711"):
+        await psql.run("SELECT admin.undo(4711)")
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("SELECT admin.set_budget('dicsord', 'ann', 5)", "there are accounts on: discord"),
+        ("SELECT admin.set_budget('discord', 'nobody', 5)", "no account nobody"),
+        ("SELECT admin.set_budget('discord', 'ann', -5)", "a budget is 0"),
+        ("SELECT admin.set_server_budget('discord', '42', -5)", "a budget is 0"),
+        ("SELECT admin.grant_permission('discord', 'ann', 'boss')", "there are: guest, user, admin, owner"),
+        ("SELECT admin.grant_permission('discord', 'olga', 'user')", "last owner"),
+        ("SELECT admin.set_default_persona('Sge')", "there are: Sage"),
+        ("SELECT admin.create_persona('Empty', ' ')", "needs instructions"),
+        ("SELECT admin.create_persona('Lost', 'x', server => '42')", "needs its platform"),
+        ("SELECT admin.link_accounts('discord', 'ann', 'discord', '222')", "the same person already"),
+    ],
+)
+async def test_nonsense_is_refused_with_what_would_be_valid(psql: Psql, statement: str, sentence: str) -> None:
+    with pytest.raises(asyncpg.RaiseError, match=sentence):
+        await psql.run(statement)
+
+
+async def test_a_changed_log_shows(psql: Psql, address: Address) -> None:
+    for budget in (1, 2, 3):
+        await psql.run(f"SELECT admin.set_budget('discord', 'ann', {budget})")
+    entries, last_hash, broken = (await psql.rows("SELECT * FROM parley_verify_audit_v1()"))[0]
+    assert (entries, broken) == (await psql.value("SELECT count(*) FROM audit_log"), None)
+    assert len(last_hash) == 64
+
+    with pytest.raises(asyncpg.RaiseError, match="append-only"):
+        await psql.run("UPDATE audit_log SET actor = 'somebody else'")
+    app = await asyncpg.connect(**address.asyncpg_arguments())
+    try:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await app.execute("DELETE FROM audit_log")
+    finally:
+        await app.close()
+    # Somebody with all rights over the database can change it; the chain tells.
+    await psql.run("SET session_replication_role = replica; UPDATE audit_log SET new_values = '{}' WHERE id = 3")
+    assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 3
+    await psql.run("DELETE FROM audit_log WHERE id = 3")
+    assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 4
+
+
+async def test_turns_log_nothing_and_the_views_show_what_they_cost(parley: Parley, address: Address) -> None:
+    parley.model.play(["Hello."])
+    await parley.ask("hi", platform="discord", user="222", server="42", channel="general", username="Ann")
+    before = await parley.value("SELECT count(*) FROM audit_log")
+    await parley.ask("hi again", platform="discord", user="222", server="42", channel="general", username="Ann")
+    assert await parley.value("SELECT count(*) FROM audit_log") == before
+
+    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    psql = Psql(connection)
+    try:
+        names = await psql.rows("SELECT table_name FROM information_schema.views WHERE table_schema = 'admin'")
+        for (name,) in names:
+            await psql.rows(f"TABLE admin.{name}")
+        [(name, calls)] = await psql.rows("SELECT name, calls FROM admin.spend_by_user")
+        [(server, people)] = await psql.rows("SELECT server, people FROM admin.spend_by_server")
+        turns = await psql.rows("SELECT name, platform, channel, status FROM admin.turns")
+        stuck = await psql.rows("SELECT * FROM admin.stuck")
+        uncommented = await psql.rows("""
+            SELECT relname FROM pg_class WHERE relnamespace = 'admin'::regnamespace AND obj_description(oid) IS NULL
+                AND relkind = 'v'
+            UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'admin'::regnamespace
+                AND obj_description(oid) IS NULL
+        """)
+    finally:
+        await connection.close()
+
+    assert (name, calls) == ("Ann", 2)
+    assert (server, people) == ("42", 1)
+    assert turns == [("Ann", "discord", "general", "answered")] * 2
+    assert (stuck, uncommented) == ([], [])
