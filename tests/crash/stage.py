@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import asyncpg
 from sqlalchemy import URL
@@ -19,10 +18,11 @@ from sqlalchemy import URL
 from agent.events.listener import Listener
 from agent.queue import inbox
 from shared.clock import SystemClock
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.files.storage import open_storage
 from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets
+from tests.conftest import new_database
 from tests.crash.worker import TABLES, Orders, run
 from tests.support.parley import message
 
@@ -204,15 +204,10 @@ async def decided(stage: Stage) -> list[Any]:
 @asynccontextmanager
 async def open_stage(server: URL, home: Path) -> AsyncIterator[Stage]:
     """Create a database from the template with the counting tables; workers on it end with it."""
-    name = f"stage_{uuid4().hex}"
-    keeper = await asyncpg.connect(**Address(server, is_embedded=True).asyncpg_arguments(as_owner=True))
-    await keeper.execute(f"CREATE DATABASE {name} TEMPLATE template_parley")
-    address = Address(server.set(database=name), is_embedded=True)
-    folder = home / name
-    await asyncio.to_thread(folder.mkdir, parents=True)
     async with AsyncExitStack() as leaving:
-        leaving.push_async_callback(keeper.close)
-        leaving.push_async_callback(keeper.execute, f"DROP DATABASE {name} WITH (FORCE)")
+        address = await leaving.enter_async_context(new_database(server))
+        folder = home / str(address.url.database)
+        await asyncio.to_thread(folder.mkdir, parents=True)
         owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
         leaving.push_async_callback(owner.close)
         await owner.execute(TABLES)
