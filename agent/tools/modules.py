@@ -216,7 +216,8 @@ def _load(candidate: _Candidate) -> Module:
     module = candidate.load()
     # Only tools defined in this module: it may import tools of others without offering them.
     own = [each for each in vars(module).values() if isinstance(each, Tool) and each.run.__module__ == module.__name__]
-    tools = tuple(replace(each, module=candidate.name) for each in own)
+    # A tool that is already named by its module keeps the schema that it has built before.
+    tools = tuple(each if each.module == candidate.name else replace(each, module=candidate.name) for each in own)
     for tool in tools:
         refuse_unfit(tool)
     return Module(
