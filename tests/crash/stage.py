@@ -28,7 +28,9 @@ from tests.support.parley import message
 
 # A fork server imports the modules once, so that a worker starts in milliseconds.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.crash.worker", "shared.models", "procrastinate", "logging.config"])
+FORKS.set_forkserver_preload(
+    ["tests.crash.worker", "tests.crash.warm", "shared.models", "procrastinate", "logging.config"]
+)
 
 WAVE: list[Any] = [
     {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
