@@ -106,8 +106,8 @@ async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: as
 
 
 async def _warm(app: App, *, answers: bool) -> None:
-    for warm in (app.models.router.warm, app.memory.warm) if answers else ():
-        # An import may fail in any way; the first message tries it again.
+    for warm in (app.models.router.warm, app.memory.warm, app.memory.plan) if answers else ():
+        # An import may fail in any way, a connection may be lost; the first message tries it again.
         (error,) = await asyncio.gather(warm(), return_exceptions=True)
         if isinstance(error, Exception):
             log.error("warming_failed", exc_info=error)

@@ -1,7 +1,7 @@
 """The database: its address, the check of its version, the migrations, and `Database`, the only code that commits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -323,6 +323,11 @@ class Database:
         with _raise_database_lost():
             async with self._pool.connection() as connection:
                 yield connection
+
+    async def warm(self, use: Callable[[Connection], Awaitable[object]]) -> None:
+        """Open the connections for single statements, and run on each what takes long the first time."""
+        with _raise_database_lost():
+            await self._pool.warm(use)
 
     async def connect(self, *, as_owner: bool = False) -> asyncpg.Connection:
         """Open a connection outside the pools: for `LISTEN`, or as the tables' owner to make indexes."""

@@ -5,8 +5,8 @@ statement is compiled once.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -129,6 +129,12 @@ class Pool:
                     # The others were opened before the same change.
                     await self._pool.expire_connections()
                 raise
+
+    async def warm(self, use: Callable[[Connection], Awaitable[object]]) -> None:
+        """Open all connections but one, and use each of them once; that one is left for others meanwhile."""
+        async with AsyncExitStack() as opened:
+            for _ in range(self._size - 1):
+                await use(await opened.enter_async_context(self.connection()))
 
     async def close(self) -> None:
         """Close all connections."""

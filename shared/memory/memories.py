@@ -13,7 +13,7 @@ from shared.errors import ToolError
 from shared.memory.embedders import Embedders
 from shared.memory.embeddings import Embedder, EmbeddingUnavailable
 from shared.memory.index import index_missing
-from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words
+from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words, plan_search
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
 from shared.memory.tokenizer import question_words
 from shared.memory.vector_indexes import build_vector_indexes
@@ -148,6 +148,10 @@ class Memories:
         """Load the embedder, which takes seconds the first time."""
         if self._embedders.current is not None:
             await self._embedders.current.load()
+
+    async def plan(self) -> None:
+        """Let the database's connections plan the search, so that the first searches of a burst need not."""
+        await self._database.warm(plan_search)
 
     async def aclose(self) -> None:
         """Close the embedders' connections."""

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
+from shared.db.driver import Connection
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
 from shared.memory.recall import WORD_BUDGET
 from shared.settings import Settings
@@ -26,6 +27,11 @@ from tests.support.counted_database import CountedDatabase
 
 __all__ = ["ann", "counted", "memories"]
 
+PLANNED = text("""
+SELECT pg_backend_pid() AS pid, EXISTS (
+    SELECT FROM pg_prepared_statements WHERE statement LIKE '%parley_recall_by_words%'
+) AS is_planned
+""")
 MARCH = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
@@ -186,3 +192,17 @@ async def test_what_a_person_asked_to_remember_comes_before_what_was_said(
     await memories.add([line(ann, conversation_id, "The walrus is called Emil"), line(ann, conversation_id, "Hm")])
 
     assert (await contents(memories.of_user(ann, HOME, None), "what is the walrus called?"))[0].endswith("Otto")
+
+
+async def test_connections_have_planned_the_search_before_a_burst(memories: Memories, database: Database) -> None:
+    plans: dict[int, bool] = {}
+
+    async def note(connection: Connection) -> None:
+        row = (await connection.execute(PLANNED)).one()
+        plans[row.pid] = row.is_planned
+
+    await memories.plan()
+    await database.warm(note)
+
+    assert len(plans) == 9
+    assert all(plans.values())
