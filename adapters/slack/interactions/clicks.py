@@ -7,7 +7,7 @@ from adapters.chat.buttons import CHOICE, Button, find_button, to_place
 from adapters.chat.clicks import Click, accept_click
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.interactions.respond import url_of
-from adapters.slack.sending.buttons import ACTION_ID, without_buttons
+from adapters.slack.sending.buttons import ACTION_ID, chosen_rows, to_click_id, without_buttons
 from adapters.slack.transport.api import Json
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
@@ -45,8 +45,7 @@ class SlackClick(Click):
             adapter=PLATFORM,
             sender=self._actor.sender,
             place=to_place(row),
-            # The id names the turn, so that a second click on any button of the row is a duplicate.
-            event_id=f"{self.button.action}:{self.button.turn_id:x}",
+            event_id=to_click_id(self.button.action, self.button.turn_id),
             content=content,
             sent_at=self._app.clock.now(),
             platform_message_id=row.reply_to,
@@ -58,9 +57,9 @@ class SlackClick(Click):
         if not (await self._app.inbox.accept(message)).is_new:
             await self.whisper(ALREADY_CHOSEN)
             return
-        chosen = str(row.choices[self.button.index]) if self.button.action == CHOICE else None
+        chosen = chosen_rows(str(row.choices[self.button.index])) if self.button.action == CHOICE else ()
         clicked = self._body.get("message") or {}
-        blocks = without_buttons(clicked.get("blocks") or (), chosen)
+        blocks = [*without_buttons(clicked.get("blocks") or ()), *chosen]
         await self._responses.replace(url_of(self._body), str(clicked.get("text") or ""), blocks)
 
 

@@ -1,16 +1,27 @@
 """Buttons below answers as Slack blocks."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from adapters.chat.buttons import AnswerButtons, ShownButton, TurnButtons, cut_label, to_label
+from sqlalchemy import text
+
+from adapters.chat.buttons import AGAIN, CHOICE, AnswerButtons, ShownButton, TurnButtons, cut_label, to_label
 from adapters.slack.transport.api import Json, Web
+
+if TYPE_CHECKING:
+    from agent.queue.outbox import Reply
+    from shared.db.database import Database
 
 ACTION_ID = "parley"
 CHOICES, ACTIONS = "parley_choices", "parley_actions"
 OURS = (CHOICES, ACTIONS)
 MOST_BUTTONS, LABEL_CHARS = 25, 75
 STYLES = {"main": "primary", "yes": "primary", "no": "danger"}
+
+CLICKED = text("""
+SELECT platform_event_id, content FROM inbox
+WHERE platform = :platform AND platform_event_id IN (:choice, :again) ORDER BY id LIMIT 1
+""")
 
 
 def to_rows(shown: AnswerButtons) -> list[Json]:
@@ -28,14 +39,31 @@ def stop_rows(made: TurnButtons) -> list[Json]:
     return to_rows(AnswerButtons((), [made.stop()]))
 
 
-def without_buttons(blocks: Sequence[Json], chosen: str | None = None) -> list[Json]:
-    """Return a message's blocks without our buttons, and with what was chosen."""
-    kept = [each for each in blocks if each.get("block_id") not in OURS]
-    if chosen is None:
-        return kept
-    text = f"✓ {cut_label(to_label(chosen), LABEL_CHARS)}"
-    note = {"type": "plain_text", "text": text, "emoji": False}
-    return [*kept, {"type": "context", "block_id": "parley_chosen", "elements": [note]}]
+def without_buttons(blocks: Sequence[Json]) -> list[Json]:
+    """Return a message's blocks without our buttons."""
+    return [each for each in blocks if each.get("block_id") not in OURS]
+
+
+def chosen_rows(chosen: str) -> list[Json]:
+    """Return the blocks that replace the buttons after a choice."""
+    note = {"type": "plain_text", "text": f"✓ {cut_label(to_label(chosen), LABEL_CHARS)}", "emoji": False}
+    return [{"type": "context", "block_id": "parley_chosen", "elements": [note]}]
+
+
+def to_click_id(action: str, turn_id: int) -> str:
+    """Return the event id of a click; the second click on any button of the row has the same one."""
+    return f"{action}:{turn_id:x}"
+
+
+async def find_clicked_rows(database: "Database", reply: "Reply") -> list[Json] | None:
+    """Return the blocks that a click has left of an answer's buttons; None if none was clicked."""
+    choice, again = (to_click_id(action, reply.turn_id) for action in (CHOICE, AGAIN))
+    given = {"platform": reply.place.platform, "choice": choice, "again": again}
+    async with database.statement() as session:
+        row = (await session.execute(CLICKED, given)).one_or_none()
+    if row is None:
+        return None
+    return chosen_rows(row.content) if row.platform_event_id == choice else []
 
 
 async def replace_buttons(web: Web, answer: Any, shown: AnswerButtons) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.uploads import Upload, collect
+from adapters.slack.sending.buttons import find_clicked_rows
 from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
 from adapters.slack.sending.sessions import set_active
@@ -138,7 +139,7 @@ class _MessageWriter:
             return ended
         if before is not None:
             # The message exists, but may still contain live text.
-            return await self._change(before, body)
+            return await self._change_again(before, rendered, index)
         return await self._post(body, to_notice(rendered.parts[index], WHOLE_LIMIT))
 
     async def _post(self, body: Json, whole: str) -> str:
@@ -203,6 +204,21 @@ class _MessageWriter:
             await self._call("chat.update", **where, **body)
         return ts
 
+    async def _change_again(self, ts: str, rendered: Rendered, index: int) -> str:
+        """Change a message whose buttons somebody may have clicked already, also during the change."""
+        rows, left = None, await self._find_rows()
+        while left != rows:
+            rows = left
+            await self._change(ts, replace(self._draft, rows=rows).body(rendered, index))
+            left = await self._find_rows()
+        return ts
+
+    async def _find_rows(self) -> Sequence[Json]:
+        if not self._draft.rows:
+            return ()
+        clicked = await find_clicked_rows(self._app.database, self._draft.reply)
+        return self._draft.rows if clicked is None else clicked
+
     async def _upload(self, uploads: Sequence[Upload], rendered: Rendered, ts: str) -> None:
         items = [{"content": each.content, "filename": each.filename, "title": each.filename} for each in uploads]
         where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
@@ -212,4 +228,4 @@ class _MessageWriter:
             log.warning("slack_files_refused", reply=self._draft.reply.id, cause=str(error))
             last = len(rendered.parts) - 1
             linked = "\n".join([rendered.parts[last], *links_to(self._draft.reply.files)])
-            await self._change(ts, self._draft.body(Rendered((*rendered.parts[:last], linked)), last))
+            await self._change_again(ts, Rendered((*rendered.parts[:last], linked)), last)

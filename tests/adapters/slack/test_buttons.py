@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from adapters.chat.buttons import AGAIN, GOOD, Button
 from shared.db.database import Address
 from shared.permissions import Permission
@@ -88,6 +90,30 @@ async def test_choices_are_buttons_and_a_choice_is_the_next_message(office: Scen
 
     assert await office.sql("SELECT content FROM inbox ORDER BY id") == [("choose for me",), ("Toad",)]
     assert labels(office.ann.written()[0]) == []
+
+
+@pytest.mark.parametrize("is_during_retry", [False, True])
+async def test_a_click_on_a_question_that_slack_has_not_confirmed_is_not_undone_by_the_retry(
+    office: Scene, is_during_retry: bool
+) -> None:
+    office.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A toad it is.")])
+    await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
+    office.slack.fail("chat.postMessage", is_lost=True)
+    retried = office.slack.fail("chat.update", retry_after=2)
+
+    await office.ann.direct("choose for me")
+    await office.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    if is_during_retry:
+        await office.sql("UPDATE outbox SET claimed_until = now()")
+        await office.slack.until(lambda: retried.times == 0)
+    await office.ann.presses(office.ann.dm, office.ann.written()[0], "Toad")
+    await office.slack.until(lambda: "✓ Toad" in office.ann.reads()[0])
+    await office.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'pending'")
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+    assert labels(office.ann.written()[0]) == []
+    assert "✓ Toad" in office.ann.reads()[0]
+    assert office.ann.reads()[1:] == ["A toad it is."]
 
 
 async def test_a_yes_below_a_question_is_a_click_of_who_was_asked_whatever_was_said_since(office: Scene) -> None:
