@@ -6,7 +6,21 @@ The user, persona and conversation of a message are found in one statement, for 
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sqlalchemy import BigInteger, FromClause, Label, Table, bindparam, func, insert, literal_column, select, text, true
+from sqlalchemy import (
+    BigInteger,
+    FromClause,
+    Label,
+    Table,
+    bindparam,
+    exists,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    text,
+    true,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
@@ -16,11 +30,16 @@ from agent.people.personas import CLOSEST, ResolvedPersona, to_persona
 from shared.db.database import Database
 from shared.db.driver import Connection, Session
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
-from shared.models import Conversation, User, UserPlatformLink
+from shared.models import Conversation, MemberRoles, User, UserPlatformLink
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Caller
 
+# Whether roles have given the person something, which they may have lost since.
+HAS_ROLES = or_(
+    User.budget_from_roles.is_not(None),
+    exists().where(MemberRoles.user_id == User.id, MemberRoles.roles != literal_column("'[]'::jsonb")),
+)
 FIND = select(
     User.id,
     User.permission_level,
@@ -30,6 +49,7 @@ FIND = select(
     User.has_memories,
     UserPlatformLink.id.label("link_id"),
     UserPlatformLink.platform_username,
+    HAS_ROLES.label("has_roles"),
 ).join(UserPlatformLink, UserPlatformLink.user_id == User.id)
 FIND = FIND.where(
     UserPlatformLink.platform == bindparam("sender_platform"),
@@ -323,7 +343,8 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
         return None
     await note_username(session, _Part(row, "identity"), sender)
     user = to_user(_Part(row, "identity"), sender)
-    if message.platform_context.role_ids is not None:
+    # Most people never have a role that counts: they need no second statement.
+    if message.platform_context.role_ids or row.identity_has_roles:
         user = await with_roles(session, user, sender=sender, place=place, platform_context=message.platform_context)
     persona = _Part(row, "persona") if row.persona_id is not None else None
     return Participants(

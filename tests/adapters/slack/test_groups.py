@@ -56,6 +56,7 @@ async def test_a_group_counts_from_the_next_message_on_and_is_shown_to_the_model
     await office.bob.direct("hello")
     await office.bob.hears()
     assert office.slack.calls("usergroups.list") == []
+    assert await office.value("SELECT count(*) FROM member_roles") == 0
 
     await office.sql("UPDATE users SET token_budget_monthly = 0")
     await office.bob.direct("again")
