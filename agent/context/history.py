@@ -87,6 +87,8 @@ async def load_history(
 
     In a direct conversation only the user's own turns are returned, even if other users have written there.
     """
+    if conversation.is_new:
+        return []
     query = OWN_HISTORY if conversation.place.is_direct else HISTORY
     given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
     given |= {"user_id": user_id} if query is OWN_HISTORY else {}

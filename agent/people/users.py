@@ -205,7 +205,7 @@ NEXT_PAUSE = func.now() + literal_column("interval '30 minutes'")
 TABLE = cast(Table, Conversation.__table__)
 
 
-def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int, int, int | None]:
+def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int, int, int | None, bool]:
     """Return the upsert of the conversation of a place, with this user and this persona."""
     made = postgresql.insert(TABLE).from_select(
         COLUMNS, select(*PLACE, user.c.id, persona.c.id).select_from(user.outerjoin(persona, true()))
@@ -223,6 +223,8 @@ def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | 
         Conversation.window_turn_id,
         Conversation.summarized_turn_id,
         Conversation.user_id.label("owner_id"),
+        # A row that was there before is locked by its update.
+        literal_column("xmax = 0").label("is_new"),
     )
 
 
@@ -237,8 +239,8 @@ RESOLVE = upsert(_given("user"), _given("persona"))
 class ResolvedConversation:
     """The fields of a conversation that a turn needs.
 
-    `summary` holds what was said up to `summarized_turn_id`. That of a direct conversation is shown only to the person
-    whose turns it holds.
+    `is_new`: it was made just now. `summary` holds what was said up to `summarized_turn_id`. That of a direct
+    conversation is shown only to the person whose turns it holds.
     """
 
     id: int
@@ -246,6 +248,7 @@ class ResolvedConversation:
     summary: str | None
     window_turn_id: int
     summarized_turn_id: int = 0
+    is_new: bool = False
 
 
 async def resolve_conversation(
@@ -274,6 +277,7 @@ def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversatio
         summary=row.summary,
         window_turn_id=row.window_turn_id,
         summarized_turn_id=row.summarized_turn_id,
+        is_new=row.is_new,
     )
 
 
