@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.queue.outbox import DeliveryInfo, Reply
 
 MARK = "parley"
-STOP, AGAIN, CHOICE, GOOD, BAD = ACTIONS = "stop", "again", "choice", "good", "bad"
+STOP, AGAIN, CHOICE, GOOD, BAD, RUN = ACTIONS = "stop", "again", "choice", "good", "bad", "run"
 VOTES = ((GOOD, "👍"), (BAD, "👎"))
 LASTS = timedelta(hours=24)
 YES, NO = "yes", "no"
@@ -57,7 +57,7 @@ ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """The action of a button, on a turn, for the person who asked."""
+    """The action of a button, on a turn, for the person who asked; of `RUN`, on a command to be confirmed."""
 
     action: str
     turn_id: int

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.chat import buttons
 from adapters.chat.buttons import Button
+from adapters.chat.command_replies import to_line
+from agent import commands
 from agent.confirmations.approvers import to_answer_of_asked
 from shared.errors import ConfirmationClosed
-from shared.messages import Decision, IncomingMessage
+from shared.messages import Decision, IncomingMessage, Place, PlatformContext, Sender
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -24,6 +26,18 @@ class Click(ABC):
     @abstractmethod
     async def whisper(self, text: str) -> None:
         """Answer with a message that only this person sees."""
+
+    @abstractmethod
+    def origin(self) -> tuple[Sender, Place, PlatformContext]:
+        """Return who clicked, and where."""
+
+    @abstractmethod
+    async def acknowledge(self) -> None:
+        """Tell the platform that the answer may take longer."""
+
+    @abstractmethod
+    async def replace(self, text: str) -> None:
+        """Replace the message with the button by a text."""
 
     @abstractmethod
     def to_message(self, row: Any, content: str) -> IncomingMessage:
@@ -46,12 +60,25 @@ async def accept_click(app: "App", click: Click) -> None:
         await click.whisper(buttons.STOPPING if await buttons.stop(app, button) else buttons.ENDED)
     elif button.action in (buttons.GOOD, buttons.BAD):
         await click.whisper(buttons.THANKS if await buttons.vote(app, button) else buttons.GONE)
+    elif button.action == buttons.RUN:
+        await _run(app, click)
     elif (row := await buttons.find_turn(app, button)) is None:
         await click.whisper(buttons.GONE)
     elif button.action == buttons.AGAIN:
         await _ask_again(click, row)
     else:
         await _choose(app, click, row)
+
+
+async def _run(app: "App", click: Click) -> None:
+    line = to_line(click.button)
+    if line is None:
+        await click.whisper(buttons.GONE)
+        return
+    await click.acknowledge()
+    sender, place, context = click.origin()
+    reply = await commands.answer(app, sender, place, text=line, platform_context=context)
+    await click.replace(reply.text if reply is not None else buttons.GONE)
 
 
 async def _ask_again(click: Click, row: Any) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -32,13 +31,15 @@ from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
 from adapters.discord.sending.buttons import to_rows
-from adapters.discord.sending.render import render
+from adapters.discord.sending.command_reply import to_bodies
+from adapters.discord.sending.message_writer import ChannelWriter
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from agent import commands
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
+from shared.messages import Place
 
 if TYPE_CHECKING:
     from adapters.discord.transport.rest import Rest
@@ -238,9 +239,9 @@ class Gateway(discord.AutoShardedClient):
             channel = message.channel
             if reply.is_private and message.guild is not None:
                 channel = await insist(message.author.create_dm)
-            for index, part in enumerate(render(reply.text).parts):
-                sending = partial(channel.send, part, nonce=f"c-{message.id}-{index}", suppress_embeds=True)
-                await insist(sending)
+            writer = ChannelWriter(self._rest, Place(PLATFORM, None, str(channel.id)), None)
+            for index, (body, files) in enumerate(await to_bodies(self._app, reply, str(message.author.id))):
+                await writer.write(body, f"c-{message.id}-{index}", files)
         except (Refused, Unavailable) as error:
             log.warning("command_not_answered", cause=str(error))
         return True

@@ -5,12 +5,13 @@ import os
 import pwd
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from uuid import uuid4
 
 from adapters.base import STORE_SECONDS
 from adapters.terminal.files import find_dragged, find_file, store, to_size
-from adapters.terminal.output import Output
+from adapters.terminal.output import Output, describe_file
 from adapters.terminal.reading import Reader
 from agent import commands
 from agent.app import App
@@ -88,7 +89,8 @@ class Chat:
         if reply is None:
             await self._ask(text)
             return True
-        self._output.write(f"{reply.text}\n{ATTACH_HELP}" if line.lower() == "/help" else reply.text)
+        hints = [ATTACH_HELP] if line.lower() == "/help" else []
+        self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(each)) for each in reply.files)]))
         return not reply.quit
 
     def _attach(self, path: Path) -> None:

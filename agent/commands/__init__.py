@@ -3,14 +3,14 @@
 import re
 
 from agent.app import App
-from agent.commands.base import Command, CommandReply, Request, command
+from agent.commands.base import Answered, Command, CommandChoice, CommandReply, Request, command
 from agent.commands.registry import find_command, list_commands, unknown_command
 from agent.people.users import resolve_user, with_roles
 from shared.errors import ParleyError
 from shared.messages import Place, PlatformContext, Sender
 from shared.text import clean, cut
 
-__all__ = ["Command", "CommandReply", "answer", "command", "find_command", "list_commands"]
+__all__ = ["Command", "CommandChoice", "CommandReply", "answer", "command", "find_command", "list_commands"]
 
 # A path such as /etc/hosts contains another slash and is not a command.
 COMMAND_LINE = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
@@ -40,7 +40,16 @@ async def answer(
 async def _run(found: Command, request: Request) -> CommandReply:
     try:
         request.require(found.requires)
-        text = await found.run(request)
+        answered = await found.run(request)
     except ParleyError as error:
         return CommandReply(str(error), is_private=True)
-    return CommandReply(cut(text, MAX_CHARS), found.is_private, found.quits)
+    if isinstance(answered, str):
+        return CommandReply(cut(answered, MAX_CHARS), found.is_private, found.quits)
+    # What deletes or contains a person's data is nobody else's concern, whatever the command says.
+    return CommandReply(_with_hint(answered), True, confirmation=answered.confirmation, files=answered.files)
+
+
+def _with_hint(answered: Answered) -> str:
+    text = cut(answered.text, MAX_CHARS)
+    number = answered.confirmation
+    return text if number is None else f"{text}\n\nTo do it, write /confirm {number}; otherwise /confirm no."

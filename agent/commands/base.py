@@ -1,4 +1,4 @@
-"""The command type, and the decorator `@command` for an async function that returns the text of the reply."""
+"""The command type, and the decorator `@command` for an async function that returns the reply."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -7,17 +7,50 @@ from inspect import getdoc
 from agent.app import App
 from agent.people.users import ResolvedUser
 from shared.errors import Refusal
-from shared.messages import Place, Sender
+from shared.messages import Place, ReplyFile, Sender
 from shared.permissions import Permission
 
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """The reply to a command. `is_private`: shown only to the sender, if the platform supports that."""
+    """The reply to a command. `is_private`: shown only to the sender, if the platform supports that.
+
+    `confirmation` is the number that confirms what the command would do: adapters with buttons show `choices`. `files`
+    are for the sender alone.
+    """
 
     text: str
     is_private: bool
     quit: bool = False
+    confirmation: int | None = None
+    files: tuple[ReplyFile, ...] = ()
+
+    @property
+    def choices(self) -> tuple["CommandChoice", ...]:
+        """Return the buttons below the reply."""
+        return () if self.confirmation is None else to_choices(self.confirmation)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandChoice:
+    """A button below the reply to a command: a click gives the command `line`."""
+
+    label: str
+    line: str
+
+
+def to_choices(confirmation: int) -> tuple[CommandChoice, ...]:
+    """Return the buttons that confirm a command, and that drop it."""
+    return CommandChoice("Yes, do it", f"/confirm {confirmation}"), CommandChoice("No", "/confirm no")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a command answers, when it is more than text; see `CommandReply`."""
+
+    text: str
+    confirmation: int | None = None
+    files: tuple[ReplyFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +74,7 @@ class Request:
             raise Refusal(f"This needs the permission {permission.label}; yours is {self.user.permission.label}.")
 
 
-Run = Callable[[Request], Awaitable[str]]
+Run = Callable[[Request], Awaitable[str | Answered]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,23 @@
 """The command `/memory`, with which users list and delete their own memories."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import text
 
-from agent.commands.base import Request, command
+from agent.commands.base import Answered, Request, command
+from agent.privacy.confirmations import ask_for_confirmation
 from shared.errors import Refusal
+from shared.memory.own import OwnMemory, count_own, list_own
+from shared.memory.visibility import Visibility
 from shared.permissions import Permission
 from shared.text import cut
 
 MOST_LISTED = 20
+# So many memories are forgotten at once by their words.
+MOST_FORGOTTEN = 1000
 USAGE = (
-    "Write /memory list, /memory forget ID with an id from that list, or /memory pause and /memory resume:"
-    " for this conversation, with the word everywhere for all of yours."
+    "Write /memory list, /memory forget ID with an id from that list, /memory forget about WORDS, /memory forget all,"
+    " or /memory pause and /memory resume: for this conversation, with the word everywhere for all of yours."
 )
 PAUSE_PERSON = text("UPDATE users SET is_memory_paused = :paused WHERE id = :user_id")
 PAUSE_CONVERSATION = text("""
@@ -22,17 +29,22 @@ RETURNING id
 """)
 
 
-@command("/memory list|forget ID|pause|resume")
-async def show_or_forget_memories(request: Request) -> str:
-    """List what I remember about you, forget one of it, or pause remembering."""
+@command("/memory list|forget WHAT|pause|resume")
+async def show_or_forget_memories(request: Request) -> str | Answered:
+    """List what I remember about you, forget an id of it, "about" some words or "all", or pause remembering."""
     words = request.words or ["list"]
     if words == ["list"]:
         return await _list(request)
     if words[0] in {"pause", "resume"} and words[1:] in ([], ["everywhere"]):
         return await _pause(request, paused=words[0] == "pause", everywhere=len(words) == 2)
-    if words[0] != "forget" or len(words) != 2 or not words[1].lstrip("#").isdecimal():
-        raise Refusal(USAGE)
-    return await _forget(request, int(words[1].lstrip("#")))
+    match words:
+        case ["forget", "all"]:
+            return await _ask_to_forget_all(request)
+        case ["forget", "about", _, *_]:
+            return await _ask_to_forget_about(request, request.argument.split(maxsplit=2)[2])
+        case ["forget", given] if given.lstrip("#").isdecimal():
+            return await _forget(request, int(given.lstrip("#")))
+    raise Refusal(USAGE)
 
 
 async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
@@ -68,3 +80,42 @@ async def _forget(request: Request, memory_id: int) -> str:
     if memory_id < 2**63 and await memories.forget(memory_id):
         return f"I have forgotten memory {memory_id}."
     return f"You have no memory with the id {memory_id}; /memory list shows them."
+
+
+async def _ask_to_forget_all(request: Request) -> Answered:
+    async with request.app.database.transaction() as session:
+        count = await count_own(session, request.user.id)
+        number = await ask_for_confirmation(session, request.user.id, "forget_all")
+    # Also without memories there may be summaries.
+    text = (
+        f"I would forget all of your {count:,} memories, in all places, and what was made of your messages: facts and"
+        " summaries. The messages themselves stay in the history; /erase me removes these, too."
+    )
+    return Answered(text, confirmation=number)
+
+
+async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
+    visibility = Visibility(request.user.id, request.place)
+    async with request.app.database.transaction() as session:
+        found = await list_own(session, visibility, words, limit=MOST_FORGOTTEN)
+        if not found:
+            return f'I find no memory of yours here with the words "{cut(words, 100)}"; /memory list shows some.'
+        ids = [each.id for each in found]
+        number = await ask_for_confirmation(session, request.user.id, "forget", ids)
+    return Answered("\n".join(_to_lines(found)), confirmation=number)
+
+
+def _to_lines(found: Sequence[OwnMemory]) -> list[str]:
+    lines = [f"- {each.said_at:%d %B %Y}{_said_by(each)}: {cut(each.content, 150)}" for each in found[:MOST_LISTED]]
+    if len(found) > MOST_LISTED:
+        lines.append(f"… and {len(found) - MOST_LISTED:,} more.")
+    return [
+        "I would forget this, and what else was made of these messages, such as the answers, facts and summaries:",
+        *lines,
+    ]
+
+
+def _said_by(memory: OwnMemory) -> str:
+    if memory.is_from_bot:
+        return ", I said"
+    return f", {memory.speaker} said" if memory.source == "turn" and memory.speaker else ""

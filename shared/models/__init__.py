@@ -6,6 +6,7 @@ from shared.models.base import Base
 from shared.models.bot import Bot, DirectChannel, Shard
 from shared.models.budget import BudgetReservation, TokenLog
 from shared.models.channel import ChannelMode
+from shared.models.command_confirmation import CommandConfirmation
 from shared.models.compatibility import SchemaCompatibility
 from shared.models.confirmation import Confirmation
 from shared.models.conversation import Conversation, Summary
@@ -31,6 +32,7 @@ __all__ = [
     "BudgetReservation",
     "CallTotal",
     "ChannelMode",
+    "CommandConfirmation",
     "Confirmation",
     "Conversation",
     "CountedRows",

@@ -8,12 +8,14 @@ from typing import Any
 import asyncpg
 
 from agent.llm.router import Router
+from agent.memories.turns import TurnMemories
 from agent.summaries.summarizer import Summarizer
 from shared.clock import SystemClock
 from tests.standins.openai_api import Answer, Reply
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.parley import Parley
 
+LISTED = "SELECT count(*) FROM unremembered_turns"
 BUSY = "SELECT count(*) FROM conversations WHERE summary_due_at <= now() OR summary_claimed_until > now()"
 
 
@@ -61,6 +63,20 @@ async def pause_and_summarise(parley: Parley) -> None:
     """Let half an hour pass and write the summaries."""
     await pause(parley)
     await summarise(parley)
+
+
+async def remembered(parley: Parley) -> list[Any]:
+    """Wait until all turns that have ended are remembered; return the memories in their order."""
+    async with asyncio.timeout(20):
+        await writer(parley).run()
+        while await parley.value(LISTED):  # noqa: ASYNC110  # the worker may be storing them
+            await asyncio.sleep(0.02)
+    return await memories(parley)
+
+
+def writer(parley: Parley) -> TurnMemories:
+    """Return what stores the messages of turns, beside the worker's own."""
+    return TurnMemories(parley.app.database, parley.app.memory, parley.app.toolbox.find)
 
 
 async def memories(parley: Parley) -> list[Any]:

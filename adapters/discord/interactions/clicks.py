@@ -9,7 +9,7 @@ from adapters.discord.events.incoming import PLATFORM, to_interaction_place, to_
 from adapters.discord.interactions.respond import Acknowledger, store
 from adapters.discord.sending.buttons import chosen_rows
 from adapters.discord.sending.message_writer import WHISPER, is_private
-from shared.messages import IncomingMessage
+from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 
 if TYPE_CHECKING:
     import discord
@@ -29,6 +29,20 @@ class DiscordClick(Click):
     async def whisper(self, text: str) -> None:
         """Answer with a message that only this person sees."""
         await self._acknowledger.whisper(self._interaction, text)
+
+    def origin(self) -> tuple[Sender, Place, PlatformContext]:
+        """Return who clicked, and where."""
+        interaction = self._interaction
+        context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
+        return to_sender(interaction.user), to_interaction_place(interaction), context
+
+    async def acknowledge(self) -> None:
+        """Tell Discord that the message will be edited."""
+        await self._acknowledger.defer_update(self._interaction)
+
+    async def replace(self, text: str) -> None:
+        """Replace the text of the message, and remove its buttons."""
+        await self._acknowledger.edit(self._interaction.token, text)
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message in the channel of the button."""

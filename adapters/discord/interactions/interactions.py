@@ -20,9 +20,9 @@ from adapters.discord.events.incoming import (
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, store, text_of
+from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.message_writer import INTERACTION, WHISPER, ResponseWriter
-from adapters.discord.sending.render import render
-from adapters.discord.transport.rest import Json, Refused, insist
+from adapters.discord.transport.rest import Refused, insist
 from agent import commands
 from agent.commands import CommandReply
 from shared.errors import ParleyError, Refusal
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 SORRY = "I can't do this just now; please try again in a moment."
 SUMMARISE = "Summarise what was said from there on."
 MOST_SUMMARISED = 100
-NOBODY: Json = {"allowed_mentions": {"parse": []}}
 FORM_PREFIX = "parley-about"
 QUESTION_FIELD = "question"
 
@@ -104,20 +103,22 @@ class Interactions:
         )
         answering = asyncio.create_task(work, name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
-        if is_deferred := not answering.done():
+        # Files can't be part of an immediate response.
+        if is_deferred := not answering.done() or _has_files(answering):
             await self._acknowledger.defer(interaction, is_private=found is None or found.is_private)
         reply = await answering or CommandReply(f"There is no command /{name}.", is_private=True)
         # A refusal is private even if the command's answer is public; but a deferred response can't be changed any
         # more.
         is_private = found.is_private if is_deferred and found is not None else reply.is_private
-        first, *others = ({"content": part, **NOBODY} for part in render(reply.text, may_attach=False).parts)
+        (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
         writer = ResponseWriter(self._rest, interaction.token, is_private=is_private)
         if is_deferred:
-            await writer.write(first, "command-0")
+            await writer.write(first, "command-0", files)
         else:
-            await self._acknowledger.respond(interaction, first["content"], is_private=is_private)
-        for index, part in enumerate(others, start=1):
-            await writer.write(part, f"command-{index}")
+            rows = first.get("components", ())
+            await self._acknowledger.respond(interaction, first["content"], is_private=is_private, rows=rows)
+        for index, (body, files) in enumerate(others, start=1):
+            await writer.write(body, f"command-{index}", files)
 
     async def _ask(
         self,
@@ -174,6 +175,14 @@ class Interactions:
         except Refused:
             return ()
         return tuple(to_quoted_message(each, me) for each in found if each.content or each.attachments)
+
+
+def _has_files(answering: "asyncio.Task[CommandReply | None]") -> bool:
+    # An error is raised where the answer is awaited.
+    if answering.exception() is not None:
+        return False
+    reply = answering.result()
+    return reply is not None and bool(reply.files)
 
 
 def _files(given: Any, file_id: Any) -> tuple[Attachment, ...]:

@@ -1,7 +1,7 @@
 """The first response to an interaction, which Discord expects within three seconds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import discord
@@ -15,7 +15,7 @@ from shared.errors import ParleyError
 from shared.log import get_logger
 from shared.messages import IncomingMessage
 
-SAY, DEFER, UPDATE, FORM = 4, 5, 7, 9
+SAY, DEFER, DEFER_UPDATE, UPDATE, FORM = 4, 5, 6, 7, 9
 TEXT_INPUT, LABEL, PARAGRAPH = 4, 18, 2
 QUESTION_CHARS = 1500
 # Seconds that storing a message may take before the acknowledgement is sent.
@@ -34,10 +34,22 @@ class Acknowledger:
         """Acknowledge with "is thinking…", for everybody or for this person only."""
         await self._respond(interaction, DEFER, {"flags": EPHEMERAL} if is_private else {})
 
-    async def respond(self, interaction: discord.Interaction, text: str, *, is_private: bool) -> None:
-        """Respond with a text, for everybody or for this person only."""
+    async def defer_update(self, interaction: discord.Interaction) -> None:
+        """Acknowledge a click whose message is edited later."""
+        await self._respond(interaction, DEFER_UPDATE, {})
+
+    async def edit(self, token: str, text: str) -> None:
+        """Replace the message that was clicked by a text without buttons."""
+        body: Json = {"content": text, "components": [], "allowed_mentions": {"parse": []}}
+        await ResponseWriter(self._rest, token).change("@original", body)
+
+    async def respond(
+        self, interaction: discord.Interaction, text: str, *, is_private: bool, rows: Sequence[Json] = ()
+    ) -> None:
+        """Respond with a text, for everybody or for this person only; `rows` are the buttons below it."""
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if is_private else 0)
-        await self._respond(interaction, SAY, {"content": text, "flags": flags, "allowed_mentions": {"parse": []}})
+        body: Json = {"content": text, "flags": flags, "allowed_mentions": {"parse": []}}
+        await self._respond(interaction, SAY, body | ({"components": list(rows)} if rows else {}))
 
     async def whisper(self, interaction: discord.Interaction, text: str) -> None:
         """Respond with a text that only this person sees."""

@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from adapters.chat.command_replies import buttons_of
+from adapters.slack.sending.buttons import to_rows
+from adapters.slack.sending.private_files import send_privately
 from adapters.slack.sending.render import render, to_blocks, to_notice
 from adapters.slack.sending.sent import COMMAND_TYPE
 from adapters.slack.transport.api import Json, Refused, Web
@@ -48,8 +51,13 @@ class TypedCommands:
         else:
             # Told apart from a stream that an interrupted turn has left.
             where["metadata"] = {"event_type": COMMAND_TYPE, "event_payload": {}}
+        account = message.sender.platform_user_id
+        sent = await send_privately(self._app, web, account, reply.files)
+        parts = render(f"{reply.text}\n{sent}".rstrip()).parts
+        rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
         try:
-            for part in render(reply.text).parts:
-                await web.call(method, **where, text=to_notice(part), blocks=to_blocks(part))
+            for part in parts:
+                blocks = [*to_blocks(part), *(rows if part is parts[-1] else ())]
+                await web.call(method, **where, text=to_notice(part), blocks=blocks)
         except (Refused, Unavailable) as error:
             log.warning("command_not_answered", cause=str(error))

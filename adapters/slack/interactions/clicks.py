@@ -7,11 +7,13 @@ from adapters.chat.buttons import CHOICE, Button, find_button, to_place
 from adapters.chat.clicks import Click, accept_click
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.interactions.respond import url_of
+from adapters.slack.interactions.slash import in_slack
 from adapters.slack.sending.buttons import ACTION_ID, chosen_rows, to_click_id, without_buttons
+from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
-from shared.messages import IncomingMessage
+from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -38,6 +40,20 @@ class SlackClick(Click):
     async def whisper(self, text: str) -> None:
         """Post a message that only this person sees."""
         await self._responses.whisper(url_of(self._body), text)
+
+    def origin(self) -> tuple[Sender, Place, PlatformContext]:
+        """Return who clicked, and where."""
+        channel = str((self._body.get("channel") or {}).get("id", ""))
+        place = Place(PLATFORM, self._actor.team_id, channel)
+        return self._actor.sender, place, self._actor.platform_context
+
+    async def acknowledge(self) -> None:
+        """Do nothing: every click is acknowledged when it comes."""
+
+    async def replace(self, text: str) -> None:
+        """Replace the message with the button by a text."""
+        shown = in_slack(text)
+        await self._responses.replace(url_of(self._body), to_notice(shown), to_blocks(neutralise_mentions(shown)))
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message at the place of its question."""

@@ -7,12 +7,16 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
+from adapters.chat.command_replies import buttons_of
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.interactions.actors import Actor
 from adapters.slack.interactions.respond import to_reply_to, url_of
+from adapters.slack.sending.buttons import to_rows
+from adapters.slack.sending.private_files import send_privately
 from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json
 from agent import commands
+from agent.commands import CommandReply
 from shared.errors import ParleyError
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
@@ -31,6 +35,8 @@ ASK_HELP = "/parley ask QUESTION - Ask me something; the answer is for all here.
 TO_ASK = "To ask me something: `/parley ask` and the question."
 NOT_INSTALLED = "I am not installed in this workspace any more."
 NAME = re.compile(r"[a-z][a-z_-]*", re.IGNORECASE)
+
+ASK_INSTEAD, NOT_HERE = CommandReply(TO_ASK, is_private=True), CommandReply(NOT_INSTALLED, is_private=True)
 
 RUNNING = text("""
 SELECT conversations.platform_thread_id FROM turns
@@ -96,23 +102,26 @@ class Slash:
         return await self._actors.find_actor(body.get("team_id"), str(body.get("user_id")))
 
     async def _answer(self, body: Json, name: str, rest: str) -> None:
-        url = url_of(body)
+        url, rows = url_of(body), list[Json]()
         try:
             actor = await self._find_actor(body)
-            answer, is_private = (
-                (NOT_INSTALLED, True) if actor is None else await self._run(body, actor, name, rest=rest)
-            )
+            reply = await self._run(body, actor, name, rest=rest) if actor is not None else NOT_HERE
+            if actor is not None:
+                account = actor.sender.platform_user_id
+                rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
+                sent = await send_privately(self._app, actor.web, account, reply.files)
+                reply = replace(reply, text=f"{reply.text}\n{sent}".rstrip())
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))
-            answer, is_private = str(error), True
-        shown = in_slack(answer)
-        blocks = to_blocks(neutralise_mentions(shown))
-        await self._responses.answer(url, to_notice(shown), is_private=is_private, blocks=blocks)
+            reply = CommandReply(str(error), is_private=True)
+        shown = in_slack(reply.text)
+        blocks = [*to_blocks(neutralise_mentions(shown)), *rows]
+        await self._responses.answer(url, to_notice(shown), is_private=reply.is_private, blocks=blocks)
 
-    async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> tuple[str, bool]:
+    async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> CommandReply:
         name = name.removeprefix("/") or HELP
         if not NAME.fullmatch(name):
-            return TO_ASK, True
+            return ASK_INSTEAD
         line, hint = f"/{name} {to_plain(rest, {})}".strip(), ""
         place = await self._actors.find_place(actor, str(body.get("channel_id")))
         if name.lower() == STOP:
@@ -121,12 +130,12 @@ class Slash:
             self._app, actor.sender, place, text=line, platform_context=actor.platform_context
         )
         if reply is None:
-            return TO_ASK, True
+            return ASK_INSTEAD
         if name.lower() == HELP and not rest:
             hint = f"\n{ASK_HELP}"
         elif commands.find_command(PLATFORM, name.lower()) is None:
             hint = f" {TO_ASK}"
-        return reply.text + hint, reply.is_private
+        return replace(reply, text=reply.text + hint)
 
 
 async def find_running(app: "App", actor: Actor, place: Place) -> Place:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -30,6 +31,7 @@ from shared.models import Conversation, Turn, TurnEvent
 RESPONSE = TypeAdapter(AgentResponse)
 MAX_PAGE = 1000
 MAX_ID = 2**63 - 1
+ALONE = "This is for you alone: please ask me in a direct message."
 
 
 def wants_events(request: Request) -> bool:
@@ -46,7 +48,12 @@ async def post_message(request: Request) -> Response:
     # The text beside a decision is never a command: the decision would be lost.
     answered = None if sent.decision else await commands.answer(app, sent.sender, sent.place, text=sent.content)
     if answered is not None:
-        return sse.follow(command_events(answered.text)) if watched else to_json(AgentResponse(0, answered.text))
+        if answered.files and not sent.place.is_direct:
+            # Where the caller shows the reply, others read it.
+            answered = replace(answered, text=ALONE, files=())
+        if watched:
+            return sse.follow(command_events(answered))
+        return to_json(AgentResponse(0, answered.text, files=answered.files))
     files = await store_sent(app, sent.attachments) if sent.attachments else ()
     message = sent.to_incoming(files, wants_stream=watched)
     accepted = await accept_once(app, message)
@@ -101,9 +108,12 @@ def to_json(response: AgentResponse) -> Response:
     return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
 
 
-async def command_events(text: str) -> AsyncGenerator[Event]:
-    """Yield a command's answer as the events of a turn."""
-    yield Event(0, 0, "message", payload={"content": text, "files": []})
+async def command_events(reply: commands.CommandReply) -> AsyncGenerator[Event]:
+    """Yield a command's answer as the events of a turn; `commands` are those that its buttons give."""
+    message: dict[str, Any] = {"content": reply.text, "files": [asdict(each) for each in reply.files]}
+    if reply.choices:
+        message["commands"] = [asdict(each) for each in reply.choices]
+    yield Event(0, 0, "message", payload=message)
     nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
     yield Event(
         0,

@@ -64,7 +64,7 @@ async def post_chat_message(request: Request) -> Response:
         typed, uploads = _split(form)
         sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
         if (answered := await commands.answer(app, sender, place, text=typed.content)) is not None:
-            return sse.follow(command_events(answered.text))
+            return sse.follow(command_events(answered))
         message = IncomingMessage(
             adapter="web",
             sender=sender,

@@ -1,5 +1,6 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
+import { openMemories } from "./memories.js";
 import { events, newId, pause, refusal } from "./stream.js";
 import { TurnView, chatEntry, chip, faultLine, icon, node, personMessage, sizeText } from "./view.js";
 
@@ -310,6 +311,7 @@ $("attach").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => { pick($("files").files); $("files").value = ""; });
 $("menu").addEventListener("click", () => openSidebar(!document.body.classList.contains("menu-open")));
 $("shade").addEventListener("click", closeSidebar);
+$("open-memories").addEventListener("click", () => { closeSidebar(); openMemories(page.chat); });
 $("new-chat").addEventListener("click", async () => { await openChat(newId()); $("text").focus(); });
 $("welcome").addEventListener("click", (event) => {
   const idea = event.target.closest("button");

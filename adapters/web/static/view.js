@@ -35,7 +35,7 @@ export function chip(filename, size, ...more) {
   return node("span", "chip", icon("file"), node("span", "chip-name", filename), node("span", "chip-size", size), ...more);
 }
 
-function download(file) {
+export function download(file) {
   // Only our own address: what stands before the path is how others reach us, which may differ from how we were reached.
   const address = new URL(file.url, location.href);
   const link = node("a", "download");
@@ -100,8 +100,8 @@ export class ToolCard {
 }
 
 // A click says it as if it had been typed; a question for confirmation is answered by its id, whatever was said since.
-function choiceButton(text, confirmation) {
-  const button = node("button", "choice", text);
+function choiceButton(text, confirmation, label = text) {
+  const button = node("button", "choice", label);
   button.type = "button";
   button.addEventListener("click", () => {
     button.dispatchEvent(new CustomEvent("choice", { bubbles: true, detail: { text, confirmation } }));
@@ -166,8 +166,11 @@ export class TurnView {
     this.text = event.content;
     this.draw();
     if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
-    if (event.choices?.length) {
-      const buttons = event.choices.map((text) => choiceButton(text, event.confirmation?.id));
+    if (event.choices?.length || event.commands?.length) {
+      const buttons = [
+        ...(event.choices ?? []).map((text) => choiceButton(text, event.confirmation?.id)),
+        ...(event.commands ?? []).map((each) => choiceButton(each.line, undefined, each.label)),
+      ];
       const choices = node("div", "choices", ...buttons);
       choices.setAttribute("role", "group");
       choices.setAttribute("aria-label", "Answers");

@@ -47,8 +47,31 @@ async def test_subcommands_and_their_arguments_reach_the_command(pond: Scene) ->
     listed = await (await pond.ann.types("memory", pond.ann.dm(), sub="list")).answered()
     assert "Ann likes frogs" in listed
     memory_id = listed.splitlines()[1].partition(":")[0]
-    forgotten = await pond.ann.types("memory", pond.ann.dm(), sub="forget", id=memory_id)
+    forgotten = await pond.ann.types("memory", pond.ann.dm(), sub="forget", what=memory_id)
     assert await forgotten.answered() == f"I have forgotten memory {memory_id}."
+
+
+async def test_forgetting_is_confirmed_by_a_button_of_the_person_and_an_export_is_a_private_file(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
+    await pond.ann.says("I like frogs", pond.ann.dm())
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    asked = await pond.ann.types("memory", pond.ann.dm(), sub="forget", what="about frogs")
+    assert "Ann likes frogs" in await asked.answered()
+    strangers = await (await pond.bob.clicks(asked.messages[0], "Yes, do it")).acked()
+    assert strangers.text == f"These buttons are for <@{pond.ann.id}>."
+    done = await pond.ann.clicks(asked.messages[0], "Yes, do it")
+    await pond.discord.until(lambda: "I have forgotten" in done.text)
+    assert asked.messages[0]["components"] == []
+    assert "nothing" in await (await pond.ann.types("memory", pond.ann.dm(), sub="list")).answered()
+
+    exported = await pond.ann.types("export", pond.general)
+    await exported.answered()
+    assert exported.is_private
+    (file,) = exported.messages[0]["attachments"]
+    assert file["filename"].startswith("parley-archive-")
+    assert pond.ann.reads(pond.general) == []
 
 
 async def test_a_persona_is_set_by_admins_only(pond: Scene) -> None:

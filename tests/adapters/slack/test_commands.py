@@ -65,6 +65,28 @@ async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -
     )
 
 
+async def test_forgetting_is_confirmed_by_a_button_and_an_export_is_sent_directly(office: Scene) -> None:
+    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
+    await office.ann.direct("I like frogs")
+    await office.until_value("delivered", "SELECT status FROM outbox")
+
+    asked = await office.ann.slash(office.ann.dm, "/parley", "memory forget about frogs")
+    assert "Ann likes frogs" in (await asked.answered())[0]
+    shown = office.ann.whispers(office.ann.dm)[-1]
+    done = await office.ann.presses(office.ann.dm, shown, "Yes, do it")
+    assert "I have forgotten" in (await done.answered())[0]
+    assert "actions" not in [each["type"] for each in shown["blocks"]]
+    assert "nothing about you here" in await told(office, office.ann, "memory list")
+
+    exported = await office.ann.slash(office.general, "/parley", "export")
+    assert "The file is in our direct messages." in (await exported.answered())[0]
+    assert was_private(exported)
+    (file,) = next(each["files"] for each in office.ann.written() if each.get("files"))
+    assert file["name"].startswith("parley-archive-")
+    assert office.ann.reads(office.general) == []
+    assert office.refusals() == []
+
+
 async def test_a_direct_message_between_people_shows_nothing_private(office: Scene) -> None:
     office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
     await office.ann.direct("I like frogs")

@@ -1,31 +1,14 @@
 """The messages of a turn become memories soon after it ended: in their place, once, and gone with the message."""
 
 import asyncio
-from typing import Any
 
 from sqlalchemy import text
 
 from adapters.chat.edits import Edits
-from agent.memories.turns import TurnMemories
 from agent.queue.edits import change_message
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley
-from tests.support.summaries import memories, pause_and_summarise, summarise, summarised_by
-
-LISTED = "SELECT count(*) FROM unremembered_turns"
-
-
-async def remembered(parley: Parley) -> list[Any]:
-    """Wait until all turns that have ended are remembered; return the memories in their order."""
-    async with asyncio.timeout(20):
-        await writer(parley).run()
-        while await parley.value(LISTED):  # noqa: ASYNC110  # the worker may be storing them
-            await asyncio.sleep(0.02)
-    return await memories(parley)
-
-
-def writer(parley: Parley) -> TurnMemories:
-    return TurnMemories(parley.app.database, parley.app.memory, parley.app.toolbox.find)
+from tests.support.summaries import memories, pause_and_summarise, remembered, summarise, summarised_by, writer
 
 
 async def test_the_message_and_the_answer_of_a_turn_become_memories(parley: Parley, model: OpenAIStub) -> None:

@@ -80,6 +80,9 @@ async def respond(call: Call) -> Json | None:
         await _say(inner, interaction, LOADING if kind == DEFER else 0)
     elif kind == MODAL:
         interaction.form = given
+    elif kind == DEFER_UPDATE:
+        # From then on, "@original" is the message that was clicked.
+        interaction.messages.append(interaction.payload["message"])
     elif kind == UPDATE:
         message = interaction.payload["message"]
         await change_message(inner, call.standin.world.channels[message["channel_id"]], message)

@@ -1,0 +1,28 @@
+"""The reply to a command as messages: the last one has the buttons and the files."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from adapters.chat.command_replies import buttons_of
+from adapters.chat.uploads import Upload, collect
+from adapters.discord.sending.buttons import to_rows
+from adapters.discord.sending.render import render
+from adapters.discord.sending.upload_limits import DEFAULT
+from adapters.discord.transport.rest import Json
+from agent.commands import CommandReply
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+NOBODY: Json = {"allowed_mentions": {"parse": []}}
+
+
+async def to_bodies(app: "App", reply: CommandReply, asker: str) -> list[tuple[Json, Sequence[Upload]]]:
+    """Return the messages of a reply; files that are too large for any server are links."""
+    uploads, others = await collect(app, reply.files, DEFAULT)
+    text = "\n".join([reply.text, *(f"{each.filename}: <{each.url}>" for each in others)])
+    *before, last = render(text, may_attach=False).parts
+    rows = to_rows(buttons_of(reply, asker, app.clock.now()))
+    bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part, **NOBODY}, ()) for part in before]
+    below: Json = {"components": rows} if rows else {}
+    return [*bodies, ({"content": last, **NOBODY, **below}, uploads)]

@@ -1,0 +1,35 @@
+"""Files that only one person gets: Slack shows none in a private answer in a channel, so they are sent directly."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from adapters.chat.uploads import collect
+from adapters.slack.sending.render import links_to
+from adapters.slack.sending.reply import MOST_FILE_BYTES
+from adapters.slack.transport.api import Refused, Web
+from shared.errors import Unavailable
+from shared.log import get_logger
+from shared.messages import ReplyFile
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+SENT = "The file is in our direct messages."
+
+log = get_logger()
+
+
+async def send_privately(app: "App", web: Web, account: str, files: Sequence[ReplyFile]) -> str:
+    """Send these files to a person, and return the text that says so; links in the place of files that don't go."""
+    if not files:
+        return ""
+    uploads, others = await collect(app, files, MOST_FILE_BYTES, allows_empty=False)
+    items = [{"content": each.content, "filename": each.filename, "title": each.filename} for each in uploads]
+    try:
+        opened = await web.call("conversations.open", users=account.rpartition(":")[2])
+        if items:
+            await web.call("files.upload.v2", file_uploads=items, channel=str(opened["channel"]["id"]))
+    except (Refused, Unavailable) as error:
+        log.warning("private_file_not_sent", cause=str(error))
+        return "\n".join(links_to(files))
+    return "\n".join([*([SENT] if items else []), *links_to(others)])

@@ -1,0 +1,68 @@
+"""The page's list of a person's memories, and the commands that its buttons give."""
+
+from dataclasses import asdict
+
+from sqlalchemy import text
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.web.api.bodies import MAX_JSON_BYTES, read_json
+from adapters.web.api.messages import number
+from adapters.web.api.schemas import Closed, Text
+from adapters.web.auth import app_of, session_of, with_session
+from adapters.web.faults import invalid
+from adapters.web.page.chat import PLATFORM, Key, place_of
+from agent import commands
+from agent.people.users import find_user
+from shared.memory.own import list_own
+from shared.memory.visibility import Visibility
+from shared.messages import Sender
+
+SHOWN = 50
+MAX_SKIPPED = 1_000_000
+MAX_SEARCH_CHARS = 200
+NO_STORE = {"Cache-Control": "no-store"}
+
+IS_PAUSED = text("SELECT is_memory_paused FROM users WHERE id = :user_id")
+
+
+class Given(Closed):
+    """The body of `POST /chat/commands`."""
+
+    chat: Key
+    command: Text
+
+
+@with_session
+async def get_memories(request: Request) -> Response:
+    """Return this person's memories from `skip` on, newest first; with `search`, those with all of its words."""
+    app, who = app_of(request), session_of(request)
+    skip = number(request.query_params.get("skip", "0"), "skip", MAX_SKIPPED)
+    words = request.query_params.get("search", "")[:MAX_SEARCH_CHARS]
+    async with app.database.transaction() as session:
+        user = await find_user(session, Sender(PLATFORM, who))
+        if user is None:
+            return JSONResponse({"memories": [], "has_more": False, "is_paused": False}, headers=NO_STORE)
+        is_paused = (await session.execute(IS_PAUSED, {"user_id": user.id})).scalar_one()
+        seen = Visibility(user.id, place_of(who, "memories"))
+        found = await list_own(session, seen, words, limit=SHOWN + 1, skip=skip)
+    shown = [asdict(each) | {"said_at": each.said_at.isoformat()} for each in found[:SHOWN]]
+    return JSONResponse({"memories": shown, "has_more": len(found) > SHOWN, "is_paused": is_paused}, headers=NO_STORE)
+
+
+@with_session
+async def post_command(request: Request) -> Response:
+    """Run a command outside of the conversation, and return its reply with buttons and files."""
+    app, who = app_of(request), session_of(request)
+    given = await read_json(request, Given, MAX_JSON_BYTES)
+    reply = await commands.answer(app, Sender(PLATFORM, who), place_of(who, given.chat), text=given.command)
+    if reply is None:
+        raise invalid("command", "it begins with a slash, as in /memory forget all")
+    return JSONResponse(
+        {
+            "content": reply.text,
+            "commands": [asdict(each) for each in reply.choices],
+            "files": [asdict(each) for each in reply.files],
+        },
+        headers=NO_STORE,
+    )

@@ -1,0 +1,72 @@
+"""The commands `/export`, `/erase` and `/confirm`: what people do with everything that is kept about them."""
+
+from agent.commands.base import Answered, Request, command
+from agent.privacy.archive import store_archive
+from agent.privacy.confirmations import Confirmed, ask_for_confirmation, drop_confirmation, take_confirmed
+from agent.privacy.erasure import erase, request_erasure
+from shared.errors import Refusal, Unavailable
+from shared.memory.own import forget_all, forget_own
+from shared.messages import ReplyFile
+
+MAX_NUMBER = 2**63 - 1
+
+
+@command("/export")
+async def export(request: Request) -> Answered:
+    """Send you everything that I keep about you, as a file that only you get."""
+    app = request.app
+    file = await store_archive(app.database, app.files.storage, request.user.id, app.clock)
+    shown = ReplyFile(file.file_id, file.filename, file.mime_type, size_bytes=file.size_bytes, url=file.url)
+    text = "This is everything that I keep about you. The links in it are valid for a day."
+    return Answered(text, files=(shown,))
+
+
+@command("/erase me")
+async def erase_me(request: Request) -> Answered:
+    """Erase you: everything that I keep about you, on all platforms."""
+    if request.argument.lower() != "me":
+        raise Refusal("Write /erase me to have everything erased that I keep about you.")
+    async with request.app.database.transaction() as session:
+        number = await ask_for_confirmation(session, request.user.id, "erase")
+    text = (
+        "I would erase your messages and my answers to them, your memories, your files and your linked accounts, on all"
+        " platforms, and give you a signed receipt. This can't be undone."
+    )
+    return Answered(text, confirmation=number)
+
+
+@command("/confirm NUMBER")
+async def confirm(request: Request) -> str:
+    """Do what I have asked you to confirm; with "no" instead of the number, drop it."""
+    user_id, given = request.user.id, request.argument.lower()
+    async with request.app.database.transaction() as session:
+        if given == "no":
+            dropped = await drop_confirmation(session, user_id)
+            return "Nothing was changed." if dropped else "There was nothing to confirm."
+        if not (given.isascii() and given.isdecimal()) or int(given) > MAX_NUMBER:
+            raise Refusal("Write /confirm and the number that I have named, or /confirm no.")
+        confirmed = await take_confirmed(session, user_id, int(given))
+        match confirmed:
+            case Confirmed("forget"):
+                count = await forget_own(session, user_id, confirmed.memory_ids)
+                return f"I have forgotten {count:,} of your memories, and what else I had made of these messages."
+            case Confirmed("forget_all"):
+                count = await forget_all(session, user_id)
+                return f"I have forgotten all of your memories, {count:,} of them."
+            case _:
+                erasure_id = await request_erasure(session, user_id)
+    return await _erase(request, erasure_id)
+
+
+async def _erase(request: Request, erasure_id: int | None) -> str:
+    if erasure_id is None:
+        raise Refusal("Nothing is kept about you.")
+    try:
+        erased = await erase(request.app.database, request.app.files.storage, erasure_id)
+    except Unavailable:
+        return (
+            f"Your files can't be reached just now; as soon as they can, you are erased. Admins give out the receipt"
+            f" with the command parley user erase {request.user.id}."
+        )
+    receipt = erased.to_receipt(request.app.secrets)
+    return f"You are erased. Your receipt, which parley verify-receipt checks:\n```\n{receipt}\n```"

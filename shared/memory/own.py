@@ -1,0 +1,75 @@
+"""A person's own memories, messages of conversations included: searched, counted and forgotten by that person."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.memory.tokenizer import question_words
+from shared.memory.visibility import Visibility, act_for, act_in, prepare
+
+COLUMNS = "id, content, scope, source, said_at, speaker, is_from_bot"
+NEWEST = prepare(f"""
+SELECT {COLUMNS} FROM memories WHERE user_id = :user_id AND superseded_by IS NULL
+ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
+""")
+# Also facts that later ones have replaced: what is forgotten must not be left as history.
+WITH_WORDS = prepare(f"""
+SELECT {COLUMNS} FROM memories JOIN parley_find_own_memories_v1(:user_id, :words, :limit, :skip) AS id USING (id)
+ORDER BY said_at DESC, id DESC
+""")
+COUNT = prepare("SELECT count(*) FROM memories WHERE user_id = :user_id")
+FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = ANY(:ids) RETURNING turn_id")
+FORGET_TURNS = prepare("SELECT parley_forget_turns_v1(:user_id, :turn_ids)")
+FORGET_ALL = prepare("SELECT parley_forget_all_v1(:user_id)")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMemory:
+    """A memory of a person, with where it may be seen (`scope`) and what it comes from (`source`)."""
+
+    id: int
+    content: str
+    scope: str
+    source: str
+    said_at: datetime
+    speaker: str | None
+    is_from_bot: bool
+
+
+async def list_own(
+    session: AsyncSession, visibility: Visibility, words: str = "", *, limit: int, skip: int = 0
+) -> list[OwnMemory]:
+    """Return this person's memories that are visible in this place, newest first; with `words`, those with all of them.
+
+    Words that stand in every text, such as "the", are left out; of other words alone nothing is found.
+    """
+    await act_in(session, visibility)
+    given = {"user_id": visibility.user_id, "limit": limit, "skip": skip}
+    if not words.strip():
+        return [OwnMemory(*row) for row in await session.execute(NEWEST, given)]
+    wanted = question_words(words)
+    if not wanted:
+        return []
+    return [OwnMemory(*row) for row in await session.execute(WITH_WORDS, given | {"words": wanted})]
+
+
+async def count_own(session: AsyncSession, user_id: int) -> int:
+    """Return how many memories this person has, in all places."""
+    await act_for(session, user_id)
+    return int((await session.execute(COUNT, {"user_id": user_id})).scalar_one())
+
+
+async def forget_own(session: AsyncSession, user_id: int, ids: Sequence[int]) -> int:
+    """Delete these memories of this person and what else was made of the turns they were said in; return how many."""
+    await act_for(session, user_id)
+    rows = (await session.execute(FORGET, {"user_id": user_id, "ids": list(ids)})).all()
+    turn_ids = sorted({row.turn_id for row in rows if row.turn_id is not None})
+    await session.execute(FORGET_TURNS, {"user_id": user_id, "turn_ids": turn_ids})
+    return len(rows)
+
+
+async def forget_all(session: AsyncSession, user_id: int) -> int:
+    """Delete all memories of this person and what else was made of what they said; return how many there were."""
+    return int((await session.execute(FORGET_ALL, {"user_id": user_id})).scalar_one())
