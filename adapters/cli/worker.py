@@ -5,6 +5,7 @@ from functools import partial
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
 from agent.maintenance.files import remove_expired_files
+from agent.maintenance.memories import remove_expired_memories
 from agent.maintenance.retention import remove_expired
 from agent.maintenance.steps import Steps
 from agent.maintenance.totals import count_finished
@@ -65,4 +66,5 @@ async def _maintain(app: App) -> None:
     await count_finished(steps)
     await remove_expired(steps, app.settings)
     await remove_expired_files(steps, app.files.storage)
+    await remove_expired_memories(steps)
     await finish_erasures(app.database, app.files.storage)

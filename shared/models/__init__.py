@@ -15,7 +15,15 @@ from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
 from shared.models.mail import InboxMessage, OutboxReply
 from shared.models.mcp import McpServer, McpTool
-from shared.models.memory import EmbeddingModel, Memory, MemoryPosting, MemoryScope, MemoryVector, MemoryWord
+from shared.models.memory import (
+    EmbeddingModel,
+    Memory,
+    MemoryPosting,
+    MemoryRetention,
+    MemoryScope,
+    MemoryVector,
+    MemoryWord,
+)
 from shared.models.persona import Persona
 from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
@@ -48,6 +56,7 @@ __all__ = [
     "MemberRoles",
     "Memory",
     "MemoryPosting",
+    "MemoryRetention",
     "MemoryScope",
     "MemoryVector",
     "MemoryWord",

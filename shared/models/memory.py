@@ -288,3 +288,33 @@ class MemoryVector(Base):
     created_at: Mapped[datetime] = mapped_column(
         DateTime(timezone=True), server_default=func.now(), comment="When the row was made."
     )
+
+
+class MemoryRetention(Row, Base):
+    """For how many days memories of one kind are kept, on a server, a platform or everywhere."""
+
+    __tablename__ = "memory_retention"
+    __table_args__ = (
+        CheckConstraint("kind IN ('turn', 'fact', 'remembered', 'summary')", name="kind_is_known"),
+        CheckConstraint("kept_days BETWEEN 1 AND 36500", name="kept_days_is_1_to_36500"),
+        CheckConstraint("platform_server_id IS NULL OR platform IS NOT NULL", name="a_server_has_a_platform"),
+        Index(
+            "uq_memory_retention_place",
+            "kind",
+            "platform",
+            "platform_server_id",
+            unique=True,
+            postgresql_nulls_not_distinct=True,
+        ),
+        {
+            "comment": "For how long memories are kept; the most specific row decides, and without one they are kept"
+            " for ever."
+        },
+    )
+
+    platform: Mapped[str | None] = mapped_column(Text, comment="The platform; NULL: all, and direct messages.")
+    platform_server_id: Mapped[str | None] = mapped_column(Text, comment="The server; NULL: all of the platform.")
+    kind: Mapped[str] = mapped_column(
+        Text, comment="turn: messages; fact: stated by the way; remembered: as the person asked; summary."
+    )
+    kept_days: Mapped[int] = mapped_column(Integer, comment="Days after which they are deleted.")

@@ -1,0 +1,66 @@
+"""For how long memories are kept, by server and kind; and the functions that delete what is older, in small steps."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0035"
+down_revision = "0034"
+branch_labels = None
+depends_on = None
+
+SQL = Path(__file__).resolve().parents[1] / "sql"
+KEPT, MEMORIES, SUMMARIES = "parley_memory_kept_days_v1", "parley_expire_memories_v1", "parley_expire_summaries_v1"
+
+
+def upgrade() -> None:
+    """Make the table and the functions."""
+    op.create_table(
+        "memory_retention",
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False, comment="The row's own number."),
+        sa.Column("platform", sa.Text(), nullable=True, comment="The platform; NULL: all, and direct messages."),
+        sa.Column("platform_server_id", sa.Text(), nullable=True, comment="The server; NULL: all of the platform."),
+        sa.Column(
+            "kind",
+            sa.Text(),
+            nullable=False,
+            comment="turn: messages; fact: stated by the way; remembered: as the person asked; summary.",
+        ),
+        sa.Column("kept_days", sa.Integer(), nullable=False, comment="Days after which they are deleted."),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("now()"),
+            nullable=False,
+            comment="When the row was made.",
+        ),
+        sa.CheckConstraint(
+            "kind IN ('turn', 'fact', 'remembered', 'summary')", name=op.f("memory_retention_kind_is_known")
+        ),
+        sa.CheckConstraint("kept_days BETWEEN 1 AND 36500", name=op.f("memory_retention_kept_days_is_1_to_36500")),
+        sa.CheckConstraint(
+            "platform_server_id IS NULL OR platform IS NOT NULL", name=op.f("memory_retention_a_server_has_a_platform")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_memory_retention")),
+        comment="For how long memories are kept; the most specific row decides, and without one they are kept for ever.",
+    )
+    op.create_index(
+        "uq_memory_retention_place",
+        "memory_retention",
+        ["kind", "platform", "platform_server_id"],
+        unique=True,
+        postgresql_nulls_not_distinct=True,
+    )
+    for function in (KEPT, MEMORIES, SUMMARIES):
+        # The driver takes the text as it stands: no parameters, so several statements at once.
+        op.get_bind().exec_driver_sql((SQL / f"{function}.sql").read_text("utf-8").replace("%", "%%"))
+        op.execute(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC")
+        op.execute(f"GRANT EXECUTE ON FUNCTION {function} TO parley_app")
+
+
+def downgrade() -> None:
+    """Drop them."""
+    for function in (SUMMARIES, MEMORIES, KEPT):
+        op.execute(f"DROP FUNCTION {function}")
+    op.drop_table("memory_retention")
