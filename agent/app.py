@@ -81,7 +81,7 @@ class App:
     def toolbox(self) -> Toolbox:
         """Build the toolbox from all sources of tools."""
         providers = (self.tools.modules, self.tools.mcp, self.tools.agents(lambda: self.turns))
-        return Toolbox(providers, self.settings.tool_result_max_chars)
+        return Toolbox(providers, self.settings.tool_result_max_chars, self.settings.tool_result_kept_chars)
 
     @cached_property
     def turns(self) -> TurnServices:

@@ -34,6 +34,10 @@ PARTS = {
     "steps": """
         SELECT seq, role, tool_name AS tool, coalesce(plan::text, content) AS content, token_count AS tokens
         FROM messages WHERE turn_id = :id ORDER BY seq""",
+    "long results": """
+        SELECT seq, tool_name AS tool, length(messages.content) AS "characters shown",
+               length(full_results.content) AS "characters kept", full_results.content AS "as it came"
+        FROM full_results JOIN messages USING (turn_id, seq) WHERE turn_id = :id ORDER BY seq""",
     "prompt": """
         SELECT part.key AS part, part.value AS shown FROM turn_contexts, jsonb_each_text(reasons) AS part
         WHERE turn_id = :id ORDER BY part.key""",

@@ -66,6 +66,7 @@ def list_kinds(settings: Settings) -> tuple[Kind, ...]:
             "NOT EXISTS (SELECT FROM turns WHERE turns.id = turn_events.turn_id AND turns.status = 'running')",
         ),
         Kind("turn_contexts", settings.retention_events_days),
+        Kind("full_results", settings.retention_events_days),
         Kind("confirmations", settings.retention_confirmations_days),
         # What the totals have not counted yet stays.
         Kind(

@@ -53,10 +53,11 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The call succeeded."""
+    """The call succeeded. `full` is the result before it was cut for the model; None when it was not cut."""
 
     content: str
     work: ModelWork = NO_WORK
+    full: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

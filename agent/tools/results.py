@@ -28,15 +28,29 @@ def to_json(result: Any, limit: int) -> str:
 
     A longer result becomes an object with `cut`, its size in characters and its beginning.
     """
-    copier = _Copier(max(MOST_CHARS, 4 * limit))
+    return to_shown_and_kept(result, limit)[0]
+
+
+def to_shown_and_kept(result: Any, limit: int, kept: int = 0) -> tuple[str, str | None]:
+    """Convert a result to the JSON that the model is shown, as `to_json` does, and to what is kept of a longer one.
+
+    That has at most `kept` characters, cut in the same way. None when the model is shown all of the result, or when
+    no more than that may be kept.
+    """
+    copier = _Copier(max(MOST_CHARS, 4 * limit, kept))
     plain = copier.copy(result)
     if isinstance(plain, dict):
         # A tool could otherwise forge a request for approval.
         plain.pop(ASKED, None)
     text = json.dumps(plain, ensure_ascii=False)
     if len(text) <= limit and not copier.is_cut:
-        return text
+        return text, None
     size = {"more_than_chars" if copier.is_cut else "total_chars": len(text)}
+    whole = text if len(text) <= kept and not copier.is_cut else _cut(text, size, kept)
+    return _cut(text, size, limit), whole if kept > limit else None
+
+
+def _cut(text: str, size: Mapping[str, int], limit: int) -> str:
     length_limit = max(0, limit - 120)
     beginning = text[:length_limit]
     # Escaping the cut text again may make it longer than the limit.

@@ -15,7 +15,7 @@ from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import NO_WORK, Failed, ModelWork, Outcome, Result, unknown_outcome
 from agent.tools.providers import Returned, ToolEvent, ToolProvider
-from agent.tools.results import to_json
+from agent.tools.results import to_json, to_shown_and_kept
 from agent.tools.search import ToolSearch, build_search, fit
 from shared.db.database import DatabaseLost
 from shared.errors import ConfirmationNeeded, ToolError, Unavailable
@@ -39,9 +39,10 @@ def authorize(scope: Scope, tool: Tool) -> bool:
 class Toolbox:
     """The tools of all providers. Results for the model are cut to `result_limit` characters."""
 
-    def __init__(self, providers: Sequence[ToolProvider], result_limit: int) -> None:
+    def __init__(self, providers: Sequence[ToolProvider], result_limit: int, kept_limit: int = 0) -> None:
+        """Cut results to so many characters for the model, and to `kept_limit` for what is kept of longer ones."""
         self._providers = tuple(providers)
-        self._result_limit = result_limit
+        self._result_limit, self._kept_limit = result_limit, kept_limit
         self._offers: dict[Hashable, Offer] = {}
         self._search = ToolSearch(self.offered_to)
 
@@ -177,7 +178,8 @@ class Toolbox:
             return request_for_agent(call, returned.asked, returned.work)
         if returned.error is not None:
             return self._fail(str(returned.error), returned.work, **returned.error.fields)
-        return Result(to_json(returned.value, self._result_limit), returned.work)
+        shown, full = to_shown_and_kept(returned.value, self._result_limit, self._kept_limit)
+        return Result(shown, returned.work, full=full)
 
     def _fail(self, message: str, work: ModelWork = NO_WORK, /, **valid: Any) -> Failed:
         failure = {"error": True, "message": cut(message, self._result_limit // 2)}

@@ -14,6 +14,7 @@ from agent.billing.ledger import Payment
 from agent.confirmations.questions import CHOICES, describe_decision, find_question
 from agent.context.builder import Context
 from agent.events.tool_events import ToolEvents
+from agent.journal.full_results import keep_full_results
 from agent.journal.steps import Step, ToolUse
 from agent.journal.turns import Entry, Recorded, pay, record
 from agent.llm.completions import CallObserver, RejectedCall
@@ -30,7 +31,7 @@ from agent.prompts import prompts
 from agent.tools.calls import CallingTurn, PendingCall, Taint, to_pending
 from agent.tools.made_files import list_file_ids
 from agent.tools.offer import Scope, with_rights
-from agent.tools.outcomes import ApprovalRequest, NeedsApproval, Outcome, kind_of
+from agent.tools.outcomes import ApprovalRequest, NeedsApproval, Outcome, Result, kind_of
 from agent.turn.close import TurnResult
 from agent.turn.modes import Mode, ModelTurn, waves_left
 from agent.turn.restriction import restrict
@@ -321,7 +322,13 @@ async def _record_results(
     events = [event for result in results for event in tool_events.of_result(*result)] + tool_events.of_calls(following)
     steps = [*(step for step, *_ in results), *following]
 
+    secret = turn.announcer.outflow.json_without_secrets
+    full = [(step.seq, secret(each.full)) for step, _, each in results if isinstance(each, Result) and each.full]
+
     async def write() -> Recorded:
+        if full:
+            async with services.database.statement() as session:
+                await keep_full_results(session, turn.key, full)
         async with services.database.statement() as session:
             return await record(session, turn.key, Entry(steps, events, turn.announcer.note()))
 

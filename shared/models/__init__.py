@@ -29,7 +29,7 @@ from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
 from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
 from shared.models.totals import CallTotal, CountedRows, TurnTotal
-from shared.models.turn import ForgottenTurn, Message, Turn, TurnContext, TurnEvent, UnrememberedTurn
+from shared.models.turn import ForgottenTurn, FullResult, Message, Turn, TurnContext, TurnEvent, UnrememberedTurn
 from shared.models.user import User, UserPlatformLink
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Feedback",
     "FileRecord",
     "ForgottenTurn",
+    "FullResult",
     "InboxMessage",
     "McpServer",
     "McpTool",

@@ -144,6 +144,20 @@ class Message(Row, Base):
     )
 
 
+class FullResult(Row, Base):
+    """A tool's result as it came, when the model was shown only a part of it."""
+
+    __tablename__ = "full_results"
+    __table_args__ = (
+        UniqueConstraint("turn_id", "seq"),
+        {"comment": "Results of tools that were too long for the model, as they came; the step has what it was shown."},
+    )
+
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn.")
+    seq: Mapped[int] = mapped_column(Integer, comment="The position of the result's step in messages.")
+    content: Mapped[str] = mapped_column(Text, comment="The result as JSON, up to TOOL_RESULT_KEPT_CHARS.")
+
+
 class TurnContext(Row, Base):
     """What the prompt of a turn was made of."""
 

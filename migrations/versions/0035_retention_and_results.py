@@ -1,4 +1,4 @@
-"""For how long memories are kept, by server and kind; and the functions that delete what is older, in small steps."""
+"""For how long memories are kept, by server and kind; and results of tools that were too long for the model."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ KEPT, MEMORIES, SUMMARIES = "parley_memory_kept_days_v1", "parley_expire_memorie
 
 
 def upgrade() -> None:
-    """Make the table and the functions."""
+    """Make the tables and the functions."""
     op.create_table(
         "memory_retention",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False, comment="The row's own number."),
@@ -52,6 +52,24 @@ def upgrade() -> None:
         unique=True,
         postgresql_nulls_not_distinct=True,
     )
+    op.create_table(
+        "full_results",
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False, comment="The row's own number."),
+        sa.Column("turn_id", sa.BigInteger(), nullable=False, comment="The turn."),
+        sa.Column("seq", sa.Integer(), nullable=False, comment="The position of the result's step in messages."),
+        sa.Column("content", sa.Text(), nullable=False, comment="The result as JSON, up to TOOL_RESULT_KEPT_CHARS."),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("now()"),
+            nullable=False,
+            comment="When the row was made.",
+        ),
+        sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("fk_full_results_turn_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_full_results")),
+        sa.UniqueConstraint("turn_id", "seq", name=op.f("uq_full_results_turn_id_seq")),
+        comment="Results of tools that were too long for the model, as they came; the step has what it was shown.",
+    )
     for function in (KEPT, MEMORIES, SUMMARIES):
         # The driver takes the text as it stands: no parameters, so several statements at once.
         op.get_bind().exec_driver_sql((SQL / f"{function}.sql").read_text("utf-8").replace("%", "%%"))
@@ -63,4 +81,5 @@ def downgrade() -> None:
     """Drop them."""
     for function in (SUMMARIES, MEMORIES, KEPT):
         op.execute(f"DROP FUNCTION {function}")
+    op.drop_table("full_results")
     op.drop_table("memory_retention")
