@@ -130,6 +130,7 @@ class TurnTexts:
     empty: Text
     summary_heading: Text
     memories_heading: Text
+    replied_to: Text
     earlier_heading: Text
     image_unseen: Text
     file_missing: Text

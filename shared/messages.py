@@ -99,7 +99,8 @@ class IncomingMessage:
 
     `adapter` names the adapter that sends the reply (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
     `event_id` is the platform's own id of the event, unique per platform. `sent_at` is the platform's time, None where
-    it has none: then the message is ordered by its arrival in the inbox.
+    it has none: then the message is ordered by its arrival in the inbox. `replied_to` is the `event_id` of the message
+    that this one replies to; in a thread, of the thread's first message.
     """
 
     adapter: str
@@ -113,6 +114,7 @@ class IncomingMessage:
     wants_stream: bool = False
     platform_context: PlatformContext = field(default_factory=PlatformContext)
     decision: Decision | None = None
+    replied_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from agent.context.messages import (
     without_context_tags,
 )
 from agent.context.named_images import find_named
+from agent.context.replied_to import RepliedTo
 from agent.journal.steps import Step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
 from agent.people.personas import ResolvedPersona
@@ -46,6 +47,7 @@ class PromptParts:
     images: PromptImages = field(default_factory=PromptImages)
     instructions: str = ""
     platform_context: PlatformContext = field(default_factory=PlatformContext)
+    replied_to: RepliedTo | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -77,7 +79,7 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
     content = without_context_tags(message.step.content) or prompts().turn.no_text
     if parts.is_shared:
         content = with_speaker(parts.user.name, content)
-    block = to_context_block(parts.user, memories, parts.platform_context, now=clock.now())
+    block = to_context_block(parts.user, memories, parts.platform_context, now=clock.now(), replied_to=parts.replied_to)
     messages = [_system(parts)]
     for _, turn in groupby(parts.history, key=lambda each: each.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
@@ -85,6 +87,8 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
     messages.append({"role": "user", "content": shown})
     # Others may have written what was said in a channel.
     shows_untrusted = bool(images.data) or any(each.scope == "conversation" for each in memories)
+    replied_to = parts.replied_to
+    shows_untrusted = shows_untrusted or (parts.is_shared and replied_to is not None and not replied_to.is_own)
     # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
     shows_private = not parts.is_shared and bool(memories or images.data)
     return Context(
@@ -129,6 +133,7 @@ def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[st
         },
         "memories": [{"id": each.id, "score": round(each.score, 3), "scope": each.scope} for each in memories],
         "image_ids": sorted(parts.images.data),
+        "replied_to_turn": parts.replied_to.turn_id if parts.replied_to else None,
         "earlier_messages": len(parts.platform_context.earlier),
     }
 

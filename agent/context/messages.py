@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agent.context.history import PastStep, shorten
 from agent.context.images import PromptImages, with_images
+from agent.context.replied_to import RepliedTo
 from agent.journal.steps import Step
 from agent.people.users import ResolvedUser
 from agent.prompts import prompts
@@ -23,14 +24,22 @@ MEMORY_CHARS = 300
 
 
 def to_context_block(
-    user: ResolvedUser, memories: Sequence[RecalledMemory], platform_context: PlatformContext, now: datetime
+    user: ResolvedUser,
+    memories: Sequence[RecalledMemory],
+    platform_context: PlatformContext,
+    *,
+    now: datetime,
+    replied_to: RepliedTo | None = None,
 ) -> str:
-    """Build the context block that follows the message: local time, place and the author's memories."""
+    """Build the context block that follows the message: local time, place, what it replies to, and memories."""
     try:
         zone = ZoneInfo(user.time_zone)
     except (ZoneInfoNotFoundError, ValueError):
         zone = ZoneInfo("UTC")
     lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
+    if replied_to is not None:
+        speaker = "you" if replied_to.speaker is None else to_speaker(replied_to.speaker)
+        lines.append(prompts().turn.replied_to.format(speaker=speaker, text=quote(replied_to.text)))
     if memories:
         lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
         lines += [_to_memory_line(each, zone) for each in memories]

@@ -46,7 +46,7 @@ LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
 
 STORED = """door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id, platform_thread_id,
 is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream, surroundings,
-sent_at, decision"""
+sent_at, decision, replied_to"""
 ACCEPT = text(f"""
 WITH place AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
@@ -55,7 +55,7 @@ WITH place AS MATERIALIZED (
     SELECT :door, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean), :user_id,
            :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
            CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
-           CAST(:decision AS jsonb)
+           CAST(:decision AS jsonb), :replied_to
     FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform, platform_user_id
@@ -76,11 +76,12 @@ WITH places AS MATERIALIZED (
 ), stored AS (
     INSERT INTO inbox ({STORED})
     SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
-           content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision
+           content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision,
+           replied_to
     FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
         number int, door text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
-        wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb
+        wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb, replied_to text
     )
     ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
@@ -287,6 +288,7 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "surroundings": json.dumps(_to_context_row(message.platform_context)),
         "sent_at": message.sent_at,
         "decision": json.dumps(asdict(message.decision)) if message.decision else None,
+        "replied_to": _cleaned_or_none(message.replied_to),
     }
 
 
@@ -347,6 +349,7 @@ COLUMNS = (
     InboxMessage.sent_at,
     InboxMessage.turn_id,
     InboxMessage.decision,
+    InboxMessage.replied_to,
 )
 ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
 PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
@@ -379,5 +382,6 @@ def _to_waiting(row: Any) -> Waiting:
         wants_stream=row.wants_stream,
         platform_context=to_platform_context(row.surroundings),
         decision=Decision(**row.decision) if row.decision else None,
+        replied_to=row.replied_to,
     )
     return Waiting(row.id, message, row.turn_id)

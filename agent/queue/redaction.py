@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.messages import with_earlier
+from agent.context.replied_to import without_forgotten
 from agent.memories.turns import DELETED, forget_turns
 from agent.queue.inbox import to_platform_context
 from agent.summaries.claims import forget_summaries
@@ -47,7 +48,7 @@ WHERE id = ANY(:ids)
 """)
 REMOVE_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
 MESSAGES = text("""
-SELECT id, content, attachments, surroundings FROM inbox WHERE turn_id = :turn_id ORDER BY sent_at, id
+SELECT id, platform, content, attachments, surroundings FROM inbox WHERE turn_id = :turn_id ORDER BY sent_at, id
 """)
 FILES = text("""
 SELECT id, minio_key FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
@@ -133,7 +134,8 @@ async def _rebuild_message(
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
     text_left = "\n".join(row.content for row in kept) or DELETED
-    earlier = [line for row in kept for line in to_platform_context(_without(row.surroundings, message_ids)).earlier]
+    quoted = [line for row in kept for line in to_platform_context(_without(row.surroundings, message_ids)).earlier]
+    earlier = await without_forgotten(session, kept[0].platform, quoted) if quoted else []
     content = with_earlier(with_file_lines(text_left, [file for row in kept for file in files[row.id]]), earlier)
     await session.execute(REBUILD, {"turn_id": turn_id, "content": content})
     lost = [file for row in rows if row.id in own_ids for file in files[row.id]]

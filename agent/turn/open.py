@@ -15,6 +15,7 @@ from agent.context.attachments import PendingFile, draw_files, list_pending, rec
 from agent.context.builder import estimate
 from agent.context.history import PastStep, Window, load_history
 from agent.context.messages import with_earlier
+from agent.context.replied_to import MOST_CHARS, without_forgotten
 from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
 from agent.journal.turns import Entry, NewTurn, begin_turn, settle
@@ -49,7 +50,7 @@ class Opening:
 
 async def prepare(services: TurnServices, session: Connection, job: Job, run: Sequence[Waiting]) -> Opening:
     """Read everything that is needed to open the turn of these waiting messages."""
-    message = merge(run)
+    message = await _without_forgotten(session, merge(run))
     participants = await resolve_participants(session, message, database=services.database, settings=services.settings)
     turn_id = run[0].turn_id or participants.turn_id
     scope = Scope(
@@ -75,6 +76,15 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
         history=tuple(history),
         answer=read_answer(run),
     )
+
+
+async def _without_forgotten(session: Connection, message: IncomingMessage) -> IncomingMessage:
+    # Platforms repeat earlier messages also after their persons asked to forget them.
+    context = message.platform_context
+    if not context.earlier:
+        return message
+    kept = await without_forgotten(session, message.place.platform, context.earlier)
+    return replace(message, platform_context=replace(context, earlier=tuple(kept)))
 
 
 def _find_window(services: TurnServices, persona: ResolvedPersona, offer: Offer) -> Window:
@@ -109,7 +119,9 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
         offer=opening.offer,
         memory_limit=services.settings.memory_recall_limit if participants.user.has_memories else 0,
     )
-    return tokens + services.modes[loop_mode].prompt_tokens
+    # At most one token per character.
+    replied_to = MOST_CHARS if opening.message.replied_to is not None else 0
+    return tokens + replied_to + services.modes[loop_mode].prompt_tokens
 
 
 def merge(run: Sequence[Waiting]) -> IncomingMessage:
@@ -122,6 +134,7 @@ def merge(run: Sequence[Waiting]) -> IncomingMessage:
         content="\n".join(each.message.content for each in run),
         attachments=tuple(file for each in run for file in each.message.attachments),
         wants_stream=any(each.message.wants_stream for each in run),
+        replied_to=next((each.message.replied_to for each in reversed(run) if each.message.replied_to), None),
         platform_context=replace(
             last.platform_context, earlier=tuple(line for each in run for line in each.message.platform_context.earlier)
         ),

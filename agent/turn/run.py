@@ -19,6 +19,7 @@ from agent.context.attachments import (
 from agent.context.builder import Context, PromptParts, build_context
 from agent.context.history import PastStep
 from agent.context.images import load_images
+from agent.context.replied_to import find_replied_to
 from agent.events.announcer import CANCELLATIONS
 from agent.events.live import LiveTurn, shown_live
 from agent.journal.steps import TurnKey, count_calls
@@ -193,6 +194,9 @@ async def _store_files(services: TurnServices, turn: RunningTurn) -> list[Failed
 async def _build_context(services: TurnServices, turn: RunningTurn, failed: Sequence[FailedFile]) -> Context:
     written = replace(turn.log.message, content=with_failed_files(turn.log.message.content, failed))
     message, history = PastStep(turn.key.id, turn.user.id, written), turn.request.history
+    replied_to = await find_replied_to(
+        services.database, turn.message, history, user_id=turn.user.id, conversation=turn.conversation
+    )
     parts = PromptParts(
         user=turn.user,
         persona=turn.persona,
@@ -202,6 +206,7 @@ async def _build_context(services: TurnServices, turn: RunningTurn, failed: Sequ
         images=await load_images(services.database, services.files.images, history=history, message=message),
         instructions=turn.offer.instructions,
         platform_context=turn.message.platform_context,
+        replied_to=replied_to,
     )
     limit = services.settings.memory_recall_limit
     return await build_context(services.memory, services.clock, parts, recall_limit=limit)

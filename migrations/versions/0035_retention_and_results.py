@@ -1,4 +1,4 @@
-"""For how long memories are kept, by server and kind; and results of tools that were too long for the model."""
+"""For how long memories are kept; results of tools that were too long for the model; what a message replies to."""
 
 from pathlib import Path
 
@@ -12,6 +12,7 @@ depends_on = None
 
 SQL = Path(__file__).resolve().parents[1] / "sql"
 KEPT, MEMORIES, SUMMARIES = "parley_memory_kept_days_v1", "parley_expire_memories_v1", "parley_expire_summaries_v1"
+REPLIED_TO = "The platform_event_id of the message that it replies to, of which the model is shown the text."
 
 
 def upgrade() -> None:
@@ -70,6 +71,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("turn_id", "seq", name=op.f("uq_full_results_turn_id_seq")),
         comment="Results of tools that were too long for the model, as they came; the step has what it was shown.",
     )
+    op.execute("SET LOCAL lock_timeout = '4s'")
+    op.add_column("inbox", sa.Column("replied_to", sa.Text(), nullable=True, comment=REPLIED_TO))
     for function in (KEPT, MEMORIES, SUMMARIES):
         # The driver takes the text as it stands: no parameters, so several statements at once.
         op.get_bind().exec_driver_sql((SQL / f"{function}.sql").read_text("utf-8").replace("%", "%%"))
@@ -81,5 +84,7 @@ def downgrade() -> None:
     """Drop them."""
     for function in (SUMMARIES, MEMORIES, KEPT):
         op.execute(f"DROP FUNCTION {function}")
+    op.execute("SET LOCAL lock_timeout = '4s'")
+    op.drop_column("inbox", "replied_to")
     op.drop_table("full_results")
     op.drop_table("memory_retention")

@@ -59,6 +59,9 @@ class InboxMessage(Row, Base):
     is_direct: Mapped[bool] = mapped_column(server_default=text("false"), comment="A direct message?")
     platform_user_id: Mapped[str] = mapped_column(Text, comment="The sender's id.")
     platform_username: Mapped[str | None] = mapped_column(Text, comment="The sender's name.")
+    replied_to: Mapped[str | None] = mapped_column(
+        Text, comment="The platform_event_id of the message that it replies to, of which the model is shown the text."
+    )
     platform_message_id: Mapped[str | None] = mapped_column(
         Text, comment="The message to reply to, where that is another id."
     )

@@ -73,6 +73,7 @@ def message(content: str, **given: Any) -> IncomingMessage:
         wants_stream=given.get("wants_stream", False),
         decision=given.get("decision"),
         platform_context=given.get("platform_context", PlatformContext()),
+        replied_to=given.get("replied_to"),
     )
 
 

@@ -38,7 +38,17 @@ def to_incoming(
         platform_context=to_platform_context(
             message.author, message.channel, message.guild, earlier=[*earlier, *to_forwarded(message)]
         ),
+        replied_to=find_replied_to(message),
     )
+
+
+def find_replied_to(message: discord.Message) -> str | None:
+    """Return the id of the message that this one replies to; None if it is no reply."""
+    reference = message.reference
+    # A forwarded message refers to its original, which may be anywhere.
+    if reference is None or reference.message_id is None or message.type is not discord.MessageType.reply:
+        return None
+    return str(reference.message_id)
 
 
 def to_sender(author: discord.User | discord.Member) -> Sender:

@@ -34,7 +34,14 @@ def to_incoming(
         attachments=to_attachments(event, token),
         platform_message_id=str(event["ts"]),
         platform_context=replace(platform_context, earlier=(*platform_context.earlier, *to_shared(event, names))),
+        replied_to=find_replied_to(event),
     )
+
+
+def find_replied_to(event: Json) -> str | None:
+    """Return the id of the first message of the thread; None if this is the first, or in no thread."""
+    thread = event.get("thread_ts")
+    return to_event_id(str(event["channel"]), str(thread)) if thread and thread != event["ts"] else None
 
 
 def to_event_id(channel: str, ts: str) -> str:
