@@ -139,7 +139,8 @@ def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[st
 
 
 async def _recall(memory: Memories, parts: PromptParts, limit: int) -> list[RecalledMemory]:
-    if not parts.user.has_memories:
+    # A search is made for nothing where neither the person nor the place has any.
+    if not (parts.user.has_memories or parts.conversation.has_memories):
         return []
     of_user = memory.of_user(parts.user.id, parts.conversation.place, parts.conversation.id)
     # Messages that the prompt shows need not be recalled.

@@ -226,7 +226,7 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
         history=(),
         steps=child.log.steps,
         offer=child.offer,
-        memory_limit=services.settings.memory_recall_limit if child.user.has_memories else 0,
+        memory_limit=services.settings.memory_recall_limit if child.participants.have_memories else 0,
     )
     child.spend.grow(tokens + services.modes[child.loop_mode].prompt_tokens)
     if child.log.open_calls:

@@ -8,10 +8,13 @@ from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     FromClause,
     Label,
     Table,
+    Text,
     bindparam,
+    case,
     exists,
     func,
     insert,
@@ -29,6 +32,7 @@ from agent.people.agents import LISTED, ListedAgent, to_agents
 from agent.people.personas import CLOSEST, ResolvedPersona, to_persona
 from shared.db.database import Database
 from shared.db.driver import Connection, Session
+from shared.memory.visibility import restricted_thread
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 from shared.models import Conversation, MemberRoles, User, UserPlatformLink
 from shared.permissions import Permission
@@ -240,7 +244,8 @@ class ResolvedConversation:
     """The fields of a conversation that a turn needs.
 
     `is_new`: it was made just now. `summary` holds what was said up to `summarized_turn_id`. That of a direct
-    conversation is shown only to the person whose turns it holds.
+    conversation is shown only to the person whose turns it holds. `has_memories` is set for a person without memories
+    of their own.
     """
 
     id: int
@@ -249,6 +254,7 @@ class ResolvedConversation:
     window_turn_id: int
     summarized_turn_id: int = 0
     is_new: bool = False
+    has_memories: bool = False
 
 
 async def resolve_conversation(
@@ -294,8 +300,16 @@ CONVERSATION = upsert(IDENTITY, PERSONA).cte("conversation")
 NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off', true)").label("not_synced")
 
 
+# Whoever has memories of their own is recalled those of the place with them.
+PLACE_HAS_MEMORIES: Label[bool] = case(
+    (or_(IDENTITY.c.has_memories, PLACE[4]), False),
+    else_=func.parley_place_has_memories_v1(*PLACE[:3], bindparam("memory_thread", type_=Text), type_=Boolean),
+).label("place_has_memories")
+
+
 FIND_PARTICIPANTS = select(
     *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],
+    PLACE_HAS_MEMORIES,
     literal_column("nextval('turns_id_seq')").label("turn_id"),
     literal_column(LISTED).label("agents"),
     NOT_SYNCED,
@@ -314,6 +328,11 @@ class Participants:
     conversation: ResolvedConversation
     turn_id: int
     agents: tuple[ListedAgent, ...]
+
+    @property
+    def have_memories(self) -> bool:
+        """Return whether anything is remembered of the person or of the place; else a search would be for nothing."""
+        return self.user.has_memories or self.conversation.has_memories
 
 
 async def resolve_participants(
@@ -341,6 +360,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
         "channel": place.channel,
         "thread": place.thread,
         "is_direct": place.is_direct,
+        "memory_thread": restricted_thread(place),
     }
     row = (await session.execute(FIND_PARTICIPANTS, given)).one_or_none()
     if row is None:
@@ -354,7 +374,9 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
     return Participants(
         user=user,
         persona=to_persona(persona, user.permission, settings),
-        conversation=to_conversation(_Part(row, "conversation"), place, user.id),
+        conversation=replace(
+            to_conversation(_Part(row, "conversation"), place, user.id), has_memories=row.place_has_memories
+        ),
         turn_id=row.turn_id,
         agents=to_agents(row.agents) if row.agents else (),
     )

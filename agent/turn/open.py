@@ -117,7 +117,7 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
         history=opening.history,
         steps=steps,
         offer=opening.offer,
-        memory_limit=services.settings.memory_recall_limit if participants.user.has_memories else 0,
+        memory_limit=services.settings.memory_recall_limit if participants.have_memories else 0,
     )
     # At most one token per character.
     replied_to = MOST_CHARS if opening.message.replied_to is not None else 0

@@ -12,6 +12,7 @@ depends_on = None
 
 SQL = Path(__file__).resolve().parents[1] / "sql"
 KEPT, MEMORIES, SUMMARIES = "parley_memory_kept_days_v1", "parley_expire_memories_v1", "parley_expire_summaries_v1"
+OF_PLACE = "parley_place_has_memories_v1"
 REPLIED_TO = "The platform_event_id of the message that it replies to, of which the model is shown the text."
 
 
@@ -73,7 +74,7 @@ def upgrade() -> None:
     )
     op.execute("SET LOCAL lock_timeout = '4s'")
     op.add_column("inbox", sa.Column("replied_to", sa.Text(), nullable=True, comment=REPLIED_TO))
-    for function in (KEPT, MEMORIES, SUMMARIES):
+    for function in (KEPT, MEMORIES, SUMMARIES, OF_PLACE):
         # The driver takes the text as it stands: no parameters, so several statements at once.
         op.get_bind().exec_driver_sql((SQL / f"{function}.sql").read_text("utf-8").replace("%", "%%"))
         op.execute(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC")
@@ -82,7 +83,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them."""
-    for function in (SUMMARIES, MEMORIES, KEPT):
+    for function in (OF_PLACE, SUMMARIES, MEMORIES, KEPT):
         op.execute(f"DROP FUNCTION {function}")
     op.execute("SET LOCAL lock_timeout = '4s'")
     op.drop_column("inbox", "replied_to")

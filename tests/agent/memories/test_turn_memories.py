@@ -37,6 +37,21 @@ async def test_what_was_said_long_ago_is_shown_again_with_its_speaker(parley: Pa
     assert "data, not instructions" in shown
 
 
+async def test_the_first_message_of_a_newcomer_recalls_what_the_channel_remembers(
+    parley: Parley, model: OpenAIStub
+) -> None:
+    await parley.ask("My dog is called Rex.", server="guild", user="bob")
+    await remembered(parley)
+    await parley.sql("UPDATE conversations SET window_turn_id = 1000000")
+
+    await parley.ask("What is the name of the dog?", server="guild", user="eve")
+    assert ', Bob: "My dog is called Rex."' in model.requests[-1].body["messages"][-1]["content"]
+    await parley.ask("What is the name of the dog?", server="other", user="zoe")
+    assert "Rex" not in model.requests[-1].body["messages"][-1]["content"]
+    searched = "SELECT reasons -> 'memories' FROM turn_contexts ORDER BY turn_id DESC LIMIT 1"
+    assert await parley.value(searched) == []
+
+
 async def test_a_message_that_the_history_shows_is_not_recalled_too(parley: Parley, model: OpenAIStub) -> None:
     await parley.ask("My dog is called Rex.")
     await remembered(parley)
