@@ -31,13 +31,13 @@ class Click(ABC):
     def origin(self) -> tuple[Sender, Place, PlatformContext]:
         """Return who clicked, and where."""
 
-    @abstractmethod
     async def acknowledge(self) -> None:
-        """Tell the platform that the answer may take longer."""
+        """Tell the platform that the answer may take longer, where it waits for one."""
+        return
 
-    @abstractmethod
     async def replace(self, text: str) -> None:
-        """Replace the message with the button by a text."""
+        """Replace the message with the button by a text; on platforms that can't, the text is a message."""
+        await self.whisper(text)
 
     @abstractmethod
     def to_message(self, row: Any, content: str) -> IncomingMessage:

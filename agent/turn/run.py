@@ -194,9 +194,12 @@ async def _store_files(services: TurnServices, turn: RunningTurn) -> list[Failed
 async def _build_context(services: TurnServices, turn: RunningTurn, failed: Sequence[FailedFile]) -> Context:
     written = replace(turn.log.message, content=with_failed_files(turn.log.message.content, failed))
     message, history = PastStep(turn.key.id, turn.user.id, written), turn.request.history
-    replied_to = await find_replied_to(
-        services.database, turn.message, history, user_id=turn.user.id, conversation=turn.conversation
-    )
+    # Most messages reply to none.
+    replied_to = None
+    if turn.message.replied_to is not None:
+        replied_to = await find_replied_to(
+            services.database, turn.message, history, user_id=turn.user.id, conversation=turn.conversation
+        )
     parts = PromptParts(
         user=turn.user,
         persona=turn.persona,

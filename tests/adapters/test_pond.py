@@ -34,6 +34,12 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.documents import document
 from tests.support.parley import Parley, open_parley
 
+ERASE = (
+    "I would erase your messages and my answers to them, your memories, your files and your linked accounts, on all"
+    " platforms, and give you a signed receipt. This can't be undone."
+    "\n\nTo do it, write /confirm 1; otherwise /confirm no."
+)
+
 
 @pytest.fixture
 def pond(tmp_path: Path) -> Iterator[Path]:
@@ -155,6 +161,14 @@ async def test_a_click_is_for_the_person_who_asked_and_counts_once(frog: Frog, m
     await frog.writes(3, kind="click", button=buttons["👍"])
     await frog.reads("Thank you; that is noted.")
     assert await frog.parley.value("SELECT score FROM feedback") == 1
+
+
+async def test_a_click_confirms_a_command(frog: Frog) -> None:
+    await frog.writes(1, text="/erase me")
+    buttons = await frog.reads(ERASE)
+
+    await frog.writes(2, kind="click", button=buttons["No"])
+    await frog.reads("Nothing was changed.")
 
 
 async def test_a_command_is_answered_at_once_and_a_deleted_message_is_forgotten(frog: Frog, model: OpenAIStub) -> None:

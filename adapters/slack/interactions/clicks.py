@@ -47,9 +47,6 @@ class SlackClick(Click):
         place = Place(PLATFORM, self._actor.team_id, channel)
         return self._actor.sender, place, self._actor.platform_context
 
-    async def acknowledge(self) -> None:
-        """Do nothing: every click is acknowledged when it comes."""
-
     async def replace(self, text: str) -> None:
         """Replace the message with the button by a text."""
         shown = in_slack(text)
