@@ -44,13 +44,14 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class ToolSources:
-    """Where tools come from: modules, MCP servers and other agents.
+    """Where tools come from: modules, MCP servers, skills and other agents.
 
     `agents` builds its tool provider from a function that returns the collaborators of the agents' turns.
     """
 
     modules: ToolProvider
     mcp: RemoteTools
+    skills: ToolProvider
     agents: Callable[[Callable[[], TurnServices]], ToolProvider]
 
 
@@ -80,7 +81,7 @@ class App:
     @cached_property
     def toolbox(self) -> Toolbox:
         """Build the toolbox from all sources of tools."""
-        providers = (self.tools.modules, self.tools.mcp, self.tools.agents(lambda: self.turns))
+        providers = (self.tools.modules, self.tools.mcp, self.tools.skills, self.tools.agents(lambda: self.turns))
         return Toolbox(providers, self.settings.tool_result_max_chars, self.settings.tool_result_kept_chars)
 
     @cached_property

@@ -98,6 +98,13 @@ class ProtocolTexts:
 
 
 @dataclass(frozen=True, slots=True, config=CLOSED)
+class SkillTexts:
+    """What a model is told about skills."""
+
+    heading: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
 class SummaryTexts:
     """How a model is asked for the summary of a conversation."""
 
@@ -149,6 +156,7 @@ class Prompts:
     persona: PersonaTexts
     planner: PlannerTexts
     protocols: ProtocolTexts
+    skills: SkillTexts
     summary: SummaryTexts
     turn: TurnTexts
 

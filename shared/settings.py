@@ -122,6 +122,8 @@ class Settings(BaseModel):
     default_guest_token_budget: int = Field(default=5000, ge=0)
     default_guest_modules: Names = ("knowledge", "file_manager", "calendar", "calculator")
     modules_path: Annotated[Path, AfterValidator(_check_folder)] | None = None
+    # A folder that is missing does not stop the start; `parley doctor` names it.
+    skills_path: Path | None = None
     memory_recall_limit: int = Field(default=5, ge=0, le=50)
     planner_percent: int = Field(default=0, ge=0, le=100)
     egress_allow: Names = ()

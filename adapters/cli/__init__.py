@@ -11,7 +11,7 @@ import typer
 # typer has its own copy of click, whose errors have no public name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
-from adapters.cli import audit, chat, database, doctor, explain, mcp, personas, receipts, run, tools, users
+from adapters.cli import audit, chat, database, doctor, explain, mcp, personas, receipts, run, skills, tools, users
 from adapters.cli.console import complain, find_version, say
 from adapters.folders import list_folders
 from shared.errors import ConfigurationError, ParleyError
@@ -29,6 +29,7 @@ for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain
 app.add_typer(users.app, name="user")
 app.add_typer(personas.app, name="persona")
 app.add_typer(audit.app, name="audit")
+app.add_typer(skills.app, name="skill")
 for name, folder in list_folders().items():
     # The commands of the platforms.
     if (folder / "cli.py").is_file():

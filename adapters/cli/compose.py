@@ -21,6 +21,9 @@ from agent.people.personas import LoopMode
 from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask
+from agent.skills.folder import SkillFolder
+from agent.skills.provider import MODULE as SKILLS
+from agent.skills.provider import SkillTools
 from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
 from agent.tools.search import MODULE as SEARCH
@@ -91,7 +94,10 @@ async def open_app(
             memory=memory,
             models=Models(router, MODES),
             tools=ToolSources(
-                modules, RemoteTools(database, modules.modules | {AGENTS, SEARCH}), partial(AgentTools, peers=peers)
+                modules,
+                RemoteTools(database, modules.modules | {AGENTS, SEARCH, SKILLS}),
+                skills=SkillTools(SkillFolder(settings.skills_path) if settings.skills_path else None),
+                agents=partial(AgentTools, peers=peers),
             ),
             events=events,
             senders=senders or {},

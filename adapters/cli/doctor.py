@@ -62,6 +62,7 @@ async def _collect(call: bool) -> list[Finding]:
     found.append(_look_at_open_files())
     found.append(await _look_at_storage(settings))
     found += _look_at_modules(settings)
+    found += _look_at_skills(settings)
     found += _look_at_models(settings)
     found += [each async for each in _look_at_platforms(settings)]
     if call:
@@ -124,6 +125,8 @@ async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
         yield Finding("ok", "tables", f"at revision {revision}")
         if settings.embedding_model is not None:
             yield await _look_at_vectors(address, settings.embedding_model)
+        async for finding in _look_at_listed_skills(address, settings):
+            yield finding
     elif revision is None:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
     elif revision in list_revisions(VERSIONS):
@@ -186,6 +189,35 @@ def _look_at_modules(settings: "Settings") -> Iterator[Finding]:
     yield Finding("ok", "modules", f"{count} tools in {', '.join(sorted(each.name for each in found.loaded))}")
     for each in found.failed:
         yield Finding("warn", "modules", f"{each.name} ({each.source}) is off: {each.reason}")
+
+
+def _look_at_skills(settings: "Settings") -> Iterator[Finding]:
+    from adapters.cli.skills import examine_folder
+
+    found, problems = examine_folder(settings)
+    if usable := [each.name for each in found if each.skill is not None]:
+        yield Finding("ok", "skills", f"{len(usable)} in {settings.skills_path}: {', '.join(usable)}")
+    for problem in problems:
+        yield Finding("warn", "skills", problem)
+
+
+async def _look_at_listed_skills(address: "Address", settings: "Settings") -> AsyncIterator[Finding]:
+    from sqlalchemy import select
+
+    from adapters.cli.skills import examine_folder, find_listed
+    from shared.db.database import Database
+    from shared.models import Skill
+
+    database = Database(address, pool_size=1)
+    try:
+        async with database.transaction() as session:
+            listed = await find_listed(session)
+            stored = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
+    finally:
+        await database.close()
+    usable = stored | {each.name for each in examine_folder(settings)[0] if each.skill is not None}
+    for name in sorted(listed.keys() - usable):
+        yield Finding("warn", "skills", f"{', '.join(listed[name])} lists {name}, which is missing or off")
 
 
 def _look_at_models(settings: "Settings") -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def list_personas() -> None:
     if not rows:
         say("There is no persona; the built-in one answers. Make one: parley persona create NAME --prompt TEXT")
         return
-    show_table(("id", "name", "answers in", "modules", "model", "prompt"), rows)
+    show_table(("id", "name", "answers in", "modules", "skills", "model", "prompt"), rows)
 
 
 @app.command("create")
@@ -48,6 +48,7 @@ def create_persona(
     modules: str | None = typer.Option(
         None, help="Modules allowed here, comma-separated; none given: all that the permission allows."
     ),
+    skills: str | None = typer.Option(None, help="Skills that the model may load here, comma-separated."),
     model: str | None = typer.Option(None, help="litellm name of the model to try first."),
     max_tokens: int | None = typer.Option(None, min=1, help="Most output tokens of one model call."),
     max_iterations: int | None = typer.Option(None, min=1, max=100, help="Most waves of tool calls."),
@@ -61,7 +62,8 @@ def create_persona(
         "platform": platform,
         "platform_server_id": server,
         "platform_channel_id": channel,
-        "allowed_modules": None if modules is None else [part.strip() for part in modules.split(",") if part.strip()],
+        "allowed_modules": _split(modules),
+        "skills": _split(skills),
         "default_model": model,
         "max_tokens_per_request": max_tokens,
         "max_iterations": max_iterations,
@@ -118,6 +120,10 @@ def _prompt(prompt: str | None, prompt_file: Path | None) -> str:
     return found.strip()
 
 
+def _split(names: str | None) -> list[str] | None:
+    return None if names is None else [part.strip() for part in names.split(",") if part.strip()]
+
+
 def _row(persona: Any) -> tuple[object, ...]:
     place = [part for part in (persona.platform, persona.platform_server_id, persona.platform_channel_id) if part]
     where = [" / ".join(place)] if place else []
@@ -126,4 +132,5 @@ def _row(persona: Any) -> tuple[object, ...]:
     modules = "all" if persona.allowed_modules is None else ", ".join(persona.allowed_modules) or "none"
     prompt = " ".join(persona.system_prompt.split())
     shown = prompt if len(prompt) <= 60 else prompt[:59] + "…"
-    return (persona.id, persona.name, ", ".join(where) or "nowhere yet", modules, persona.default_model, shown)
+    place_shown, skills = ", ".join(where) or "nowhere yet", ", ".join(persona.skills or ())
+    return (persona.id, persona.name, place_shown, modules, skills, persona.default_model, shown)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from sqlalchemy import and_, bindparam, case, or_, select
 
+from agent.people.skills import STORED, ListedSkill, to_skills
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.messages import Place
@@ -34,7 +35,8 @@ DEFAULT_MAX_OUTPUT_TOKENS = 2048
 class ResolvedPersona:
     """The fields of a persona that a turn needs.
 
-    `allowed_modules` None: all modules that the permission allows. `loop_mode` None: `choose_mode` decides.
+    `allowed_modules` None: all modules that the permission allows. `loop_mode` None: `choose_mode` decides. `skills`
+    are the names that the persona lists, `stored_skills` those of them that are rows of the table.
     """
 
     id: int | None
@@ -45,6 +47,8 @@ class ResolvedPersona:
     max_output_tokens: int
     max_iterations: int
     loop_mode: LoopMode | None = None
+    skills: tuple[str, ...] = ()
+    stored_skills: tuple[ListedSkill, ...] = ()
 
 
 async def resolve_persona(
@@ -71,6 +75,8 @@ COLUMNS = (
     Persona.max_tokens_per_request,
     Persona.max_iterations,
     Persona.loop_mode,
+    Persona.skills,
+    STORED,
 )
 HERE = and_(
     Persona.platform == bindparam("platform"),
@@ -101,6 +107,8 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
         max_output_tokens=row.max_tokens_per_request or DEFAULT_MAX_OUTPUT_TOKENS,
         max_iterations=row.max_iterations or settings.max_agent_iterations,
         loop_mode=row.loop_mode,
+        skills=tuple(row.skills or ()),
+        stored_skills=to_skills(row.stored_skills),
     )
 
 

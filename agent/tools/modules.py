@@ -25,7 +25,7 @@ from shared.tools import Tool
 
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 # Module names that other tool providers use for their own tools.
-RESERVED_NAMES = frozenset({"agents", "tools"})
+RESERVED_NAMES = frozenset({"agents", "skills", "tools"})
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 log = get_logger()

@@ -1,6 +1,6 @@
 """The interface of tool providers: modules, MCP servers and other agents implement it, and the toolbox uses it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ class ToolProvider(Protocol):
     is_personal: bool = False
     # Tools of a searchable provider are left out of an offer that has grown too large, and found by search.
     is_searchable: bool = False
-    # Changes whenever the tools change; the toolbox caches offers by it.
+    # Changes whenever the tools change.
     version: int = 0
 
     @property
@@ -51,6 +51,14 @@ class ToolProvider(Protocol):
     def instructions(self) -> Mapping[str, str]:
         """Return the text that each of its modules adds to the system prompt, by module."""
         return NO_TEXTS
+
+    def variant(self, scope: Scope) -> Hashable:
+        """Return what tools and instructions depend on besides the rights of the scope; offers are cached by it."""
+        return self.version
+
+    def describe(self, scope: Scope) -> Mapping[str, str]:
+        """Return the instructions for this scope, by module."""
+        return self.instructions
 
     def list(self, scope: Scope) -> Sequence[Tool]:
         """Return the tools for this scope; unless `is_personal`, the toolbox removes those that are not permitted.

@@ -59,8 +59,8 @@ class Toolbox:
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a scope. Offers are cached: scopes with equal rights share one object."""
-        persona, versions = scope.persona, tuple([provider.version for provider in self._providers])
-        key = (scope.user.permission, persona.id, persona.allowed_modules, scope.agents, scope.hops, versions)
+        persona, variants = scope.persona, tuple([provider.variant(scope) for provider in self._providers])
+        key = (scope.user.permission, persona.id, persona.allowed_modules, scope.agents, scope.hops, variants)
         if key not in self._offers:
             while len(self._offers) >= MAX_KEPT_OFFERS:
                 self._offers.pop(next(iter(self._offers)))
@@ -74,7 +74,7 @@ class Toolbox:
         offered, left_out = fit(fixed, [tool for provider, tool in permitted if provider.is_searchable])
         shown = {id(each) for each in offered}
         tools = tuple(tool for _, tool in permitted if id(tool) in shown) + (build_search(left_out) if left_out else ())
-        known = {module: text for each in self._providers for module, text in each.instructions.items()}
+        known = {module: text for each in self._providers for module, text in each.describe(scope).items()}
         texts = [known.get(module, "") for module in dict.fromkeys(tool.module for tool in tools)]
         return Offer(tools, "\n\n".join(text for text in texts if text), tuple(left_out))
 

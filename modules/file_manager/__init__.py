@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-from modules.file_manager.pages import to_page
 from modules.file_manager.render import render
 from modules.file_manager.search import search
+from shared.documents.pages import to_page
 from shared.documents.reading import read_text
 from shared.files.file_types import EXCEL, WORD
 from shared.files.storage import MAX_LISTED, StoredFile

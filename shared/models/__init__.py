@@ -27,6 +27,7 @@ from shared.models.memory import (
 from shared.models.persona import Persona
 from shared.models.role import MemberRoles, RoleGrant
 from shared.models.server import Server
+from shared.models.skill import Skill
 from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
 from shared.models.totals import CallTotal, CountedRows, TurnTotal
 from shared.models.turn import ForgottenTurn, FullResult, Message, Turn, TurnContext, TurnEvent, UnrememberedTurn
@@ -68,6 +69,7 @@ __all__ = [
     "SchemaCompatibility",
     "Server",
     "Shard",
+    "Skill",
     "SlackGroupList",
     "SlackGroupMember",
     "SlackInstallation",

@@ -21,6 +21,11 @@ class Persona(Row, Base):
             " AND NOT jsonb_path_exists(allowed_modules, '$[*] ? (@.type() != \"string\")'))",
             name="allowed_modules_is_an_array_of_module_names",
         ),
+        CheckConstraint(
+            "CASE WHEN jsonb_typeof(skills) = 'array' THEN jsonb_array_length(skills) <= 50"
+            " AND NOT jsonb_path_exists(skills, '$[*] ? (@.type() != \"string\")') ELSE skills IS NULL END",
+            name="skills_is_an_array_of_at_most_50_names",
+        ),
         CheckConstraint("max_tokens_per_request > 0", name="max_tokens_per_request_is_positive"),
         CheckConstraint("max_iterations BETWEEN 1 AND 100", name="max_iterations_is_1_to_100"),
         CheckConstraint("loop_mode IN ('native', 'planner')", name="loop_mode_is_native_or_planner"),
@@ -50,6 +55,9 @@ class Persona(Row, Base):
     allowed_modules: Mapped[list[Any] | None] = mapped_column(
         JSONB(none_as_null=True),
         comment='Modules allowed here, e.g. ["knowledge"]; NULL: all that the permission allows.',
+    )
+    skills: Mapped[list[Any] | None] = mapped_column(
+        JSONB(none_as_null=True), comment='Skills that the model may load here, e.g. ["meeting-notes"]; NULL: none.'
     )
     default_model: Mapped[str | None] = mapped_column(
         Text, comment="litellm name of the model to try first; NULL: LLM_MODELS."

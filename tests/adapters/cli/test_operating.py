@@ -110,6 +110,37 @@ def test_a_change_is_listed_and_undone_and_a_changed_log_shows(shell: Shell) -> 
     shell.says("psql", "-c", off, "-c", "UPDATE audit_log SET undoes = NULL WHERE undoes < 0")
 
 
+def test_skills_are_added_listed_shown_and_removed(shell: Shell) -> None:
+    root = shell.folder / "skills"
+    for name in ("meeting-notes", "in-folder", "broken"):
+        (root / name).mkdir(parents=True)
+        (root / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\nDo {name}.\n")
+    (root / "meeting-notes" / "form.md").write_text("Who?")
+    (root / "broken" / "SKILL.md").write_text("---\nname: [\n---\nDo.")
+    added = shell.says("skill", "add", str(root / "meeting-notes"))
+    assert added == "skill meeting-notes: 17 characters, 1 files\n"
+    assert "`--replace` replaces it" in shell.run("skill", "add", str(root / "meeting-notes")).err
+    shell.says("persona", "create", "Clerk", "--prompt", "Help.", "--skills", "meeting-notes,lost")
+
+    listed = shell.run("skill", "list", SKILLS_PATH=str(root))
+    rows = [[cell.strip() for cell in re.split(r"  +", line)] for line in listed.out.splitlines()[2:]]
+    assert sorted(row[:3] for row in rows) == [
+        ["broken", str(root), "off"],
+        ["in-folder", str(root), "on"],
+        ["meeting-notes", str(root), "the row is used"],
+        ["meeting-notes", "table", "on"],
+    ]
+    assert "broken is off: the YAML can't be read" in listed.err
+    assert "lost: listed by Clerk, but there is no such skill" in listed.err
+    examined = shell.says("doctor", SKILLS_PATH=str(root))
+    assert "broken is off: the YAML can't be read" in examined
+    assert "Clerk lists lost, which is missing or off" in examined
+    shown = shell.says("skill", "show", "meeting-notes")
+    assert "personas:    Clerk\nfiles:       form.md\n\nDo meeting-notes." in shown
+    assert shell.says("skill", "remove", "meeting-notes") == "meeting-notes is removed; still listed by Clerk\n"
+    assert "in-folder is a folder: delete" in shell.run("skill", "remove", "in-folder", SKILLS_PATH=str(root)).err
+
+
 def test_what_the_database_refuses_is_one_line(shell: Shell) -> None:
     shell.says("persona", "create", "Twin", "--prompt", "Hello.")
 

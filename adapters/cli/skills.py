@@ -1,0 +1,173 @@
+"""`parley skill …`: the skills in the folder and in the table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from adapters.cli.console import complain, say, show_table
+from adapters.cli.opening import in_transaction
+from shared.errors import Refusal
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from agent.skills.folder import Examined
+    from shared.settings import Settings
+
+app = typer.Typer(help="Skills: list, add, show, remove.", no_args_is_help=True)
+
+# By skill, the personas that list it; a name that is no skill is listed too.
+LISTED = """
+SELECT listed.name, array_agg(personas.name ORDER BY personas.name) AS personas
+FROM personas, jsonb_array_elements_text(personas.skills) AS listed(name) GROUP BY listed.name
+"""
+
+
+@app.command("list")
+def list_skills() -> None:
+    """List all skills, where each is, which personas list it, and what is wrong."""
+
+    async def work(session: "AsyncSession", settings: "Settings") -> tuple[list[Any], dict[str, list[str]], "Settings"]:
+        from sqlalchemy import select
+
+        from shared.models import Skill
+
+        rows = list((await session.scalars(select(Skill).order_by(Skill.name))).all())
+        return rows, await find_listed(session), settings
+
+    stored, listed, settings = in_transaction(work)
+    in_folder, problems = examine_folder(settings)
+    names = {each.name for each in stored}
+    shown = [
+        (each.name, "table", "on" if each.is_enabled else "off", listed.get(each.name), each.description)
+        for each in stored
+    ]
+    for each in in_folder:
+        state = "off" if each.skill is None else "the row is used" if each.name in names else "on"
+        description = each.skill.description if each.skill else ""
+        shown.append((each.name, str(settings.skills_path), state, listed.get(each.name), description))
+    missing = sorted(listed.keys() - names - {each.name for each in in_folder})
+    problems += [f"{name}: listed by {', '.join(listed[name])}, but there is no such skill" for name in missing]
+    if shown:
+        rows = [(*each[:3], ", ".join(each[3] or ()), each[4]) for each in sorted(shown)]
+        show_table(("skill", "source", "state", "personas", "description"), rows)
+    elif not problems:
+        say("There is no skill. Make one: parley skill add FOLDER, or name a folder of skills: SKILLS_PATH")
+    for problem in problems:
+        complain(problem)
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command("add")
+def add_skill(
+    path: Path = typer.Argument(exists=True, readable=True, help="A skill's folder, or a SKILL.md alone."),
+    replace: bool = typer.Option(False, "--replace", help="Replace the row of this name."),
+) -> None:
+    """Copy a skill with its files into the table."""
+    values = _read(path)
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> None:
+        from sqlalchemy import delete, select
+
+        from shared.models import Skill
+
+        if replace:
+            await session.execute(delete(Skill).where(Skill.name == values["name"]))
+        elif (await session.scalars(select(Skill.id).where(Skill.name == values["name"]))).first() is not None:
+            raise Refusal(f"There is a skill {values['name']} already; `--replace` replaces it.")
+        session.add(Skill(**values))
+
+    in_transaction(work)
+    say(f"skill {values['name']}: {len(values['body']):,} characters, {len(values['files'])} files")
+
+
+@app.command("show")
+def show_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
+    """Show a skill as the model loads it."""
+
+    async def work(session: "AsyncSession", settings: "Settings") -> tuple[Any, dict[str, list[str]], "Settings"]:
+        from sqlalchemy import select
+
+        from shared.models import Skill
+
+        row = (await session.scalars(select(Skill).where(Skill.name == name))).one_or_none()
+        return row, await find_listed(session), settings
+
+    row, listed, settings = in_transaction(work)
+    if row is not None:
+        source, description, body, files = "table", row.description, row.body, sorted(row.files)
+    else:
+        found = next((each for each in examine_folder(settings)[0] if each.name == name), None)
+        if found is None or found.skill is None:
+            reason = f"{name} can't be used: {'; '.join(found.problems)}" if found else f"There is no skill {name!r}"
+            raise Refusal(f"{reason}; `parley skill list` shows all.")
+        source, description, body = str(settings.skills_path), found.skill.description, found.skill.body
+        files = list(found.skill.files)
+    say(f"name:        {name}\ndescription: {description}\nsource:      {source}")
+    say(f"personas:    {', '.join(listed.get(name, ())) or 'none lists it'}\nfiles:       {', '.join(files) or 'none'}")
+    say(f"\n{body}")
+
+
+@app.command("remove")
+def remove_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
+    """Delete a skill from the table."""
+
+    async def work(session: "AsyncSession", settings: "Settings") -> list[str]:
+        from sqlalchemy import delete
+
+        from shared.models import Skill
+
+        deleted = await session.execute(delete(Skill).where(Skill.name == name).returning(Skill.id))
+        if deleted.first() is None:
+            if settings.skills_path is not None and (settings.skills_path / name).is_dir():
+                raise Refusal(f"{name} is a folder: delete {settings.skills_path / name}.")
+            raise Refusal(f"There is no skill {name!r}; `parley skill list` shows them.")
+        return (await find_listed(session)).get(name, [])
+
+    personas = in_transaction(work)
+    say(f"{name} is removed" + (f"; still listed by {', '.join(personas)}" if personas else ""))
+
+
+async def find_listed(session: "AsyncSession") -> dict[str, list[str]]:
+    """Return the names of skills that personas list, each with the names of these personas."""
+    from sqlalchemy import text
+
+    return {row.name: list(row.personas) for row in (await session.execute(text(LISTED))).all()}
+
+
+def examine_folder(settings: "Settings") -> "tuple[list[Examined], list[str]]":
+    """Return the skills in `SKILLS_PATH`, and what is wrong with them and with the folder."""
+    from agent.skills.folder import SkillFolder
+    from agent.skills.format import WrongSkill
+
+    found: list[Examined] = []
+    if settings.skills_path is None:
+        return found, []
+    try:
+        found = list(SkillFolder(settings.skills_path).examine())
+    except WrongSkill as error:
+        return found, [f"SKILLS_PATH: {error}"]
+    return found, [
+        f"{each.name}{' is off' if each.skill is None else ''}: {problem}"
+        for each in found
+        for problem in each.problems
+    ]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from agent.skills.folder import INSTRUCTIONS, SkillFolder
+    from agent.skills.format import WrongSkill, parse_skill
+
+    path = path.resolve()
+    try:
+        if path.is_file():
+            skill, files = parse_skill(path.read_text("utf-8", errors="replace")), {}
+        else:
+            folder = SkillFolder(path.parent)
+            skill = folder.read(path.name)
+            files = {each: folder.read_file(path.name, each) for each in skill.files}
+    except (WrongSkill, OSError) as error:
+        raise Refusal(f"{path.name or INSTRUCTIONS}: {error}.") from None
+    return {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}
