@@ -147,6 +147,21 @@ class TurnTexts:
 
 
 @dataclass(frozen=True, slots=True, config=CLOSED)
+class VoiceTexts:
+    """What models and people are told about recordings; `recording` and `spoken` begin the headings of transcripts."""
+
+    recording: Text
+    spoken: Text
+    not_configured: Text
+    too_large: Text
+    too_long: Text
+    no_length: Text
+    nothing_said: Text
+    unheard: Text
+    unheard_notice: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
 class Prompts:
     """All texts, by section."""
 
@@ -159,6 +174,7 @@ class Prompts:
     skills: SkillTexts
     summary: SummaryTexts
     turn: TurnTexts
+    voice: VoiceTexts
 
 
 @cache

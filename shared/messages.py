@@ -65,7 +65,7 @@ class Attachment:
     """A file of a message: already in storage under `storage_key`, or to be fetched from `url`.
 
     `credential` names the credential that the platform's server requires; the platform's code adds the secret itself
-    when it fetches the file.
+    when it fetches the file. `voice_seconds` is set for what the sender has just spoken on the platform: its length.
     """
 
     filename: str
@@ -74,6 +74,7 @@ class Attachment:
     url: str | None = None
     storage_key: str | None = None
     credential: str | None = None
+    voice_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,10 @@ class Settings(BaseModel):
     skills_path: Path | None = None
     memory_recall_limit: int = Field(default=5, ge=0, le=50)
     planner_percent: int = Field(default=0, ge=0, le=100)
+    voice_transcription_model: str | None = None
+    voice_max_mb: float = Field(default=20, gt=0, le=25)
+    voice_max_minutes: float = Field(default=10, gt=0, le=240)
+    voice_tokens_per_minute: int = Field(default=1000, ge=1)
     egress_allow: Names = ()
     max_body_mb: int = Field(default=40, ge=1, le=1024)
     file_quota_guest_mb: int = Field(default=100, ge=0)

@@ -61,6 +61,10 @@ class ModelAccess(Protocol):
         """Return an image that a model has made; `tokens` is what it counts if the provider reports none."""
         ...
 
+    async def speak(self, text: str, *, model: str, voice: str, tokens: int) -> bytes:
+        """Return a text that a model has spoken; `tokens` is what it counts."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
@@ -128,6 +132,10 @@ class ToolContext:
         `tokens` is what the image counts if the provider reports no tokens. Raises as `complete` does.
         """
         return await self._access().draw(prompt, model=model, size=size, tokens=tokens)
+
+    async def speak(self, text: str, *, model: str, voice: str, tokens: int) -> bytes:
+        """Return a text spoken by this model (a litellm name) as MP3, on the person's budget; as `draw`."""
+        return await self._access().speak(text, model=model, voice=voice, tokens=tokens)
 
     def _access(self) -> ModelAccess:
         if self.models is None:

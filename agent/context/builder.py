@@ -20,6 +20,7 @@ from agent.context.messages import (
     without_context_tags,
 )
 from agent.context.named_images import find_named
+from agent.context.recordings import shows_recordings
 from agent.context.replied_to import RepliedTo
 from agent.journal.steps import Step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
@@ -86,9 +87,13 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
     shown = with_images(f"{content}\n\n{block}", images.by_turn.get(message.turn_id, ()))
     messages.append({"role": "user", "content": shown})
     # Others may have written what was said in a channel.
-    shows_untrusted = bool(images.data) or any(each.scope == "conversation" for each in memories)
     replied_to = parts.replied_to
-    shows_untrusted = shows_untrusted or (parts.is_shared and replied_to is not None and not replied_to.is_own)
+    shows_untrusted = (
+        bool(images.data)
+        or shows_recordings(content)
+        or any(each.scope == "conversation" for each in memories)
+        or (parts.is_shared and replied_to is not None and not replied_to.is_own)
+    )
     # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
     shows_private = not parts.is_shared and bool(memories or images.data)
     return Context(

@@ -173,7 +173,7 @@ async def count_calls(session: Session, conversation_id: int, turn_id: int) -> i
 
 
 class TurnLog:
-    """The steps of a turn in the order in which they were recorded; append-only.
+    """The steps of a turn in the order in which they were recorded; append-only, but for transcripts in its message.
 
     It is kept when the turn fails, so that closing the turn can still use the work done.
     """
@@ -215,6 +215,10 @@ class TurnLog:
     def message(self) -> Step:
         """Return the step of the message that the turn answers."""
         return self._steps[0]
+
+    def replace_message(self, message: Step) -> None:
+        """Set the step of the message, which has been rewritten in the database."""
+        self._steps[0] = message
 
     @property
     def answers(self) -> Sequence[Step]:

@@ -26,7 +26,11 @@ class DrawingRequest:
         given, made = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
         return Usage(given, 0, made, cost=cost) if made else EstimatedUsage(given, 0, self.tokens, cost=cost)
 
+    @property
+    def estimated(self) -> Usage:
+        """Return the usage if the provider reports none."""
+        return self.to_usage(None, None)
 
-def to_error(failure: RouteFailed) -> ToolError | Unavailable:
-    """Convert the failure of an image's route to an error for the tool."""
-    return ToolError(REFUSED) if failure.cause is Cause.REQUEST_REFUSED else Unavailable(FAILED)
+    def to_error(self, failure: RouteFailed) -> ToolError | Unavailable:
+        """Convert the failure of the route to an error for the tool."""
+        return ToolError(REFUSED) if failure.cause is Cause.REQUEST_REFUSED else Unavailable(FAILED)

@@ -3,20 +3,26 @@
 import asyncio
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from agent.llm.attempts import Attempts, Cooldowns, RouteKnowledge
+from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest, RejectedCall, RouteFailed
-from agent.llm.drawing import DrawingRequest, to_error
+from agent.llm.drawing import DrawingRequest
 from agent.llm.providers.client import Providers
 from agent.llm.pruning import ContextWindows
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock
+from shared.messages import Usage
 from shared.settings import Settings
 
-DRAWING_SECONDS = 120.0
+MEDIA_SECONDS = 120.0
+
+Made = TypeVar("Made")
+Request = TypeVar("Request", DrawingRequest, TranscriptionRequest, SpeechRequest)
 
 
 class Router:
@@ -122,16 +128,34 @@ class Router:
 
         Raises `ToolError` if the model refuses the request, `Unavailable` if it does not answer.
         """
-        seconds = max(1.0, min(DRAWING_SECONDS, deadline - self._known.clock.monotonic()))
+        return await self._ask_once(self._providers.draw, request, deadline=deadline, spent=spent)
+
+    async def transcribe(self, request: TranscriptionRequest, *, deadline: float, spent: list[RejectedCall]) -> str:
+        """Return what is said in a recording; otherwise as `draw`."""
+        return await self._ask_once(self._providers.transcribe, request, deadline=deadline, spent=spent)
+
+    async def speak(self, request: SpeechRequest, *, deadline: float, spent: list[RejectedCall]) -> bytes:
+        """Return a spoken text as MP3; otherwise as `draw`."""
+        return await self._ask_once(self._providers.speak, request, deadline=deadline, spent=spent)
+
+    async def _ask_once(
+        self,
+        ask: Callable[[Request, float], Awaitable[tuple[Made, Usage]]],
+        request: Request,
+        *,
+        deadline: float,
+        spent: list[RejectedCall],
+    ) -> Made:
+        seconds = max(1.0, min(MEDIA_SECONDS, deadline - self._known.clock.monotonic()))
         try:
-            drawn, usage = await self._providers.draw(request, seconds)
+            made, usage = await ask(request, seconds)
         except RouteFailed as failure:
             if failure.usage is not None:
                 spent.append(RejectedCall(request.model, failure.usage))
-            raise to_error(failure) from None
+            raise request.to_error(failure) from None
         except asyncio.CancelledError:
-            # The provider may make the image and bill it all the same.
-            spent.append(RejectedCall(request.model, request.to_usage(None, None)))
+            # The provider may go on and bill it all the same.
+            spent.append(RejectedCall(request.model, request.estimated))
             raise
         spent.append(RejectedCall(request.model, usage))
-        return drawn
+        return made

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from agent.prompts import prompts
 from shared.db.database import Database, is_lost
 from shared.db.driver import Session
 from shared.log import get_logger
@@ -35,6 +36,8 @@ SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id
        (SELECT speaker FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS speaker,
        (SELECT content FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant'
         ORDER BY seq DESC LIMIT 1) AS answer,
+       EXISTS (SELECT FROM messages WHERE messages.turn_id = turns.id AND seq = 0
+               AND position(:recording IN content) > 0) AS has_recordings,
        ARRAY(SELECT DISTINCT tool_name FROM messages
              WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools
 FROM turns JOIN conversations ON conversations.id = turns.conversation_id
@@ -100,7 +103,7 @@ class TurnMemories:
         # What an agent elsewhere writes on behalf of a person was not said by that person.
         messages = (await session.execute(MESSAGES, given | {"agents": list(AGENT_ADAPTERS)})).all()
         by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
-        turns = (await session.execute(TURNS, given)).all()
+        turns = (await session.execute(TURNS, given | {"recording": prompts().voice.recording})).all()
         return [memory for turn in turns for memory in self._of_turn(turn, by_turn.get(turn.id, []))]
 
     def _of_turn(self, turn: Any, messages: Sequence[Any]) -> list[NewMemory]:
@@ -125,7 +128,11 @@ class TurnMemories:
     def _is_own(self, turn: Any, messages: Sequence[Any]) -> bool:
         # An answer may repeat a message that was deleted or edited since. And what it took from somebody else's text
         # must not come back later as if it were the agent's own.
-        if not messages or any(each.content == DELETED or each.edited_at is not None for each in messages):
+        if (
+            not messages
+            or turn.has_recordings
+            or any(each.content == DELETED or each.edited_at is not None for each in messages)
+        ):
             return False
         tools = [self._find_tool(name) for name in turn.tools]
         return all(each is not None and not each.reads_untrusted and not each.resumable for each in tools)

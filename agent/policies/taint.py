@@ -3,8 +3,8 @@
 Once the prompt contains both untrusted text and private data, a call that sends data out or changes something needs
 the user's approval. The whole prompt counts, including earlier turns:
 
-- Untrusted: results of tools marked `reads_untrusted`, messages of other users in a shared channel, and everything
-  that an agent of another installation writes.
+- Untrusted: results of tools marked `reads_untrusted`, recordings that may be somebody else's speech, messages of other
+  users in a shared channel, and everything that an agent of another installation writes.
 - Private: results of tools marked `reads_private`, and in a direct message the recalled memories.
 - Neither: what the user has typed.
 
@@ -19,6 +19,7 @@ from sqlalchemy import text
 
 from agent.context.attachments import FILES_HEADING
 from agent.context.history import PastStep
+from agent.context.recordings import shows_recordings
 from agent.journal.steps import Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.people.users import Participants
@@ -38,7 +39,9 @@ LAST_ID = 2**63 - 1
 # The contents of the turns before the history window; the conversation's summary was written from them.
 SUMMARISED = text("""
 SELECT array_agg(DISTINCT tool_name) FILTER (WHERE role = 'tool_result') AS tools,
-       coalesce(bool_or(role = 'user' AND user_id IS DISTINCT FROM :user_id), false) AS has_others
+       coalesce(bool_or(role = 'user' AND (
+           user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0
+       )), false) AS has_others
 FROM messages
 WHERE conversation_id = :conversation_id AND turn_id < :window AND (NOT :is_direct OR user_id = :user_id)
 """)
@@ -163,7 +166,10 @@ class TurnTaint:
         # Earlier messages of other users are part of a message's content, after a heading.
         platform_context, heading = self._message.platform_context, prompts().turn.earlier_heading
         messages = [each for each in self._history if each.step.role == "user"]
-        has_others = any(each.user_id != self._user.id or heading in each.step.content for each in messages)
+        has_others = any(
+            each.user_id != self._user.id or heading in each.step.content or shows_recordings(each.step.content)
+            for each in messages
+        )
         return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
 
     async def _of_child_turns(self, first: int, before: int) -> Taint:
@@ -188,6 +194,7 @@ class TurnTaint:
             "conversation_id": conversation.id,
             "window": conversation.window_turn_id,
             "is_direct": conversation.place.is_direct,
+            "recording": prompts().voice.recording,
         }
         async with self._database.statement() as session:
             row = (await session.execute(SUMMARISED, given)).one()

@@ -293,8 +293,9 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
 
 
 def _to_attachment_row(attachment: Attachment) -> dict[str, Any]:
-    # None is left out, because the previous release, which does not know this field, may still read the row.
-    return {name: value for name, value in asdict(attachment).items() if name != "credential" or value is not None}
+    # None is left out, because the previous release, which does not know these fields, may still read the row.
+    newer = ("credential", "voice_seconds")
+    return {name: value for name, value in asdict(attachment).items() if name not in newer or value is not None}
 
 
 def _to_context_row(platform_context: PlatformContext) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import text
 
-from agent.billing.budget import AdmissionStatus
+from agent.billing.budget import AdmissionStatus, release
 from agent.billing.ledger import PaidCall
 from agent.context.attachments import (
     AttachmentStore,
@@ -19,6 +19,7 @@ from agent.context.attachments import (
 from agent.context.builder import Context, PromptParts, build_context
 from agent.context.history import PastStep
 from agent.context.images import load_images
+from agent.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
 from agent.events.announcer import CANCELLATIONS
 from agent.events.live import LiveTurn, shown_live
@@ -36,6 +37,7 @@ from agent.turn.open import open_turn
 from agent.turn.restriction import build_taint, restrict
 from agent.turn.running import RunningTurn
 from agent.turn.services import TurnServices
+from agent.turn.tool_models import ToolModels
 from shared.db.database import Database, DatabaseLost
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Refusal, Stopped, TurnTimedOut, Unavailable
@@ -164,13 +166,14 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
     if turn.spend.admission.status is AdmissionStatus.EXHAUSTED and not turn.log.answers:
         raise turn.spend.admission.refusal()
     failed = await _store_files(services, turn) if turn.request.files else []
-    context = await _build_context(services, turn, failed)
+    unheard = await _listen(services, turn) if turn.message.attachments else []
+    context = await _build_context(services, turn, failed, unheard)
     turn.log.keep_reasons(context.reasons)
     if services.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:
             turn.spend.number_calls(await count_calls(session, turn.conversation.id, turn.key.id))
     result = await respond(services, turn, context, taint=taint)
-    return replace(result, text=with_failed_notice(result.text, failed))
+    return replace(result, text=with_unheard_notice(with_failed_notice(result.text, failed), unheard))
 
 
 async def _store_files(services: TurnServices, turn: RunningTurn) -> list[FailedFile]:
@@ -191,8 +194,28 @@ async def _store_files(services: TurnServices, turn: RunningTurn) -> list[Failed
     return failed
 
 
-async def _build_context(services: TurnServices, turn: RunningTurn, failed: Sequence[FailedFile]) -> Context:
-    written = replace(turn.log.message, content=with_failed_files(turn.log.message.content, failed))
+async def _listen(services: TurnServices, turn: RunningTurn) -> list[Unheard]:
+    # Transcribes the recordings of the message, and returns those that could not be.
+    files = services.files.storage.of_user(services.database, turn.user.id, turn.conversation.id, turn.key.id)
+    listener = Listener(services.database, files, services.settings, ToolModels(services, turn).transcribe)
+    recordings = await listener.find(turn.key, turn.message.attachments, turn.log.message)
+    if recordings and turn.spend.admission.is_admitted:
+        # The budget admits one model call of a turn after the other.
+        async with services.database.statement() as session:
+            await release(session, turn.key.id)
+        turn.spend.release()
+    before = turn.log.message
+    message, unheard = await listener.listen(turn.key, before, recordings)
+    turn.log.replace_message(message)
+    turn.spend.grow(message.token_count - before.token_count)
+    return unheard
+
+
+async def _build_context(
+    services: TurnServices, turn: RunningTurn, failed: Sequence[FailedFile], unheard: Sequence[Unheard]
+) -> Context:
+    content = with_unheard(with_failed_files(turn.log.message.content, failed), unheard)
+    written = replace(turn.log.message, content=content)
     message, history = PastStep(turn.key.id, turn.user.id, written), turn.request.history
     # Most messages reply to none.
     replied_to = None

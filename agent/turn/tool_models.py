@@ -9,6 +9,7 @@ from agent.billing.budget import Admission, AdmissionStatus, Reservation, reserv
 from agent.billing.ledger import PaidCall, Payment, add_usage
 from agent.context.images import with_images
 from agent.journal.turns import pay, settle
+from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
 from agent.llm.drawing import DrawingRequest
 from agent.llm.tokens import count_prompt
@@ -17,6 +18,7 @@ from agent.turn.services import TurnServices
 from shared.db.database import DatabaseLost
 from shared.db.retries import retry_on_lost_db
 from shared.errors import PromptTooLong, Refusal, ToolError
+from shared.files.recordings import PURPOSE as VOICE
 from shared.tasks import shield_until_done
 
 PURPOSE = "tool"
@@ -66,6 +68,20 @@ class ToolModels:
         if isinstance(drawn, bytes):
             return drawn
         return (await self.services.files.http.get(drawn, max_bytes=MAX_DRAWING_BYTES)).body
+
+    async def speak(self, text: str, *, model: str, voice: str, tokens: int) -> bytes:
+        """Return a text spoken by this model, as MP3; raises as `complete` does."""
+        async with self.turn.spend.one_call:
+            call, request = _Call(tokens, VOICE), SpeechRequest(model, text, voice, tokens=tokens)
+            async with self._paid(call):
+                return await self.services.router.speak(request, deadline=self.turn.deadline, spent=call.spent)
+
+    async def transcribe(self, request: TranscriptionRequest) -> str:
+        """Return what is said in a recording; raises as `complete` does."""
+        async with self.turn.spend.one_call:
+            call = _Call(request.tokens, VOICE)
+            async with self._paid(call):
+                return await self.services.router.transcribe(request, deadline=self.turn.deadline, spent=call.spent)
 
     async def _show(self, image_id: int) -> str:
         turn, files = self.turn, self.services.files
@@ -153,10 +169,13 @@ class _Call:
     """One model call: what is reserved for it, its unpaid attempts, and the reservation that it is made with."""
 
     tokens: int
+    purpose: str = PURPOSE
     spent: list[RejectedCall] = field(default_factory=list)
     reservation_id: int | None = None
 
     @property
     def paid(self) -> list[PaidCall]:
         """Return the attempts in the ledger's form."""
-        return [PaidCall(each.model, each.usage, PURPOSE, reservation_id=self.reservation_id) for each in self.spent]
+        return [
+            PaidCall(each.model, each.usage, self.purpose, reservation_id=self.reservation_id) for each in self.spent
+        ]

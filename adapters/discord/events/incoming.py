@@ -1,7 +1,7 @@
 """Converts Discord's events to our messages, without I/O."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from mimetypes import MimeTypes
 
@@ -33,7 +33,7 @@ def to_incoming(
         event_id=str(message.id),
         content=to_text(message, me),
         sent_at=message.created_at,
-        attachments=tuple(to_attachment(each) for each in list_attachments(message)),
+        attachments=tuple(list_files(message)),
         platform_message_id=str(message.id),
         platform_context=to_platform_context(
             message.author, message.channel, message.guild, earlier=[*earlier, *to_forwarded(message)]
@@ -103,9 +103,17 @@ def list_attachments(message: discord.Message) -> list[discord.Attachment]:
     return [*message.attachments, *(file for each in message.message_snapshots for file in each.attachments)]
 
 
+def list_files(message: discord.Message) -> Iterator[Attachment]:
+    """Yield the files of a message; what was forwarded is not the sender's own voice."""
+    for each in list_attachments(message):
+        file = to_attachment(each)
+        yield file if each in message.attachments else replace(file, voice_seconds=None)
+
+
 def to_attachment(given: discord.Attachment) -> Attachment:
     """Return a file of a message; the worker downloads it."""
-    return to_file(given.filename, given.content_type, given.size, url=given.url)
+    file = to_file(given.filename, given.content_type, given.size, url=given.url)
+    return replace(file, voice_seconds=given.duration) if given.is_voice_message() else file
 
 
 def to_file(filename: str, content_type: str | None, size: int, url: str) -> Attachment:

@@ -131,7 +131,9 @@ def _is_shared(attachment: Json) -> bool:
 def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
     """Return the files of a message; the worker downloads them with the workspace's token."""
     files = [each for each in event.get("files") or () if each.get("mode") not in ("tombstone", "hidden_by_limit")]
-    return tuple(to_attachment(each, token) for each in files)
+    return tuple(
+        replace(to_attachment(each, token), voice_seconds=_voice_seconds(each, event.get("user"))) for each in files
+    )
 
 
 def to_attachment(given: Json, token: Token) -> Attachment:
@@ -145,6 +147,13 @@ def to_attachment(given: Json, token: Token) -> Attachment:
         url=given.get("url_private_download") or given.get("url_private"),
         credential=f"{PLATFORM}:{token.team_id}",
     )
+
+
+def _voice_seconds(file: Json, user: object) -> float | None:
+    # An audio clip of the sender's own, not one that they share.
+    length = file.get("duration_ms")
+    is_own = file.get("subtype") == "slack_audio" and file.get("user") == user
+    return length / 1000 if is_own and isinstance(length, int) and length > 0 else None
 
 
 def to_quoted_message(event: Json, bot_user_id: str, names: Mapping[str, str]) -> QuotedMessage:

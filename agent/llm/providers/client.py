@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import (
     NO_TOOL,
     AttemptState,
@@ -27,7 +28,7 @@ from agent.llm.providers.response_format import Form, Forms, to_parameters
 from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
 from agent.llm.vision import fill
 from shared.clock import Clock
-from shared.messages import COST_DIGITS, Usage
+from shared.messages import COST_DIGITS, EstimatedUsage, Usage
 from shared.settings import Settings, prepare_litellm_environment
 from shared.text import clean
 
@@ -36,6 +37,9 @@ CONNECT_SECONDS = 10.0
 
 # These models need `max_completion_tokens`, which only litellm's own OpenAI route sends.
 REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
+
+
+MediaRequest = DrawingRequest | TranscriptionRequest | SpeechRequest
 
 
 OPENAI_ROUTES = ("hosted_vllm/", "openai/")
@@ -302,7 +306,8 @@ class Providers:
             async for chunk in answer.completion_stream if speaks_openai else answer:
                 accumulator.add(chunk)
 
-    def _priced(self, name: str, usage: Usage) -> Usage:
+    def _priced(self, name: str, usage: Usage, **media: Any) -> Usage:
+        # `media`: what a transcript or speech is paid for besides tokens.
         model = self._targets[name]["model"].replace("hosted_vllm/", "openai/")
         if model in self._unpriced:
             return usage
@@ -313,35 +318,62 @@ class Providers:
                 prompt_tokens=usage.input_tokens,
                 completion_tokens=usage.output_tokens,
                 cache_read_input_tokens=usage.cached_tokens,
+                **media,
             )
         except (litellm.exceptions.ModelNotMappedError, *self._library.faults):
             self._unpriced.add(model)
             return usage
         return replace(usage, cost=round(sum(prices), COST_DIGITS))
 
-    async def draw(self, request: DrawingRequest, seconds: float) -> tuple[bytes | str, Usage]:
-        """Make one image; return its content or its URL, and the usage. Raises `RouteFailed`."""
+    async def _make(self, operation: str, request: MediaRequest, **asked: Any) -> Any:
+        """Call one of litellm's functions for images and sound; raises `RouteFailed`."""
         await self.load()
-        litellm, target = self._library.litellm, dict(self._target(request.model))
+        target = dict(self._target(request.model))
         target.pop("client", None)
         target["model"] = target["model"].replace("hosted_vllm/", "openai/")
-        if "gpt-image" not in target["model"]:
+        if operation == "aimage_generation" and "gpt-image" not in target["model"]:
             # The other models answer with URLs unless they are asked for the content.
             target["response_format"] = "b64_json"
         try:
-            answer = await litellm.aimage_generation(
-                **target, prompt=request.prompt, size=request.size, n=1, timeout=seconds, max_retries=0
-            )
+            return await getattr(self._library.litellm, operation)(**target, **asked, max_retries=0)
         except self._library.faults as error:
             failure = to_failure(error, self._clock)
             if may_be_billed(error):
-                failure.usage = request.to_usage(None, None)
+                failure.usage = request.estimated
             raise failure from None
+
+    async def transcribe(self, request: TranscriptionRequest, seconds: float) -> tuple[str, Usage]:
+        """Return what is said in a recording, and the usage; raises `RouteFailed`."""
+        file = (request.filename, request.content)
+        answer = await self._make("atranscription", request, file=file, response_format="json", timeout=seconds)
+        usage = request.to_usage(getattr(answer, "usage", None))
+        cost = None if isinstance(usage, EstimatedUsage) else self._priced(request.model, usage).cost
+        spoken = {"call_type": "atranscription", "audio_transcription_file_duration": request.seconds}
+        # Models that are paid by the minute cost nothing by their tokens.
+        cost = cost or self._priced(request.model, Usage(), **spoken).cost or None
+        return clean(answer.text or "").strip(), replace(usage, cost=cost)
+
+    async def speak(self, request: SpeechRequest, seconds: float) -> tuple[bytes, Usage]:
+        """Return a spoken text as MP3, and the usage; raises `RouteFailed`."""
+        answer = await self._make(
+            "aspeech", request, input=request.text, voice=request.voice, response_format="mp3", timeout=seconds
+        )
+        spoken = {"call_type": "aspeech", "prompt_characters": len(request.text)}
+        return answer.content, replace(
+            request.estimated, cost=self._priced(request.model, Usage(), **spoken).cost or None
+        )
+
+    async def draw(self, request: DrawingRequest, seconds: float) -> tuple[bytes | str, Usage]:
+        """Make one image; return its content or its URL, and the usage. Raises `RouteFailed`."""
+        answer = await self._make(
+            "aimage_generation", request, prompt=request.prompt, size=request.size, n=1, timeout=seconds
+        )
         image = answer.data[0] if answer.data else None
         drawn = b64decode(image.b64_json) if image is not None and image.b64_json else image.url if image else None
         if not drawn:
             raise RouteFailed(Cause.EMPTY, usage=request.to_usage(answer.usage, None))
-        return drawn, request.to_usage(answer.usage, self._price_of_image(answer, target["model"], request.size))
+        model = self._target(request.model)["model"].replace("hosted_vllm/", "openai/")
+        return drawn, request.to_usage(answer.usage, self._price_of_image(answer, model, request.size))
 
     def _price_of_image(self, answer: Any, model: str, size: str) -> float | None:
         litellm = self._library.litellm

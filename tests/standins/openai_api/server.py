@@ -27,6 +27,10 @@ from tests.standins.openai_api.script import (
 
 MAX_BODY = 64 * 1024 * 1024
 JSON_TYPE = "application/json"
+VOICES = ("alloy", "coral", "nova")
+# What begins like sound: WAV, Ogg, MP3.
+SOUNDS = (b"RIFF", b"OggS", b"ID3")
+SOUND = b"ID3\x04\x00\x00\x00\x00\x00\x00" + bytes(64)
 
 
 class OpenAIStub:
@@ -34,6 +38,8 @@ class OpenAIStub:
 
     `windows` are the tokens that fit into a model, by its name; longer requests are refused as the real API does.
     `drawings` are the requests for images, answered with `drawing` (Base64) and `drawing_usage`.
+    `recordings` are the requests for transcripts without their sound, answered with `transcript` and
+    `transcript_usage`, or with `recording_fault`; `speeches` those for speech, answered with `sound`.
     `requests` is the journal of chat requests, `embeddings` that of embedding requests; both forget the oldest beyond
     `keep`. `running` and `peak` count chat requests in progress, `abandoned` those whose caller disconnected.
     `before_embedding` is awaited before each answer to an embedding request, then `embedding_fault` may answer with a
@@ -55,6 +61,10 @@ class OpenAIStub:
         self.windows: dict[str, int] = {}
         self.drawings: list[Body] = []
         self.drawing, self.drawing_usage = render.PIXEL, dict[str, Any]()
+        self.recordings: list[Body] = []
+        self.recording_fault: Fault | None = None
+        self.speeches: list[Body] = []
+        self.transcript, self.transcript_usage, self.sound = "Good morning.", dict[str, Any](), SOUND
         self.embedding_fault: Callable[[Body], Fault | None] = _no_fault
         self.before_embedding: Callable[[Body], Awaitable[None]] = _go_on
         self.embedding_running = self.embedding_peak = 0
@@ -68,6 +78,8 @@ class OpenAIStub:
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/embeddings"): self._embed,
             ("POST", "/v1/images/generations"): self._draw,
+            ("POST", "/v1/audio/transcriptions"): self._transcribe,
+            ("POST", "/v1/audio/speech"): self._speak,
             ("GET", "/v1/models"): self._list_models,
             ("POST", "/_script"): self._take_script,
             ("GET", "/_journal"): self._show_journal,
@@ -217,6 +229,27 @@ class OpenAIStub:
         if "forbidden" in body["prompt"]:
             return _error(400, "Your request was rejected by the safety system.", "prompt", "moderation_blocked")
         return web.json_response({"created": 1, "data": [{"b64_json": self.drawing}], **self.drawing_usage})
+
+    async def _transcribe(self, request: web.BaseRequest) -> web.StreamResponse:
+        form = await request.post()
+        file = form.get("file")
+        if not isinstance(file, web.FileField) or not form.get("model"):
+            return _error(400, "you must provide a model and a file", "file")
+        content = file.file.read()
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        self.recordings.append({**fields, "filename": file.filename, "bytes": len(content)})
+        if self.recording_fault is not None:
+            return _failed(self.recording_fault)
+        if not content.startswith(SOUNDS):
+            return _error(400, "Invalid file format.", "file")
+        return web.json_response({"text": self.transcript, **self.transcript_usage})
+
+    async def _speak(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = json.loads(await request.content.read())
+        self.speeches.append(body)
+        if not body.get("input") or not body.get("model") or body.get("voice") not in VOICES:
+            return _error(400, "Invalid value for voice or input.", "voice")
+        return web.Response(body=self.sound, content_type="audio/mpeg")
 
     async def _list_models(self, _request: web.BaseRequest) -> web.StreamResponse:
         names = self._models or ("stand-in",)
