@@ -6,6 +6,7 @@ which says who asks and where; the model can't set it.
 
 import asyncio
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ ModuleSettings = TypeVar("ModuleSettings")
 # With more validation errors than this, they are counted instead of listed.
 MAX_LISTED_PROBLEMS = 1000
 MAX_QUESTION_CHARS = 1500
+# Begins an example in the docstring of a tool.
+EXAMPLE = "\n\nExample:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,26 @@ class Tool:
 
     @property
     def description(self) -> str:
-        """Return the description for the model: the docstring."""
+        """Return the description for the model: the docstring without its examples, which would cost tokens."""
+        return self._documentation.partition(EXAMPLE)[0].strip()
+
+    @property
+    def examples(self) -> list[tuple[dict[str, Any], str]]:
+        """Return the examples of the docstring: the arguments of a call, and what its result contains.
+
+        An example is a paragraph `Example: {"sides": 6} -> rolled`; raises `ValueError` for one that can't be read.
+        """
+        found = []
+        for given in self._documentation.split(EXAMPLE)[1:]:
+            arguments, end = json.JSONDecoder().raw_decode(example := " ".join(given.split()))
+            arrow, _, expected = example[end:].strip().partition(" ")
+            if arrow != "->" or not expected:
+                raise ValueError(f"{self.name}: an example has the form {EXAMPLE.strip()} {{…}} -> …")
+            found.append((arguments, expected))
+        return found
+
+    @property
+    def _documentation(self) -> str:
         return inspect.cleandoc(self.run.__doc__ or "")
 
     @property

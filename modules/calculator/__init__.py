@@ -13,7 +13,10 @@ EXAMPLES = ("12 * (3 + 4)", "20% of 80", "5 ft in cm", "100 km/h to mph", "21 °
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True)
 async def calculate(context: ToolContext, expression: str) -> dict[str, str]:
-    """Work out e.g. 20% of (3+4)^2, or 5 ft in cm."""
+    """Work out e.g. 20% of (3+4)^2, or 5 ft in cm.
+
+    Example: {"expression": "5 ft in cm"} -> 152.4 cm
+    """
     try:
         # In a thread: the first conversion loads the units.
         result = await asyncio.to_thread(convert, expression) or work_out(expression)

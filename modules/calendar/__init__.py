@@ -15,7 +15,10 @@ from shared.tools import ToolContext, tool
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True)
 async def resolve_holiday(context: ToolContext, holiday_name: str, year: int | None = None) -> dict[str, Any]:
-    """Get a holiday's dates."""
+    """Get a holiday's dates.
+
+    Example: {"holiday_name": "Hanukkah", "year": 2026} -> "start": "2026-12-04"
+    """
     today = today_in(context.clock.now(), context.user.time_zone)
     # In a thread: the first call loads the tables of holidays from disk.
     return _to_result(await asyncio.to_thread(get_holiday, holiday_name, year, today))
@@ -23,7 +26,10 @@ async def resolve_holiday(context: ToolContext, holiday_name: str, year: int | N
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True)
 async def resolve_date_hint(context: ToolContext, hint: str) -> dict[str, Any]:
-    """Get the dates of e.g. next weekend."""
+    """Get the dates of e.g. next weekend.
+
+    Example: {"hint": "5 March 2027"} -> "start": "2027-03-05"
+    """
     now, zone = context.clock.now(), context.user.time_zone
     try:
         # In a thread: a hint of many nested dates takes a tenth of a second.
@@ -42,7 +48,10 @@ async def resolve_date_hint(context: ToolContext, hint: str) -> dict[str, Any]:
 async def list_holidays(
     context: ToolContext, country: Annotated[str, Field(max_length=80)], year: int | None = None
 ) -> dict[str, Any]:
-    """List a country's holidays in a year, this one unless told."""
+    """List a country's holidays in a year, this one unless told.
+
+    Example: {"country": "France", "year": 2027} -> 2027-07-14
+    """
     today = today_in(context.clock.now(), context.user.time_zone)
     asked = today.year if year is None else year
     letters, holidays = await asyncio.to_thread(list_of_country, country, asked)

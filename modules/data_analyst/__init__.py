@@ -36,7 +36,10 @@ Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 @tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True)
 async def list_sources(context: ToolContext) -> dict[str, Any]:
-    """List the data sources that the person may ask."""
+    """List the data sources that the person may ask.
+
+    Example: {} -> "name": "orders"
+    """
     sources = [
         {"name": each.name, "description": each.description, "kind": each.kind}
         for each in await list_sources_for(context)
@@ -53,7 +56,10 @@ async def list_sources(context: ToolContext) -> dict[str, Any]:
     reads_private=True,
 )
 async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
-    """Get a source's columns, its name in SQL, and example rows."""
+    """Get a source's columns, its name in SQL, and example rows.
+
+    Example: {"source": "orders"} -> region
+    """
     found = await get_source(context, source)
     engine = open_engine(context, found)
     relation = await engine.describe()
@@ -88,6 +94,8 @@ async def query_source(
     """Aggregate a source, or give one SELECT as `sql`.
 
     measure: amount, avg(amount), count; filters: {"region": "EU", "year": {">=": 2025}}.
+
+    Example: {"source": "orders", "measure": "amount", "dimensions": ["region"]} -> "EU"
     """
     found = await get_source(context, source)
     if sql is not None and not found.allow_sql:
@@ -120,7 +128,10 @@ async def compare_sources(
     major_threshold_pct: Share = 1.0,
     top: Annotated[int, Field(ge=1, le=100)] = 10,
 ) -> dict[str, Any]:
-    """Compare a measure of two sources by keys. Up to `tolerance` apart is a match, up to the threshold minor."""
+    """Compare a measure of two sources by keys. Up to `tolerance` apart is a match, up to the threshold minor.
+
+    Example: {"source_a": "orders", "source_b": "ledger", "measure": "amount", "keys": ["region"]} -> "matches": 1
+    """
     sources = [await get_source(context, each) for each in (source_a, source_b)]
     a, b = (open_engine(context, each) for each in sources)
     limits = {"tolerance": Decimal(str(tolerance)), "major_threshold_pct": Decimal(str(major_threshold_pct))}
@@ -140,7 +151,10 @@ async def chart(
     filters: Filters | None = None,
     title: Name = "",
 ) -> dict[str, Any]:
-    """Draw a measure by a dimension; the picture comes with the reply."""
+    """Draw a measure by a dimension; the picture comes with the reply.
+
+    Example: {"source": "orders", "dimension": "region", "measure": "amount"} -> orders.png
+    """
     found = await get_source(context, source)
     rows = await _aggregate(open_engine(context, found), measure, ([dimension], filters or {}), limit=MAX_POINTS)
     image = await draw(rows, kind, title or f"{found.name}: {rows.columns[-1]} by {dimension}")

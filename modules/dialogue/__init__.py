@@ -13,7 +13,10 @@ Option = Annotated[str, Field(min_length=1, max_length=80)]
 
 @tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
 async def task_completion(_context: ToolContext, result: NonEmpty) -> dict[str, Any]:
-    """End with the result of the task, as the person shall read it."""
+    """End with the result of the task, as the person shall read it.
+
+    Example: {"result": "All three files are sorted."} -> All three files are sorted.
+    """
     return {"message": result}
 
 
@@ -21,7 +24,10 @@ async def task_completion(_context: ToolContext, result: NonEmpty) -> dict[str, 
 async def ask_question(
     _context: ToolContext, question: NonEmpty, options: Annotated[list[Option], Field(max_length=10)] | None = None
 ) -> dict[str, Any]:
-    """Ask the person and wait for the answer; `options` are answers to choose from."""
+    """Ask the person and wait for the answer; `options` are answers to choose from.
+
+    Example: {"question": "Which day?", "options": ["Monday", "Friday"]} -> 2. Friday
+    """
     if not options:
         return {"message": question}
     lines = [f"{number}. {option}" for number, option in enumerate(options, start=1)]
@@ -30,5 +36,8 @@ async def ask_question(
 
 @tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
 async def converse(_context: ToolContext, message: NonEmpty) -> dict[str, Any]:
-    """Say something to the person and end the turn."""
+    """Say something to the person and end the turn.
+
+    Example: {"message": "Good morning!"} -> Good morning!
+    """
     return {"message": message}

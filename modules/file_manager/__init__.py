@@ -32,7 +32,10 @@ async def create_document(
     content: str,
     format: Literal["txt", "md", "html", "csv", "json", "docx", "pdf", "xlsx"] = "md",  # noqa: A002  # the name in the schema for models
 ) -> dict[str, Any]:
-    """Make a file: docx, pdf from Markdown, xlsx from CSV."""
+    """Make a file: docx, pdf from Markdown, xlsx from CSV.
+
+    Example: {"title": "Plan", "content": "# Plan", "format": "md"} -> Plan.md
+    """
     filename, made = await render(context.storage, title, content, kind=format)
     file = await context.storage.create(filename, made, MIME_TYPES[format])
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
@@ -40,7 +43,10 @@ async def create_document(
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
 async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> dict[str, Any]:
-    """Read a file's text."""
+    """Read a file's text.
+
+    Example: {"file_id": 1} -> Water the plants.
+    """
     file, content = await context.storage.read(file_id)
     text = await read_text(context.storage, file, content)
     head = {"filename": file.filename, "mime_type": file.mime_type}
@@ -51,7 +57,10 @@ async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
 async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]]:
-    """List the user's files, newest first."""
+    """List the user's files, newest first.
+
+    Example: {} -> notes.md
+    """
     skip = min(max(skip, 0), MAX_SKIPPED)
     return [_describe(file) for file in await context.storage.list(limit=MAX_LISTED, skip=skip)]
 
@@ -59,27 +68,39 @@ async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]
 # For users, because what guests are offered stays small.
 @tool(requires=Permission.USER, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
 async def search_files(context: ToolContext, query: str) -> dict[str, Any]:
-    """Find files by name or text."""
+    """Find files by name or text.
+
+    Example: {"query": "plants"} -> notes.md
+    """
     return await search(context.storage, query)
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
 async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
-    """Get a download link."""
+    """Get a download link.
+
+    Example: {"file_id": 1} -> "url": "http
+    """
     file = await context.storage.link(file_id)
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
 @tool(requires=Permission.USER, repeatable=True)
 async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict[str, Any]:
-    """Rename a file."""
+    """Rename a file.
+
+    Example: {"file_id": 1, "filename": "plants.md"} -> plants.md
+    """
     file = await context.storage.rename(file_id, filename)
     return {"file_id": file.file_id, "filename": file.filename}
 
 
 @tool(requires=Permission.GUEST)
 async def delete_file(context: ToolContext, file_id: int) -> dict[str, Any]:
-    """Delete a file."""
+    """Delete a file.
+
+    Example: {"file_id": 2} -> "deleted": true
+    """
     file = await context.storage.delete(file_id)
     return {"deleted": True, "filename": file.filename}
 

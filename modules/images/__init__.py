@@ -40,7 +40,10 @@ async def generate_image(
     size: Literal["1024x1024", "1536x1024", "1024x1536"] = "1024x1024",
     title: str = "image",
 ) -> dict[str, Any]:
-    """Make a picture; describe all of it in the prompt."""
+    """Make a picture; describe all of it in the prompt.
+
+    Example: {"prompt": "A red bridge at dawn"} -> image.png
+    """
     settings = context.settings(ImagesSettings)
     wanted = clean(prompt).strip()
     if settings.model is None:
@@ -64,7 +67,10 @@ async def generate_image(
     timeout_seconds=SECONDS,
 )
 async def describe_image(context: ToolContext, file_id: int, question: str = QUESTION) -> dict[str, Any]:
-    """Answer a question about a picture among the user's files."""
+    """Answer a question about a picture among the user's files.
+
+    Example: {"file_id": 2, "question": "What is on it?"} -> "answer":
+    """
     asked = clean(question).strip()[:MAX_PROMPT_CHARS] or QUESTION
     answer = await context.complete(asked, instructions=INSTRUCTIONS_TO_MODEL, image_id=file_id)
     return {"file_id": file_id, "answer": answer}

@@ -19,7 +19,10 @@ PAGE = 50
 
 @tool(requires=Permission.GUEST, repeatable=True)
 async def remember(context: ToolContext, content: str, everywhere: bool = False) -> dict[str, Any]:
-    """Keep a fact about the user; `everywhere` if they wish."""
+    """Keep a fact about the user; `everywhere` if they wish.
+
+    Example: {"content": "Ann's cat is called Tom."} -> "memory_id":
+    """
     memory = await context.memory.remember(content, everywhere=everywhere)
     return {"memory_id": memory.id, "content": memory.content}
 
@@ -28,7 +31,10 @@ async def remember(context: ToolContext, content: str, everywhere: bool = False)
 async def recall(
     context: ToolContext, query: str, k: int = 5, since: date | None = None, until: date | None = None
 ) -> dict[str, Any]:
-    """Search the user's memories."""
+    """Search the user's memories.
+
+    Example: {"query": "tea"} -> green tea
+    """
     found = await context.memory.recall(
         query,
         min(max(k, 1), MAX_RECALLED),
@@ -41,7 +47,10 @@ async def recall(
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
 async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
-    """List the user's memories."""
+    """List the user's memories.
+
+    Example: {} -> green tea
+    """
     skip = min(max(skip, 0), MAX_SKIPPED)
     found = await context.memory.list_all(limit=PAGE + 1, skip=skip)
     shown = list(_fitting(context, found[:PAGE]))
@@ -51,7 +60,10 @@ async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
 
 @tool(requires=Permission.GUEST, repeatable=True)
 async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
-    """Delete a memory."""
+    """Delete a memory.
+
+    Example: {"memory_id": 1} -> true
+    """
     if not await context.memory.forget(memory_id):
         raise NotFound(what="memory")
     return {"memory_id": memory_id, "forgotten": True}

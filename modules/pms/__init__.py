@@ -18,7 +18,10 @@ Name = Annotated[str, Field(max_length=200)]
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True)
 async def get_availability(context: ToolContext, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
-    """Find free rooms and their prices; check_out is the day of departure."""
+    """Find free rooms and their prices; check_out is the day of departure.
+
+    Example: {"check_in": "2030-05-01", "check_out": "2030-05-03"} -> "room": "Garden"
+    """
     stay = read_stay(context, check_in, check_out, guests=guests)
     async with context.transaction() as session:
         offers = await list_offers(session, stay, context.user.id)
@@ -29,7 +32,10 @@ async def get_availability(context: ToolContext, check_in: date, check_out: date
 async def quote(
     context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2
 ) -> dict[str, Any]:
-    """Get the price of a free room, night by night."""
+    """Get the price of a free room, night by night.
+
+    Example: {"room": "Garden", "check_in": "2030-05-01", "check_out": "2030-05-03"} -> "total": "180.00"
+    """
     stay = read_stay(context, check_in, check_out, guests=guests)
     async with context.transaction() as session:
         offer = await get_offer(session, stay, context.user.id, room=room)
@@ -39,7 +45,10 @@ async def quote(
 
 @tool(requires=Permission.USER)
 async def hold(context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
-    """Keep a room free for the person for some minutes, without booking it."""
+    """Keep a room free for the person for some minutes, without booking it.
+
+    Example: {"room": "Garden", "check_in": "2030-05-01", "check_out": "2030-05-03"} -> "status": "held"
+    """
     stay = read_stay(context, check_in, check_out, guests=guests)
     async with context.transaction() as session:
         offer = await get_offer(session, stay, context.user.id, room=room)
@@ -50,7 +59,10 @@ async def hold(context: ToolContext, room: Name, check_in: date, check_out: date
 
 @tool(requires=Permission.USER)
 async def book(context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
-    """Book a room, also one that the person holds; the person is asked first."""
+    """Book a room, also one that the person holds; the person is asked first.
+
+    Example: {"room": "Garden", "check_in": "2030-05-01", "check_out": "2030-05-03"} -> Book “Garden”
+    """
     stay = read_stay(context, check_in, check_out, guests=guests)
     async with context.transaction() as session:
         offer = await get_offer(session, stay, context.user.id, room=room)
@@ -61,13 +73,19 @@ async def book(context: ToolContext, room: Name, check_in: date, check_out: date
 
 @tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True)
 async def list_bookings(context: ToolContext) -> dict[str, Any]:
-    """List what the person has held and booked."""
+    """List what the person has held and booked.
+
+    Example: {} -> "booking_id": 1
+    """
     return {"bookings": [_to_fields(booking, room) for booking, room in await list_own(context)]}
 
 
 @tool(requires=Permission.USER)
 async def cancel(context: ToolContext, booking_id: int) -> dict[str, Any]:
-    """Cancel a booking or a hold of the person; for a booking, the person is asked first."""
+    """Cancel a booking or a hold of the person; for a booking, the person is asked first.
+
+    Example: {"booking_id": 1} -> "status": "cancelled"
+    """
     async with context.transaction() as session:
         booking, room = await get_booking(session, context, booking_id)
         stay = _to_stay(booking)

@@ -39,7 +39,10 @@ def needs_engine(settings: Settings) -> str | None:
     needs=needs_engine,
 )
 async def web_search(context: ToolContext, query: str, max_results: int = 5) -> dict[str, Any]:
-    """Search the web; gives titles, URLs and snippets."""
+    """Search the web; gives titles, URLs and snippets.
+
+    Example: {"query": "bridge"} -> https://town.example/bridge
+    """
     return await _search(context, Query(query, max_results))
 
 
@@ -52,13 +55,19 @@ async def web_search(context: ToolContext, query: str, max_results: int = 5) -> 
     needs=needs_engine,
 )
 async def news_search(context: ToolContext, query: str, max_results: int = 5, since: Since = "month") -> dict[str, Any]:
-    """Search recent news."""
+    """Search recent news.
+
+    Example: {"query": "bridge", "since": "week"} -> https://town.example/bridge
+    """
     return await _search(context, Query(query, max_results, "news", since=since))
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, acts=True)
 async def fetch_webpage(context: ToolContext, url: str, offset: int = 0) -> dict[str, Any]:
-    """Read a web page or PDF: its main text, date and links."""
+    """Read a web page or PDF: its main text, date and links.
+
+    Example: {"url": "https://town.example/bridge"} -> It opens on 3 May 2026.
+    """
     page = await fetch_page(context, url)
     return _to_result(page, offset, context.app_settings.tool_result_max_chars)
 
@@ -67,7 +76,10 @@ async def fetch_webpage(context: ToolContext, url: str, offset: int = 0) -> dict
     requires=Permission.USER, read_only=True, reads_untrusted=True, acts=False, spends_budget=True, timeout_seconds=120
 )
 async def summarize_text(context: ToolContext, text: str, focus: str = "", max_words: int = 150) -> dict[str, Any]:
-    """Summarise a long text."""
+    """Summarise a long text.
+
+    Example: {"text": "The bridge opens on 3 May, after two years of work.", "max_words": 20} -> "summary":
+    """
     return {"summary": await summarize(context, text, focus=focus, max_words=_words(max_words))}
 
 
@@ -75,7 +87,10 @@ async def summarize_text(context: ToolContext, text: str, focus: str = "", max_w
     requires=Permission.USER, read_only=True, reads_untrusted=True, acts=True, spends_budget=True, timeout_seconds=120
 )
 async def summarize_webpage(context: ToolContext, url: str, focus: str = "", max_words: int = 150) -> dict[str, Any]:
-    """Summarise a long web page or PDF without reading it here."""
+    """Summarise a long web page or PDF without reading it here.
+
+    Example: {"url": "https://town.example/bridge", "focus": "dates"} -> "summary":
+    """
     page = await fetch_page(context, url)
     result = {**_head(page), "summary": await summarize(context, page.text, focus=focus, max_words=_words(max_words))}
     if len(page.text) > MAX_CHARS:

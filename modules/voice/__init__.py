@@ -34,7 +34,10 @@ def needs_model(settings: Settings) -> str | None:
 # `acts=False`: the file is given only to the person, like an answer.
 @tool(requires=Permission.USER, acts=False, spends_budget=True, timeout_seconds=SECONDS, needs=needs_model)
 async def speak(context: ToolContext, text: str, voice: str | None = None, title: str = "answer") -> dict[str, Any]:
-    """Speak a text: an audio file for the reply."""
+    """Speak a text: an audio file for the reply.
+
+    Example: {"text": "Good night."} -> answer.mp3
+    """
     settings = context.settings(VoiceSettings)
     spoken, chosen = clean(text).strip(), clean(voice or "").strip() or settings.speech_voice
     if settings.speech_model is None:

@@ -21,7 +21,10 @@ async def get_weather(
     days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = 3,
     units: Literal["metric", "imperial"] = "metric",
 ) -> dict[str, Any]:
-    """Tell the weather now and for the next days; name the country or region if a place is not unique."""
+    """Tell the weather now and for the next days; name the country or region if a place is not unique.
+
+    Example: {"place": "Paris, Texas", "days": 2} -> "place": "Paris, Texas, United States"
+    """
     name = " ".join(clean(place).split())
     if not 2 <= len(name) <= MAX_PLACE_CHARS:
         raise ToolError(f"place needs 2 to {MAX_PLACE_CHARS} characters, such as 'Lisbon' or 'Paris, Texas'.")

@@ -1,0 +1,133 @@
+"""The examples in the docstrings of all tools are calls that work: each is made in a turn, as a model would make it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agent.tools.modules import discover
+from shared.db.database import Address
+from shared.messages import Place
+from shared.settings import Settings
+from shared.tools import Tool
+from tests.modules.weather.test_weather import FORECAST, TEXAS
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body
+from tests.support.loopback import Request, Server, reply, serving
+from tests.support.parley import Parley, open_parley
+from tests.support.pictures import picture
+from tests.support.tool_calls import variables
+
+# In place of this one, which no test may reach, the stand-in for the web is asked.
+SITE = "https://town.example"
+# Stays are booked a few years ahead at most: here it is always next year.
+YEAR, NEXT_YEAR = "2030-", f"{datetime.now(UTC).year + 1}-"
+PAGE = b"<html><head><title>Bridge</title></head><body><article><p>It opens on 3 May 2026.</p></article></body></html>"
+ROWS = (
+    "INSERT INTO users (permission_level, token_budget_monthly) VALUES ('owner', NULL)",
+    "INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT id, 'test', 'ann' FROM users",
+    "INSERT INTO rooms (name) VALUES ('Garden')",
+    "INSERT INTO room_rates (room_id, days, price) SELECT id, '[2020-01-01,2999-01-01)', 90 FROM rooms",
+    (
+        "INSERT INTO bookings (room_id, user_id, stay, status, held_until, total)"
+        " SELECT rooms.id, users.id, '[2090-06-01,2090-06-02)', 'held', '2090-01-01', 90 FROM rooms, users"
+    ),
+)
+
+
+async def the_web(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Answer as a search engine, a service for the weather or a page."""
+    found: object = FORECAST
+    if request.path.startswith("/v1/search"):
+        found = {"results": [TEXAS]}
+    elif request.path.startswith("/search"):
+        found = {"results": [{"title": "Bridge", "url": f"{SITE}/bridge", "content": "It opens in May."}]}
+    elif request.path.startswith("/bridge"):
+        return await reply(PAGE, headers={"Content-Type": "text/html"})(request, writer)
+    await reply(json.dumps(found).encode())(request, writer)
+    return None
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Server]:
+    async with serving(the_web) as server:
+        yield server
+
+
+@pytest.fixture
+async def parley(
+    settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path, web: Server
+) -> AsyncIterator[Parley]:
+    """A Parley in which all tools are on, with what the examples name."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(
+            variables(
+                IMAGES_MODEL="openai/gpt-image-1",
+                RESEARCH_SEARXNG_URL=web.origin,
+                VOICE_SPEECH_MODEL="openai/tts-1",
+                WEATHER_URL=web.origin,
+                WEATHER_GEOCODING_URL=web.origin,
+            )
+        )
+        allowed = settings.model_copy(update={"egress_allow": (web.origin,)})
+        parley = await stack.enter_async_context(open_parley(allowed, address, model))
+        for row in ROWS:
+            await parley.sql(row)
+        home = Place("test", None, "home", is_direct=True)
+        await parley.app.memory.of_user(1, home, None).remember("Ann likes green tea.")
+        for name in ("orders", "ledger"):
+            path = tmp_path / f"{name}.csv"
+            path.write_text("region,amount\nEU,300.30\n" + ("US,50\n" if name == "orders" else ""))
+            await parley.sql(
+                "INSERT INTO data_sources (name, kind, path) VALUES (:name, 'file', :path)", name=name, path=str(path)
+            )
+        files = {"notes.md": (b"Water the plants.", "text/markdown"), "tree.png": (picture(), "image/png")}
+        for name, (content, mime_type) in files.items():
+            await parley.app.files.storage.put(f"inbox/{name}", content, mime_type)
+        await parley.ask("keep these", attachments=[parley.attach(each, f"inbox/{each}", size=1000) for each in files])
+        yield parley
+
+
+# Some forty turns, and programs of their own for tables and charts.
+@pytest.mark.timeout(300)
+async def test_every_example_of_every_tool_works(parley: Parley, model: OpenAIStub, web: Server) -> None:
+    # Those that change what others read come last; each has a conversation of its own, so that none is tainted.
+    tools = sorted(discover(settings=Settings()).tools, key=lambda tool: (not tool.read_only, tool.name))
+    wrong = []
+    for tool in tools:
+        assert tool.examples, f"{tool.name} has no example"
+        for number, (arguments, expected) in enumerate(tool.examples):
+            given = json.loads(json.dumps(arguments).replace(SITE, web.origin).replace(YEAR, NEXT_YEAR))
+            model.play(lambda body, _number, tool=tool, given=given: answer(body, tool, given))
+            said = await parley.ask("go on", channel=f"{tool.name}-{number}")
+            results = [json.dumps(each.result, ensure_ascii=False) for each in said.tool_calls_made]
+            if expected not in "\n".join([*results, said.content]) or '"error": true' in "".join(results):
+                wrong.append(f"{tool.name}: {results} {said.content}")
+    assert wrong == []
+
+
+def answer(body: Body, tool: Tool, arguments: dict[str, object]) -> Answer:
+    """Call the tool, then end; without tools it is the tool that asks."""
+    if not body.get("tools"):
+        return Answer("The bridge opens on 3 May.")
+    is_called = any(each["role"] == "tool" for each in body["messages"])
+    return Answer("Done.") if is_called else Answer(tool_calls=[(tool.wire_name, arguments)])
+
+
+def test_examples_are_not_sent_to_models() -> None:
+    async def roll(_context: object, sides: int) -> None:
+        """Roll dice.
+
+        Example: {"sides": 6} -> "rolled":
+        [
+        """
+
+    tool = replace(next(iter(discover(settings=Settings()).tools)), run=roll)
+
+    assert tool.description == "Roll dice."
+    assert tool.examples == [({"sides": 6}, '"rolled": [')]
