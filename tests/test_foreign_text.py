@@ -34,9 +34,9 @@ from agent.outflow.secrets import Secrets
 from agent.planner.plan import REFERENCE
 from agent.policies.circuit_breaker import NUMBER, QUOTED
 from agent.tools.approvals import UNSEEN
-from modules.calendar.dates import resolve
 from modules.calendar.holidays import find_holiday
 from shared.arithmetic import NoSum, find_sum, work_out
+from shared.dates.hints import resolve
 from shared.errors import ToolError
 from shared.files.filenames import clean_filename
 from shared.log import SECRET_TEXT

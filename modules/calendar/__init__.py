@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from modules.calendar.date_ranges import DateRange
-from modules.calendar.dates import resolve, today_in
 from modules.calendar.holidays import DatedHoliday, find_holiday, get_holiday, list_of_country
+from shared.dates.hints import resolve, today_in
+from shared.dates.ranges import DateRange
 from shared.errors import ToolError
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool

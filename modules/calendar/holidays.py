@@ -6,10 +6,10 @@ from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
 
-from modules.calendar.date_ranges import DateRange, add_days, short_date
-from modules.calendar.date_words import normalise
 from modules.calendar.listed import countries, first_days, list_days
 from modules.calendar.table import HOLIDAYS, Holiday, listed_in
+from shared.dates.ranges import DateRange, add_days, short_date
+from shared.dates.words import normalise
 from shared.errors import ToolError
 
 MAX_NAME_CHARS = 80

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
 
-from modules.calendar.date_ranges import add_days
-from modules.calendar.date_words import normalise
+from shared.dates.ranges import add_days
+from shared.dates.words import normalise
 
 ENGLISH = "en_US"
 # Categories that are not holidays, such as school holidays and working days in exchange for days off.

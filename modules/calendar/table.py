@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from modules.calendar.date_ranges import add_days, month_of, nth_weekday, weekday_from
 from modules.calendar.listed import first_days
+from shared.dates.ranges import add_days, month_of, nth_weekday, weekday_from
 
 Rule = Callable[[int], Iterable[date]]
 MON, THU, SUN = 0, 3, 6

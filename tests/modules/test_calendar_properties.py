@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from modules import calendar
-from modules.calendar.dates import EXAMPLES, resolve
 from modules.calendar.holidays import find_holiday, get_holiday, list_of_country
 from modules.calendar.table import HOLIDAYS
+from shared.dates.hints import EXAMPLES, resolve
 from shared.db.database import Database
 from shared.errors import ToolError
 from shared.permissions import Permission

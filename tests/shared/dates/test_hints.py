@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modules.calendar.date_ranges import DateRange
-from modules.calendar.dates import resolve
+from shared.dates.hints import resolve
+from shared.dates.ranges import DateRange
 from shared.errors import ToolError
 
 MONDAY = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from modules.calendar.date_ranges import DateRange
-from modules.calendar.date_rules import RULES
-from modules.calendar.date_words import MAX_HINT_CHARS, TIME_OF_DAY, normalise
-from modules.calendar.written_dates import read_written, read_written_range
+from shared.dates.ranges import DateRange
+from shared.dates.rules import RULES
+from shared.dates.words import MAX_HINT_CHARS, TIME_OF_DAY, normalise
+from shared.dates.written import read_written, read_written_range
 from shared.errors import ToolError
 
 EXAMPLES = (

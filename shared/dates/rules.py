@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Protocol
 
-from modules.calendar.date_ranges import (
+from shared.dates.ranges import (
     DateRange,
     add_days,
     add_months,
@@ -18,7 +18,7 @@ from modules.calendar.date_ranges import (
     weekend_from,
     year_of,
 )
-from modules.calendar.date_words import (
+from shared.dates.words import (
     COMING,
     DAYS_AWAY,
     MONTHS,
@@ -31,7 +31,7 @@ from modules.calendar.date_words import (
     WEEKDAYS,
     one_of,
 )
-from modules.calendar.written_dates import read_written
+from shared.dates.written import read_written
 from shared.errors import ToolError
 
 COUNT = rf"(?:a )?(?P<count>\d{{1,4}}|{one_of(NUMBERS)})(?: of)?"

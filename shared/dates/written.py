@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass, replace
 from datetime import date
 
-from modules.calendar.date_ranges import DateRange, month_of, short_date, single_day, year_of
-from modules.calendar.date_words import MONTHS, one_of
+from shared.dates.ranges import DateRange, month_of, short_date, single_day, year_of
+from shared.dates.words import MONTHS, one_of
 from shared.errors import ToolError
 
 DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
