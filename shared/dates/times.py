@@ -1,0 +1,179 @@
+"""Reads moments such as "tomorrow at 9" or "in 20 minutes", in a person's time zone.
+
+Days are read by the grammar of `hints`; this adds the time of day and what is shorter than a day.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from shared.dates.hints import resolve
+from shared.dates.words import DAYS_AWAY, MAX_HINT_CHARS, NUMBERS, UNITS, normalise, one_of
+from shared.dates.zones import find_zone, to_moment
+from shared.errors import ToolError
+
+EXAMPLES = ("tomorrow at 9", "next Friday at 14:30", "in 20 minutes", "2027-01-17 09:00")
+USUAL_TIME, NOON = time(9), time(12)
+TIMES_OF_DAY = {
+    name: time(hour)
+    for hour, names in (
+        (0, "midnight mitternacht"),
+        (9, "morning morgens frueh vormittag vormittags"),
+        (12, "noon midday mittag mittags"),
+        (15, "afternoon nachmittag nachmittags"),
+        (19, "evening abend abends tonight"),
+        (21, "night nachts"),
+    )
+    for name in names.split()
+}
+# How many seconds each unit that is shorter than a day has.
+SHORT_UNITS = {
+    name: seconds
+    for seconds, names in (
+        (1, "s sec secs second seconds sekunde sekunden"),
+        (60, "m min mins minute minutes minuten"),
+        (3600, "h hr hrs hour hours stunde stunden"),
+    )
+    for name in names.split()
+}
+COUNT = rf"\d{{1,6}}|half an?|{one_of(NUMBERS)}"
+DURATION = re.compile(rf"({COUNT}) ?({one_of(SHORT_UNITS)})(?![a-z])( and a half)?")
+DURATIONS = re.compile(rf"(?:{DURATION.pattern}(?: and)? ?)+")
+LATER = re.compile(rf"in (?:\d{{1,4}}|{one_of(NUMBERS)}) (?:{one_of(UNITS)})")
+CLOCK = re.compile(
+    r"(?:\b(?P<at>at|um|@) ?)?\b(?P<hour>\d{1,2})(?:[:](?P<minute>\d{2})(?::\d{2})?)?"
+    r"(?: ?(?P<half>am|pm|a\.m\.?|p\.m\.?)\b| ?(?P<word>uhr|o'?clock|h)\b(?: ?(?P<later>\d{2})\b)?)?(?![\d.:/-])"
+)
+NAMED = re.compile(rf"(?:\b(?:at|in|this|um|am) (?:the )?)?\b(?P<name>{one_of(TIMES_OF_DAY)})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A time of day; `is_vague` when it may be meant before or after noon, as in "at 5"."""
+
+    time: time
+    is_vague: bool = False
+
+
+def read_time(text: str) -> tuple[str, Clock | None]:
+    """Take the time of day out of a text in lower case; return the other words, and the time if there is one.
+
+    Raises `ToolError` for a time that no clock shows.
+    """
+    named = NAMED.search(text)
+    for match in CLOCK.finditer(text):
+        if match["at"] or match["minute"] or match["half"] or match["word"]:
+            clock = _to_clock(match)
+            if named is not None and clock.is_vague:
+                # At 9 in the evening.
+                is_late = TIMES_OF_DAY[named["name"]] >= NOON
+                clock = Clock(clock.time.replace(hour=clock.time.hour + (12 if is_late else 0)))
+            return _without_named(_without(text, match)), clock
+    return (text, None) if named is None else (_without_named(text), Clock(TIMES_OF_DAY[named["name"]]))
+
+
+def read_seconds(text: str) -> int | None:
+    """Return the seconds of a duration such as "2 hours and 30 minutes", None for other text."""
+    if not DURATIONS.fullmatch(text):
+        return None
+    return sum(_count_seconds(match) for match in DURATION.finditer(text))
+
+
+def read_moment(text: str, now: datetime, time_zone: str, week_start: str = "monday") -> datetime:
+    """Return the moment, in UTC, that a text means for a person; without a time of day it is 9 o'clock.
+
+    Raises `ToolError` with examples for a text that is not understood, and for a moment that has passed.
+    """
+    zone = find_zone(time_zone) or ZoneInfo("UTC")
+    plain = " ".join(text.casefold().split())
+    if not plain or len(plain) > MAX_HINT_CHARS:
+        raise ToolError(f"Give a time of up to {MAX_HINT_CHARS} characters.", examples=EXAMPLES)
+    try:
+        moment = _read_exact(plain, zone) or _read_later(plain, now, zone)
+        moment = moment or _read_day(plain, now, zone, week_start=week_start)
+    except OverflowError:
+        raise ToolError(f"There is no such time: {text.strip()!r}.", examples=EXAMPLES) from None
+    if moment <= now:
+        shown = f"{moment.astimezone(zone):%d %B %Y, %H:%M}"
+        raise ToolError(f"{text.strip()!r} means {shown} ({zone}), which has passed.", examples=EXAMPLES)
+    return moment
+
+
+def _read_exact(text: str, zone: ZoneInfo) -> datetime | None:
+    if ":" not in text:
+        return None
+    try:
+        found = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return to_moment(found, zone) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _read_later(text: str, now: datetime, zone: ZoneInfo) -> datetime | None:
+    seconds = read_seconds(text.removeprefix("in "))
+    if seconds is not None:
+        return now + timedelta(seconds=seconds)
+    if not LATER.fullmatch(text):
+        return None
+    # In three days: at the time of day that it is now.
+    today = now.astimezone(zone).replace(tzinfo=None)
+    return to_moment(datetime.combine(resolve(text, now, str(zone)).start, today.time()), zone)
+
+
+def _read_day(text: str, now: datetime, zone: ZoneInfo, week_start: str) -> datetime:
+    rest, clock = read_time(text)
+    local = now.astimezone(zone).replace(tzinfo=None)
+    day = normalise(rest)
+    if clock is None and not day:
+        raise ToolError(f"I don't understand {text!r} as a time.", examples=EXAMPLES)
+    if not day:
+        return _next_at(clock or Clock(USUAL_TIME), local, zone)
+    at = clock.time if clock else USUAL_TIME
+    start = resolve(rest, now, str(zone), week_start=week_start).start
+    moment = to_moment(datetime.combine(start, at), zone)
+    if moment > now:
+        return moment
+    if day in DAYS_AWAY:
+        is_vague = start == local.date() and clock is not None and clock.is_vague
+        return to_moment(datetime.combine(start, at.replace(hour=at.hour + 12)), zone) if is_vague else moment
+    # On a Monday at 10, "Monday at 9" is that of the next week.
+    later = resolve(rest, now + timedelta(days=1), str(zone), week_start=week_start).start
+    return to_moment(datetime.combine(later, at), zone)
+
+
+def _next_at(clock: Clock, local: datetime, zone: ZoneInfo) -> datetime:
+    # At 10 in the morning, "at 5" is the afternoon.
+    hours = [clock.time.hour, *([clock.time.hour + 12] if clock.is_vague else [])]
+    today = [datetime.combine(local.date(), clock.time.replace(hour=hour)) for hour in hours]
+    coming = [each for each in today if each > local]
+    return to_moment(coming[0] if coming else today[0] + timedelta(days=1), zone)
+
+
+def _to_clock(match: re.Match[str]) -> Clock:
+    hour, minute = int(match["hour"]), int(match["minute"] or match["later"] or 0)
+    half = (match["half"] or "")[:1]
+    if half and not 1 <= hour <= 12:
+        raise ToolError(f"There is no time {match[0].strip()!r}.", examples=EXAMPLES)
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    if hour > 23 or minute > 59:
+        raise ToolError(f"There is no time {match[0].strip()!r}.", examples=EXAMPLES)
+    return Clock(time(hour, minute), is_vague=not half and not match["word"] and 1 <= hour < 12)
+
+
+def _without(text: str, match: re.Match[str]) -> str:
+    return " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
+
+
+def _without_named(text: str) -> str:
+    # Tonight names the day as well.
+    return NAMED.sub(lambda match: " today " if match["name"] == "tonight" else " ", text, count=1).strip()
+
+
+def _count_seconds(match: re.Match[str]) -> int:
+    word, unit = match[1], SHORT_UNITS[match[2]]
+    if word.startswith("half"):
+        return unit // 2
+    count = NUMBERS[word] if word in NUMBERS else int(word)
+    return count * unit + (unit // 2 if match[3] else 0)
