@@ -105,6 +105,19 @@ class SkillTexts:
 
 
 @dataclass(frozen=True, slots=True, config=CLOSED)
+class ScheduleTexts:
+    """What due jobs say to people and to models."""
+
+    notice: Text
+    notice_for: Text
+    reminded: Text
+    due: Text
+    late: Text
+    came_true: Text
+    expired: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
 class SummaryTexts:
     """How a model is asked for the summary of a conversation."""
 
@@ -172,6 +185,7 @@ class Prompts:
     planner: PlannerTexts
     protocols: ProtocolTexts
     skills: SkillTexts
+    schedules: ScheduleTexts
     summary: SummaryTexts
     turn: TurnTexts
     voice: VoiceTexts

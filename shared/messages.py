@@ -1,6 +1,6 @@
 """Incoming messages and responses, in one format for all platforms."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -59,6 +59,28 @@ class PlatformContext:
     thread_title: str | None = None
     earlier: tuple[QuotedMessage, ...] = ()
 
+    def to_row(self) -> dict[str, Any]:
+        """Return what is stored; fields without a value are left out, because most adapters fill in none."""
+        known = {
+            name: value
+            for name in (each.name for each in fields(self))
+            if (value := getattr(self, name)) or (name == "role_ids" and value == ())
+        }
+        if self.earlier:
+            known["earlier"] = [
+                {name: value for name, value in asdict(each).items() if value is not None} for each in self.earlier
+            ]
+        return known
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> "PlatformContext":
+        """Return the platform context of what is stored."""
+        if not row:
+            return cls()
+        earlier = tuple(QuotedMessage(**each) for each in row.get("earlier", ()))
+        lists: dict[str, Any] = {key: tuple(row[key]) for key in ("roles", "role_ids") if key in row}
+        return cls(**(row | lists | {"earlier": earlier}))
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
@@ -95,6 +117,30 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishedCheck:
+    """The call of a tool that a scheduled job has made, and its result as JSON."""
+
+    tool: str
+    arguments: dict[str, Any]
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class DueJob:
+    """The scheduled job that a message is. `notice` is what is said for it; None: the model answers the message."""
+
+    job_id: int
+    notice: str | None = None
+    check: FinishedCheck | None = None
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> "DueJob":
+        """Return the due job of what is stored."""
+        check = row.get("check")
+        return cls(row["job_id"], row.get("notice"), FinishedCheck(**check) if check else None)
+
+
+@dataclass(frozen=True, slots=True)
 class IncomingMessage:
     """One message of a platform, ready for the inbox.
 
@@ -116,6 +162,7 @@ class IncomingMessage:
     platform_context: PlatformContext = field(default_factory=PlatformContext)
     decision: Decision | None = None
     replied_to: str | None = None
+    due_job: DueJob | None = None
 
 
 @dataclass(frozen=True, slots=True)

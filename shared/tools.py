@@ -17,12 +17,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
+from shared.db.database import Database
 from shared.errors import ConfirmationNeeded, ToolError
 from shared.files.storage import FilesOfUser
 from shared.http.client import GuardedClient
 from shared.memory.memories import MemoryOfUser
 from shared.messages import Place
 from shared.permissions import Permission
+from shared.schedules.jobs import Action, Check, Job, JobLimits, JobsOfUser, NewJob
+from shared.schedules.timing import Timing
 from shared.settings import Settings
 from shared.text import clean
 
@@ -43,14 +46,6 @@ class Caller:
     name: str
     time_zone: str = "UTC"
     week_start: str = "monday"
-
-
-class Transactions(Protocol):
-    """The part of `Database` that tools use."""
-
-    def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
-        """Open a transaction that commits at the end of the block."""
-        ...
 
 
 class ModelAccess(Protocol):
@@ -87,7 +82,7 @@ class ToolContext:
     http: GuardedClient
     storage: FilesOfUser
     memory: MemoryOfUser
-    database: Transactions
+    database: Database
     app_settings: Settings
     agreed_to: str | None = None
     models: ModelAccess | None = None
@@ -116,6 +111,29 @@ class ToolContext:
             # Raised by the call itself, not when it is awaited, so that a forgotten `await` has no effect.
             raise ConfirmationNeeded(question=asked, approver=approver)
         return asyncio.sleep(0)
+
+    @property
+    def jobs(self) -> JobsOfUser:
+        """Return the person's scheduled jobs that are visible in this conversation."""
+        return JobsOfUser(
+            self.database,
+            self.clock,
+            JobLimits.of(self.app_settings),
+            user_id=self.user.id,
+            place=self.place,
+            conversation_id=self.conversation_id,
+            turn_id=self.turn_id,
+        )
+
+    async def schedule(
+        self, text: str, timing: Timing, *, action: Action = "notify", check: Check | None = None
+    ) -> Job:
+        """Make a job of the person in this conversation: when it is due, the text is said, or the model answers it.
+
+        With a `check`, `timing` says when that is made, and the job is due once it has come true. Raises `ToolError`
+        for a time that has passed, and when the person has too many jobs or this one is due too often.
+        """
+        return await self.jobs.add(NewJob(text, timing, action=action, check=check, module=self.module))
 
     async def complete(
         self, prompt: str, *, instructions: str = "", max_tokens: int = 1000, image_id: int | None = None

@@ -11,10 +11,9 @@ from sqlalchemy import text
 
 from agent.confirmations.decisions import lacks_level
 from agent.people.users import ResolvedUser, resolve_user, with_roles
-from agent.queue.inbox import to_platform_context
 from shared.db.database import Database
 from shared.errors import ApprovalNeeded, ConfirmationClosed
-from shared.messages import Decision, IncomingMessage, Sender
+from shared.messages import Decision, IncomingMessage, PlatformContext, Sender
 from shared.settings import Settings
 
 ASKED = text("""
@@ -56,7 +55,7 @@ async def to_answer_of_asked(database: Database, settings: Settings, given: Inco
 def _in_place_of(row: Any, user: ResolvedUser, given: IncomingMessage, decision: Decision) -> IncomingMessage:
     asked = Sender(row.platform, row.platform_user_id, row.platform_username)
     # The roles of the asked user are those from the time of the question.
-    platform_context = replace(to_platform_context(row.surroundings), earlier=())
+    platform_context = replace(PlatformContext.from_row(row.surroundings), earlier=())
     return replace(
         given, sender=asked, platform_context=platform_context, decision=replace(decision, approved_by=user.id)
     )

@@ -68,6 +68,7 @@ def list_kinds(settings: Settings) -> tuple[Kind, ...]:
         Kind("turn_contexts", settings.retention_events_days),
         Kind("full_results", settings.retention_events_days),
         Kind("confirmations", settings.retention_confirmations_days),
+        Kind("scheduled_jobs", settings.retention_scheduled_jobs_days, "ended_at < now() - :days * interval '1 day'"),
         # What the totals have not counted yet stays.
         Kind(
             "token_logs",

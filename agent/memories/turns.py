@@ -28,7 +28,7 @@ CLAIM = text("SELECT turn_id FROM unremembered_turns ORDER BY turn_id LIMIT :lim
 # A message that is being deleted or edited at this moment is waited for; one that is deleted later is found by its id.
 MESSAGES = text("""
 SELECT turn_id, platform_event_id AS message_id, content, sent_at, edited_at FROM inbox
-WHERE turn_id = ANY(:turn_ids) AND door <> ALL(:agents) ORDER BY turn_id, sent_at, id FOR SHARE
+WHERE turn_id = ANY(:turn_ids) AND door <> ALL(:agents) AND due_job IS NULL ORDER BY turn_id, sent_at, id FOR SHARE
 """)
 TURNS = text("""
 SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id, conversations.platform,
@@ -100,7 +100,7 @@ class TurnMemories:
 
     async def _list_memories(self, session: Session, turn_ids: Sequence[int]) -> list[NewMemory]:
         given = {"turn_ids": turn_ids}
-        # What an agent elsewhere writes on behalf of a person was not said by that person.
+        # What an agent elsewhere writes on behalf of a person was not said by that person, nor was a scheduled job.
         messages = (await session.execute(MESSAGES, given | {"agents": list(AGENT_ADAPTERS)})).all()
         by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
         turns = (await session.execute(TURNS, given | {"recording": prompts().voice.recording})).all()

@@ -33,6 +33,11 @@ FROM messages AS m JOIN turns AS t ON t.id = m.turn_id
 WHERE t.user_id = :user_id AND m.role IN ('user', 'assistant') ORDER BY m.id
 """),
     "feedback": text("SELECT turn_id, score, created_at FROM feedback WHERE user_id = :user_id ORDER BY id"),
+    "scheduled_jobs": text("""
+SELECT id, conversation_id, action, content, kind, time_zone, starts_at, every, unit, cron, check_tool, check_arguments,
+       condition, status, next_due_at, last_due_at, runs, created_at
+FROM scheduled_jobs WHERE user_id = :user_id ORDER BY id
+"""),
     "usage": text("""
 SELECT purpose, model, count(*) AS calls, sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
 FROM token_logs WHERE user_id = :user_id GROUP BY purpose, model ORDER BY purpose, model

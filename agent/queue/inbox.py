@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import bindparam, select, text
@@ -13,7 +13,7 @@ from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import EventIdInUse
-from shared.messages import Attachment, Decision, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
+from shared.messages import Attachment, Decision, DueJob, IncomingMessage, Place, PlatformContext, Sender
 from shared.models import InboxMessage
 from shared.text import clean, clean_json
 
@@ -21,9 +21,6 @@ QUEUE = "turns"
 TURN_TASK = "take_turn"
 # Adapters without a sender: their callers read the answer themselves, so committing it counts as the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
-CONTEXT_FIELDS, QUOTE_FIELDS = (
-    tuple(each_field.name for each_field in fields(each)) for each in (PlatformContext, QuotedMessage)
-)
 # How many waiting messages of a person one turn answers at most.
 MAX_COALESCED = 50
 
@@ -46,7 +43,7 @@ LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
 
 STORED = """door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id, platform_thread_id,
 is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream, surroundings,
-sent_at, decision, replied_to"""
+sent_at, decision, replied_to, due_job"""
 ACCEPT = text(f"""
 WITH place AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
@@ -55,7 +52,7 @@ WITH place AS MATERIALIZED (
     SELECT :door, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean), :user_id,
            :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
            CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
-           CAST(:decision AS jsonb), :replied_to
+           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb)
     FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform, platform_user_id
@@ -77,11 +74,12 @@ WITH places AS MATERIALIZED (
     INSERT INTO inbox ({STORED})
     SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
            content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision,
-           replied_to
+           replied_to, due_job
     FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
         number int, door text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
-        wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb, replied_to text
+        wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb, replied_to text,
+        due_job jsonb
     )
     ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
@@ -182,6 +180,11 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
     return Accepted(first.id, is_new=False)
 
 
+async def accept_within(session: Session, message: IncomingMessage) -> bool:
+    """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
+    return (await session.execute(ACCEPT, to_row(message))).one_or_none() is not None
+
+
 class Inbox:
     """Accepts the events of a process; those that arrive while others are being stored are stored together.
 
@@ -216,8 +219,8 @@ class Inbox:
 
 def _to_json(row: dict[str, Any]) -> dict[str, Any]:
     decoded = {name: json.loads(row[name]) for name in ("attachments", "surroundings")}
-    decision = json.loads(row["decision"]) if row["decision"] else None
-    return row | decoded | {"decision": decision, "sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
+    decoded |= {name: json.loads(row[name]) if row[name] else None for name in ("decision", "due_job")}
+    return row | decoded | {"sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
 
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
@@ -243,6 +246,8 @@ def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
         if (
             each.message.sender.platform_user_id != first.sender.platform_user_id
             or each.message.adapter != first.adapter
+            # A due job is a turn of its own.
+            or (run and (each.message.due_job or first.due_job))
         ):
             break
         run.append(each)
@@ -285,10 +290,11 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "content": content,
         "attachments": json.dumps(clean_json([_to_attachment_row(each) for each in message.attachments])),
         "wants_stream": message.wants_stream,
-        "surroundings": json.dumps(_to_context_row(message.platform_context)),
+        "surroundings": json.dumps(clean_json(message.platform_context.to_row())),
         "sent_at": message.sent_at,
         "decision": json.dumps(asdict(message.decision)) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
+        "due_job": json.dumps(clean_json(asdict(message.due_job))) if message.due_job else None,
     }
 
 
@@ -296,30 +302,6 @@ def _to_attachment_row(attachment: Attachment) -> dict[str, Any]:
     # None is left out, because the previous release, which does not know these fields, may still read the row.
     newer = ("credential", "voice_seconds")
     return {name: value for name, value in asdict(attachment).items() if name not in newer or value is not None}
-
-
-def _to_context_row(platform_context: PlatformContext) -> dict[str, Any]:
-    # Fields without a value are left out; most adapters fill in none.
-    known = {
-        name: value
-        for name in CONTEXT_FIELDS
-        if (value := getattr(platform_context, name)) or (name == "role_ids" and value == ())
-    }
-    if platform_context.earlier:
-        known["earlier"] = [
-            {name: value for name in QUOTE_FIELDS if (value := getattr(each, name)) is not None}
-            for each in platform_context.earlier
-        ]
-    return dict(clean_json(known))
-
-
-def to_platform_context(row: dict[str, Any]) -> PlatformContext:
-    """Return the platform context of a stored row."""
-    if not row:
-        return PlatformContext()
-    earlier = tuple(QuotedMessage(**each) for each in row.get("earlier", ()))
-    lists: dict[str, Any] = {key: tuple(row[key]) for key in ("roles", "role_ids") if key in row}
-    return PlatformContext(**(row | lists | {"earlier": earlier}))
 
 
 def _cleaned(place: Place) -> Place:
@@ -351,6 +333,7 @@ COLUMNS = (
     InboxMessage.turn_id,
     InboxMessage.decision,
     InboxMessage.replied_to,
+    InboxMessage.due_job,
 )
 ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
 PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
@@ -381,8 +364,9 @@ def _to_waiting(row: Any) -> Waiting:
         attachments=tuple(Attachment(**each) for each in row.attachments),
         platform_message_id=row.platform_message_id,
         wants_stream=row.wants_stream,
-        platform_context=to_platform_context(row.surroundings),
+        platform_context=PlatformContext.from_row(row.surroundings),
         decision=Decision(**row.decision) if row.decision else None,
         replied_to=row.replied_to,
+        due_job=DueJob.from_row(row.due_job) if row.due_job else None,
     )
     return Waiting(row.id, message, row.turn_id)

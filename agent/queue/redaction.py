@@ -17,14 +17,13 @@ from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.messages import with_earlier
 from agent.context.replied_to import without_forgotten
 from agent.memories.turns import DELETED, forget_turns
-from agent.queue.inbox import to_platform_context
 from agent.summaries.claims import forget_summaries
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import Unavailable
 from shared.files.storage import Storage
 from shared.log import get_logger
-from shared.messages import Attachment
+from shared.messages import Attachment, PlatformContext
 
 # A turn that was just beginning may have read the old text, so the redaction runs again after this time.
 LOOK_AGAIN_SECONDS = 2.0
@@ -134,7 +133,9 @@ async def _rebuild_message(
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
     text_left = "\n".join(row.content for row in kept) or DELETED
-    quoted = [line for row in kept for line in to_platform_context(_without(row.surroundings, message_ids)).earlier]
+    quoted = [
+        line for row in kept for line in PlatformContext.from_row(_without(row.surroundings, message_ids)).earlier
+    ]
     earlier = await without_forgotten(session, kept[0].platform, quoted) if quoted else []
     content = with_earlier(with_file_lines(text_left, [file for row in kept for file in files[row.id]]), earlier)
     await session.execute(REBUILD, {"turn_id": turn_id, "content": content})

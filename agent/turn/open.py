@@ -13,6 +13,7 @@ from agent.billing.budget import Admission, AdmissionStatus, Reservation, abando
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
+from agent.context.due_jobs import list_check_steps
 from agent.context.history import PastStep, Window, load_history
 from agent.context.messages import with_earlier
 from agent.context.replied_to import MOST_CHARS, without_forgotten
@@ -207,7 +208,7 @@ async def _begin(
     written = with_file_lines(message.content, files) if files else message.content
     content = with_earlier(written, message.platform_context.earlier)
     first = _user_step(participants.user, message, content)
-    steps = [first, *(decision.steps if decision else ())]
+    steps = [first, *(decision.steps if decision else ()), *list_check_steps(message.due_job, opening.turn_id)]
     events = [
         announcer.event("user_message", content=content, speaker=participants.user.name),
         announcer.event("turn_started", conversation_id=participants.conversation.id, user_id=participants.user.id),

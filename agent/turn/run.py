@@ -156,9 +156,11 @@ async def hand_over(database: Database, key: TurnKey, unpaid: Sequence[PaidCall]
 
 
 async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> TurnResult:
-    decision = turn.start.decision
+    decision, due_job = turn.start.decision, turn.message.due_job
     if turn.start.is_stopped:
         raise Stopped
+    if due_job is not None and due_job.notice is not None:
+        return TurnResult(due_job.notice)
     if decision is not None and decision.refusal is not None:
         raise decision.refusal
     if decision is not None and decision.again is not None:

@@ -26,6 +26,7 @@ from shared.models.memory import (
 )
 from shared.models.persona import Persona
 from shared.models.role import MemberRoles, RoleGrant
+from shared.models.schedule import ScheduledJob
 from shared.models.server import Server
 from shared.models.skill import Skill
 from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
@@ -66,6 +67,7 @@ __all__ = [
     "OutboxReply",
     "Persona",
     "RoleGrant",
+    "ScheduledJob",
     "SchemaCompatibility",
     "Server",
     "Shard",

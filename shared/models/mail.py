@@ -89,6 +89,9 @@ class InboxMessage(Row, Base):
     decision: Mapped[dict[str, Any] | None] = mapped_column(
         JSONB(none_as_null=True), comment="Its answer to one confirmation: {confirmation_id, approved, approved_by}."
     )
+    due_job: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True), comment="The scheduled job that it is: {job_id, notice, check}."
+    )
     turn_id: Mapped[int | None] = mapped_column(
         ForeignKey("turns.id", ondelete="SET NULL"), comment="The turn that took it."
     )

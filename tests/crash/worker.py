@@ -55,6 +55,7 @@ PERIODIC_TASKS = {
     "failed modules",
     "summaries",
     "memory index",
+    "scheduled jobs",
     "MCP servers",
     "claim",
     "live message",

@@ -60,6 +60,24 @@ async def test_in_a_thread_that_it_takes_part_in_no_mention_is_needed(talk: Plat
     assert await talk.hear(thread, 2) == ["First.", "Second."]
 
 
+async def test_a_due_job_speaks_where_it_was_made(talk: PlatformDriver) -> None:
+    job = ("scheduler__add_job", {"text": "Feed the frogs.", "at": "tomorrow at 9"})
+    talk.scene.model.play([Answer("Hi Ann."), calls(job), Answer("I will.")])
+    await talk.say(ANN, "hello", talk.channel)
+    await talk.hear(talk.channel)
+    await talk.scene.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
+    asked = await talk.say(ANN, "remind me tomorrow", talk.channel)
+    await talk.hear(talk.channel, 2)
+
+    await talk.scene.sql("UPDATE scheduled_jobs SET next_due_at = now()")
+
+    posts = await talk.hear(talk.channel, 3)
+    assert posts[2].startswith("Reminder for ")
+    assert posts[2].endswith(": Feed the frogs.")
+    assert talk.posts(talk.channel)[2].place == talk.conversation(asked)
+    assert talk.refusals() == []
+
+
 async def test_a_long_answer_arrives_whole_and_in_order_with_balanced_fences(talk: PlatformDriver) -> None:
     lines = [f"print({number:05})" for number in range(int(talk.message_limit * 1.5) // 13)]
     talk.scene.model.play([Answer("\n".join(["Here:", "```python", *lines, "```", "That is all."]))])

@@ -33,6 +33,13 @@ SELECT (SELECT count(*) FROM users WHERE id = $1) + (SELECT count(*) FROM user_p
      + (SELECT count(*) FROM inbox WHERE content LIKE '%walrus%' OR platform_user_id = $2)
      + (SELECT count(*) FROM outbox WHERE content LIKE '%walrus%')
      + (SELECT count(*) FROM conversations WHERE summary LIKE '%walrus%')
+     + (SELECT count(*) FROM scheduled_jobs)
+"""
+
+
+JOB = """
+INSERT INTO scheduled_jobs (user_id, conversation_id, door, platform_user_id, content, starts_at, next_due_at)
+SELECT user_id, id, 'http', 'ann', 'Feed the walrus.', 'infinity', 'infinity' FROM conversations
 """
 
 
@@ -59,6 +66,7 @@ async def ann(parley: Parley) -> int:
     await memory.remember("the walrus is grey")
     files = parley.app.files.storage.of_user(parley.app.database, user_id, None)
     await files.create("walrus.txt", b"a walrus")
+    await parley.sql(JOB)
     return user_id
 
 

@@ -1,0 +1,1 @@
+"""Sends the scheduled jobs that are due, each as a message through the inbox; jobs are made in `shared/schedules`."""

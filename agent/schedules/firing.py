@@ -1,0 +1,167 @@
+"""Fires due jobs: each becomes a message of its person in its conversation, stored in the transaction that moves it on.
+
+A worker locks the job's row, so that of several workers one fires it. The message's event id is made of the job and the
+due time, so that one due time never gives two messages. What was missed while no worker ran is made up for once, late.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.people.users import ResolvedUser, find_user, with_roles
+from agent.prompts import prompts
+from agent.queue.inbox import accept_within
+from shared.dates.zones import find_zone
+from shared.db.database import Database
+from shared.errors import ToolError
+from shared.log import get_logger
+from shared.messages import DueJob, IncomingMessage, Place, PlatformContext, Sender
+from shared.permissions import Permission
+from shared.schedules.jobs import to_timing
+
+# A job that is due for longer is marked late.
+LATE_SECONDS = 60
+AT_ONCE = 100
+
+DUE = text("""
+SELECT id FROM scheduled_jobs
+WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NULL
+ORDER BY next_due_at, id LIMIT :limit
+""")
+# With the person's account and the roles that it had on the server when it last wrote there.
+LOCK = text("""
+SELECT job.*, now() AS now, place.platform, place.platform_server_id, place.platform_channel_id,
+       place.platform_thread_id, place.is_direct, link.platform_username, link.id IS NOT NULL AS has_account,
+       (SELECT roles FROM member_roles
+        WHERE member_roles.platform = place.platform AND member_roles.server = place.platform_server_id
+          AND member_roles.platform_user_id = job.platform_user_id) AS role_ids
+FROM scheduled_jobs AS job JOIN conversations AS place ON place.id = job.conversation_id
+LEFT JOIN user_platform_links AS link ON link.user_id = job.user_id AND link.platform = place.platform
+    AND link.platform_user_id = job.platform_user_id
+WHERE job.id = :id AND job.status = 'active' AND job.next_due_at <= now()
+FOR UPDATE OF job SKIP LOCKED
+""")
+MOVE_ON = text("""
+UPDATE scheduled_jobs SET last_due_at = next_due_at, runs = runs + 1, next_due_at = CAST(:next_due_at AS timestamptz),
+    error = NULL, claimed_until = NULL,
+    status = CASE WHEN CAST(:next_due_at AS timestamptz) IS NULL THEN 'finished' ELSE 'active' END,
+    ended_at = CASE WHEN CAST(:next_due_at AS timestamptz) IS NULL THEN now() END
+WHERE id = :id
+""")
+PAUSE = text("UPDATE scheduled_jobs SET status = 'paused', error = :error, claimed_until = NULL WHERE id = :id")
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class DueRow:
+    """A due job with its row locked, and its person with the rights of this moment."""
+
+    row: Any
+    user: ResolvedUser
+    message: IncomingMessage
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Return the person's time zone."""
+        return find_zone(self.user.time_zone) or ZoneInfo("UTC")
+
+
+async def fire_due(database: Database) -> int:
+    """Send the jobs that are due, each in a transaction of its own; return how many."""
+    async with database.transaction() as session:
+        due = (await session.execute(DUE, {"limit": AT_ONCE})).scalars().all()
+    return sum([await _fire(database, job_id) for job_id in due])
+
+
+async def _fire(database: Database, job_id: int) -> bool:
+    async with database.transaction() as session:
+        due = await lock_due(session, job_id)
+        if due is None:
+            return False
+        row = due.row
+        try:
+            timing = to_timing(row)
+        except ToolError as error:
+            await pause(session, job_id, str(error))
+            return False
+        following = timing.next_after(row.now) if timing.is_repeated else None
+        await accept_within(session, to_message(due))
+        await session.execute(MOVE_ON, {"id": job_id, "next_due_at": following})
+    log.info("scheduled_job_fired", job=job_id, late=is_late(row), last=following is None)
+    return True
+
+
+async def lock_due(session: AsyncSession, job_id: int) -> DueRow | None:
+    """Lock a job and return it with its person; None if it is not due or another worker has it.
+
+    A job whose person has lost the account or the permission that it needs is paused.
+    """
+    row = (await session.execute(LOCK, {"id": job_id})).one_or_none()
+    if row is None:
+        return None
+    message = _to_empty_message(row)
+    user = await find_user(session, message.sender) if row.has_account else None
+    if user is None:
+        await pause(session, job_id, "The account that it was made with is no longer linked.")
+        return None
+    context = message.platform_context
+    user = await with_roles(session, user, sender=message.sender, place=message.place, platform_context=context)
+    if user.permission < Permission.from_label(row.requires):
+        await pause(session, job_id, f"It needs the permission {row.requires}.")
+        return None
+    return DueRow(row, user, message)
+
+
+async def pause(session: AsyncSession, job_id: int, reason: str) -> None:
+    """Pause a job that can't be run; its person sees the reason in the list of jobs."""
+    await session.execute(PAUSE, {"id": job_id, "error": reason})
+    log.warning("scheduled_job_paused", job=job_id)
+
+
+def is_late(row: Any) -> bool:
+    """Return whether the job should have been sent earlier."""
+    return bool((row.now - row.next_due_at).total_seconds() > LATE_SECONDS)
+
+
+def to_message(due: DueRow, note: str = "") -> IncomingMessage:
+    """Return the message of a due job; `note` is added to its text."""
+    row, texts = due.row, prompts().schedules
+    late = texts.late.format(due=row.next_due_at.astimezone(due.zone), zone=due.zone) if is_late(row) else ""
+    said = "\n\n".join(part for part in (row.content, note) if part)
+    if row.action == "resume_conversation":
+        content = texts.due.format(job=row.id, late=late and f" {late}", text=said)
+        return replace(due.message, content=content)
+    template = texts.notice if row.is_direct else texts.notice_for
+    notice = template.format(name=due.user.name, text=said) + (f"\n\n{late}" if late else "")
+    content = texts.reminded.format(job=row.id)
+    return replace(due.message, content=content, due_job=DueJob(row.id, notice))
+
+
+def event_id(job_id: int, due_at: datetime) -> str:
+    """Return the event id of a job at one due time."""
+    return f"job:{job_id}:{due_at.isoformat()}"
+
+
+def _to_empty_message(row: Any) -> IncomingMessage:
+    place = Place(
+        platform=row.platform,
+        server=row.platform_server_id,
+        channel=row.platform_channel_id,
+        thread=row.platform_thread_id,
+        is_direct=row.is_direct,
+    )
+    return IncomingMessage(
+        adapter=row.door,
+        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
+        place=place,
+        event_id=event_id(row.id, row.next_due_at),
+        content="",
+        sent_at=None,
+        platform_context=PlatformContext(role_ids=None if row.role_ids is None else tuple(row.role_ids)),
+        due_job=DueJob(row.id),
+    )

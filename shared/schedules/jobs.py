@@ -1,0 +1,296 @@
+"""The scheduled jobs of a person: made, listed, cancelled, paused. What is due is sent by `agent/schedules`.
+
+Which jobs a person sees follows the rule of files and memories: in a direct message all of them, elsewhere those of the
+same server. Another person's job is answered like one that does not exist.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import insert, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.clock import Clock
+from shared.dates.zones import find_zone
+from shared.db.database import Database
+from shared.errors import NotFound, ToolError
+from shared.messages import AGENT_ADAPTERS, Place
+from shared.models.schedule import ScheduledJob
+from shared.permissions import Permission
+from shared.schedules.timing import Timing, at_interval, by_cron, once
+from shared.settings import Settings
+from shared.text import clean, cut
+
+Action = Literal["notify", "resume_conversation"]
+Status = Literal["active", "paused", "finished", "cancelled"]
+
+MAX_TEXT_CHARS = 4000
+MAX_ID = 2**63 - 1
+# Longer than a check may take.
+CHECK_MIN_SECONDS = 60
+
+HERE = """EXISTS (
+    SELECT FROM conversations AS origin WHERE origin.id = scheduled_jobs.conversation_id AND (:is_direct OR (
+        NOT origin.is_direct AND origin.platform = :platform
+        AND coalesce(origin.platform_server_id, origin.platform_channel_id) = :server
+    ))
+)"""
+OPEN = "status IN ('active', 'paused')"
+COLUMNS = """id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
+expires_at, error"""
+LIST = text(f"""
+SELECT {COLUMNS} FROM scheduled_jobs WHERE user_id = :user_id AND {OPEN} AND {HERE}
+ORDER BY status, next_due_at, id LIMIT :limit
+""")
+FIND = text(
+    f"SELECT {COLUMNS} FROM scheduled_jobs WHERE id = :id AND user_id = :user_id AND {OPEN} AND {HERE} FOR UPDATE"
+)
+END = text("UPDATE scheduled_jobs SET status = 'cancelled', next_due_at = NULL, ended_at = now() WHERE id = :id")
+PAUSE = text("UPDATE scheduled_jobs SET status = 'paused', error = NULL WHERE id = :id")
+RESUME = text(f"""
+UPDATE scheduled_jobs SET status = 'active', next_due_at = :next_due_at, error = NULL WHERE id = :id RETURNING {COLUMNS}
+""")
+# Of one person, one after the other: so that the limit holds.
+LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('scheduled jobs', :user_id))")
+COUNT = text(f"SELECT count(*) FROM scheduled_jobs WHERE user_id = :user_id AND {OPEN}")
+# By which adapter the person wrote here last: in this turn, in the one that delegated it, else in the newest one.
+ORIGIN = text("""
+WITH RECURSIVE path AS (
+    SELECT id, parent_turn_id FROM turns WHERE id = :turn_id
+    UNION ALL SELECT turns.id, turns.parent_turn_id FROM turns JOIN path ON turns.id = path.parent_turn_id
+), newest AS (
+    SELECT max(id) AS id FROM turns
+    WHERE conversation_id = :conversation_id AND user_id = :user_id AND parent_turn_id IS NULL
+)
+SELECT door, inbox.platform_user_id
+FROM inbox JOIN user_platform_links AS link USING (platform, platform_user_id)
+WHERE link.user_id = :user_id AND (turn_id IN (SELECT id FROM path) OR turn_id = (SELECT id FROM newest))
+ORDER BY turn_id IN (SELECT id FROM path) DESC, inbox.id DESC LIMIT 1
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """How many open jobs a person may have, and the least seconds between two due times of one."""
+
+    most: int
+    least_seconds: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> "JobLimits":
+        """Return the limits that the settings give."""
+        return cls(settings.max_scheduled_jobs_per_person, settings.min_schedule_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a polling job looks at: the result of a tool (`module.tool`), until it fulfils the condition or expires."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    condition: Mapping[str, Any]
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be made. With a `check` its timing says when that is made."""
+
+    text: str
+    timing: Timing
+    action: Action = "notify"
+    check: Check | None = None
+    module: str = ""
+    requires: Permission = Permission.USER
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as its person sees it; `error` is why it was paused, or why its last check failed."""
+
+    id: int
+    text: str
+    timing: Timing
+    action: Action
+    status: Status
+    next_due_at: datetime | None
+    check_tool: str | None = None
+    expires_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The adapter that sends what a job says, and its person's account there."""
+
+    door: str
+    platform_user_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobsOfUser:
+    """The jobs of one person that are visible in one place.
+
+    New ones speak in the conversation, through the adapter of `origin`; if it is None, the one of the turn is taken.
+    """
+
+    database: Database
+    clock: Clock
+    limits: JobLimits
+    user_id: int
+    place: Place
+    conversation_id: int | None = None
+    turn_id: int = 0
+    origin: Origin | None = None
+
+    async def add(self, new: NewJob) -> Job:
+        """Store a job and return it; raises `ToolError` when it exceeds a limit or is never due."""
+        now, content = self.clock.now(), clean(new.text).strip()
+        if not 0 < len(content) <= MAX_TEXT_CHARS:
+            raise ToolError(f"A job's text has 1 to {MAX_TEXT_CHARS:,} characters.")
+        self._check_timing(new, now)
+        due = new.timing.next_after(now)
+        if due is None:
+            raise ToolError("That time has passed.")
+        async with self.database.transaction() as session:
+            await session.execute(LOCK, {"user_id": self.user_id})
+            if (await session.execute(COUNT, {"user_id": self.user_id})).scalar_one() >= self.limits.most:
+                raise ToolError(f"There are {self.limits.most} jobs already, which is the limit; cancel one first.")
+            origin = self.origin or await self._find_origin(session)
+            row = {
+                "user_id": self.user_id,
+                "conversation_id": self.conversation_id,
+                "door": origin.door,
+                "platform_user_id": origin.platform_user_id,
+                "module": new.module,
+                "action": new.action,
+                "content": content,
+                "requires": new.requires.label,
+                "next_due_at": due,
+                **asdict(new.timing),
+                **_to_check_row(new.check),
+            }
+            made = await session.execute(insert(ScheduledJob).values(row).returning(ScheduledJob.id))
+            job_id = made.scalar_one()
+        expires_at = new.check.expires_at if new.check else None
+        return Job(
+            job_id,
+            content,
+            timing=new.timing,
+            action=new.action,
+            status="active",
+            next_due_at=due,
+            check_tool=new.check.tool if new.check else None,
+            expires_at=expires_at,
+        )
+
+    async def list(self, limit: int = 100) -> Sequence[Job]:
+        """Return the open jobs, those that are due next first, paused ones last."""
+        given = self._given | {"limit": limit}
+        async with self.database.transaction() as session:
+            return [to_job(row) for row in (await session.execute(LIST, given)).all()]
+
+    async def cancel(self, job_id: int) -> Job:
+        """End a job for good; raises `NotFound`."""
+        async with self.database.transaction() as session:
+            job = await self._get(session, job_id)
+            await session.execute(END, {"id": job_id})
+        return job
+
+    async def pause(self, job_id: int) -> Job:
+        """Let a job rest until it is resumed; raises `NotFound`."""
+        async with self.database.transaction() as session:
+            job = await self._get(session, job_id)
+            await session.execute(PAUSE, {"id": job_id})
+        return job
+
+    async def resume(self, job_id: int) -> Job:
+        """Let a paused job go on with its next due time; raises `NotFound`, `ToolError` when there is none."""
+        async with self.database.transaction() as session:
+            job = await self._get(session, job_id)
+            due = job.timing.next_after(self.clock.now())
+            if due is None:
+                raise ToolError(f"The time of job {job_id} has passed; cancel it and make a new one.")
+            return to_job((await session.execute(RESUME, {"id": job_id, "next_due_at": due})).one())
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        place = self.place
+        server = place.channel if place.server is None else place.server
+        return {"user_id": self.user_id, "is_direct": place.is_direct, "platform": place.platform, "server": server}
+
+    async def _get(self, session: AsyncSession, job_id: int) -> Job:
+        row = None
+        if 0 < job_id <= MAX_ID:
+            row = (await session.execute(FIND, self._given | {"id": job_id})).one_or_none()
+        if row is None:
+            raise NotFound(what="job")
+        return to_job(row)
+
+    async def _find_origin(self, session: AsyncSession) -> Origin:
+        given = {"user_id": self.user_id, "conversation_id": self.conversation_id, "turn_id": self.turn_id}
+        found = (await session.execute(ORIGIN, given)).one_or_none()
+        if found is None or found.door in AGENT_ADAPTERS:
+            raise ToolError("Jobs can be made only in a conversation with a person.")
+        return Origin(found.door, found.platform_user_id)
+
+    def _check_timing(self, new: NewJob, now: datetime) -> None:
+        least = max(self.limits.least_seconds, CHECK_MIN_SECONDS if new.check else 0)
+        if new.timing.shortest_seconds(now) < least:
+            shown = timedelta(seconds=least)
+            raise ToolError(f"That is too often: there have to be at least {shown} hours between two times.")
+        if new.check is not None and new.check.expires_at <= now:
+            raise ToolError("The check would have expired already.")
+
+
+def to_timing(row: Any) -> Timing:
+    """Return the timing of a row; raises `ToolError` for one that can't be read."""
+    if row.kind == "cron":
+        return by_cron(row.cron, row.time_zone)
+    if row.kind == "every":
+        return at_interval(row.starts_at, row.every, row.unit, time_zone=row.time_zone)
+    return once(row.starts_at, row.time_zone)
+
+
+def to_job(row: Any) -> Job:
+    """Return the job of a row."""
+    return Job(
+        row.id,
+        row.content,
+        timing=to_timing(row),
+        action=row.action,
+        status=row.status,
+        next_due_at=row.next_due_at if row.status == "active" else None,
+        check_tool=row.check_tool,
+        expires_at=row.expires_at,
+        error=row.error,
+    )
+
+
+def describe(job: Job, time_zone: str) -> str:
+    """Return the job in one line for its person, with times in their zone."""
+    zone = find_zone(time_zone) or ZoneInfo("UTC")
+    parts = [job.timing.describe()]
+    if job.next_due_at is not None:
+        parts.append(f"next {job.next_due_at.astimezone(zone):%a %d %b %Y %H:%M}")
+    if job.status == "paused":
+        parts.append(f"paused ({job.error})" if job.error else "paused")
+    if job.check_tool is not None:
+        parts.append(f"checks {job.check_tool}")
+    if job.action == "resume_conversation":
+        parts.append("I go on then")
+    return f"{job.id}: {cut(job.text, 150)} ({', '.join(part for part in parts if part)})"
+
+
+def _to_check_row(check: Check | None) -> dict[str, Any]:
+    if check is None:
+        return {}
+    return {
+        "check_tool": check.tool,
+        "check_arguments": dict(check.arguments),
+        "condition": dict(check.condition),
+        "expires_at": check.expires_at,
+    }
