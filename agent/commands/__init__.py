@@ -18,9 +18,17 @@ MAX_CHARS = 4000
 
 
 async def answer(
-    app: App, sender: Sender, place: Place, text: str, platform_context: PlatformContext | None = None
+    app: App,
+    sender: Sender,
+    place: Place,
+    text: str,
+    platform_context: PlatformContext | None = None,
+    adapter: str | None = None,
 ) -> CommandReply | None:
-    """Run the command in the text and return its reply; None if the text is not a command, but for the agent."""
+    """Run the command in the text and return its reply; None if the text is not a command, but for the agent.
+
+    `adapter` is the one that it came by, None for that of the place's platform.
+    """
     match = COMMAND_LINE.fullmatch(clean(text).strip())
     if match is None:
         return None
@@ -33,7 +41,8 @@ async def answer(
         user = await with_roles(
             session, user, sender=sender, place=place, platform_context=platform_context or PlatformContext()
         )
-    request = Request(app, sender, place, user=user, argument=(match[2] or "").strip())
+    argument = (match[2] or "").strip()
+    request = Request(app, sender, place, user=user, argument=argument, adapter=adapter or place.platform)
     return await _run(found, request)
 
 

@@ -55,13 +55,14 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One use of a command; `argument` is the text after the command's name."""
+    """One use of a command; `argument` is the text after the command's name, `adapter` the one that it came by."""
 
     app: App
     sender: Sender
     place: Place
     user: ResolvedUser
     argument: str
+    adapter: str = ""
 
     @property
     def words(self) -> list[str]:

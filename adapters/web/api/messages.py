@@ -14,7 +14,7 @@ from starlette.types import Receive
 
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
-from adapters.web.api.schemas import SentMessage
+from adapters.web.api.schemas import ADAPTER, SentMessage
 from adapters.web.api.uploads import discard, store_sent
 from adapters.web.auth import app_of, with_token
 from adapters.web.faults import Fault, invalid
@@ -46,7 +46,8 @@ async def post_message(request: Request) -> Response:
     sent = await read_json(request, SentMessage, max_body(app))
     watched = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
-    answered = None if sent.decision else await commands.answer(app, sent.sender, sent.place, text=sent.content)
+    run = partial(commands.answer, text=sent.content, adapter=ADAPTER)
+    answered = None if sent.decision else await run(app, sent.sender, sent.place)
     if answered is not None:
         if answered.files and not sent.place.is_direct:
             # Where the caller shows the reply, others read it.

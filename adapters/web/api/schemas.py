@@ -20,6 +20,7 @@ from shared.messages import Attachment, Decision, IncomingMessage, Place, Sender
 from shared.text import clean
 
 MAX_CONTENT = 100_000
+ADAPTER = "http"
 MAX_ATTACHMENTS = 20
 # Years that Postgres and its drivers accept in every time zone.
 YEARS = range(1970, 2101)
@@ -129,7 +130,7 @@ class SentMessage(Closed):
     def to_incoming(self, files: tuple[Attachment, ...], *, wants_stream: bool) -> IncomingMessage:
         """Return the message as an `IncomingMessage`."""
         return IncomingMessage(
-            adapter="http",
+            adapter=ADAPTER,
             sender=self.sender,
             place=self.place,
             event_id=self.platform_event_id or str(uuid4()),

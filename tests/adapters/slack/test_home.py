@@ -122,3 +122,28 @@ async def test_a_form_of_a_former_admin_changes_nothing(office: Scene) -> None:
     assert "This needs the permission admin" in await shown(office, office.ann, "This needs")
     assert len(office.slack.calls("views.open")) == 1
     assert await office.sql("SELECT 1 FROM servers WHERE token_budget_monthly IS NOT NULL") == []
+
+
+async def test_a_scheduled_job_is_shown_to_its_person_and_cancelled_there(office: Scene) -> None:
+    office.model.play([Answer("Hi.")])
+    for person in (office.ann, office.bob):
+        await person.direct("hello")
+        await person.hears()
+    await office.sql("UPDATE users SET permission_level = 'user'")
+    made = await office.ann.slash(office.ann.dm, "/parley", "schedule add tomorrow at 9: Water the plants")
+    assert "Scheduled: 1: Water the" in (await made.answered())[-1]
+    await office.ann.opens_home()
+    await office.bob.opens_home()
+    await shown(office, office.ann, "What is scheduled for you", "Water the plants")
+    assert "plants" not in await shown(office, office.bob, "Nothing is scheduled.")
+    assert office.ann.home is not None
+    assert office.bob.home is not None
+    button = buttons(office.ann.home, "Cancel")[0]
+
+    await office.bob.presses_in_view(with_button(office.bob.home, button), "Cancel")
+    await shown(office, office.bob, "It was over before.")
+    await office.ann.presses_in_view(with_button(office.ann.home, button), "Cancel")
+    await shown(office, office.ann, "I have cancelled it.", "Nothing is scheduled.")
+
+    assert await office.value("SELECT status FROM scheduled_jobs") == "cancelled"
+    assert office.refusals() == []

@@ -1,6 +1,7 @@
 """Commands that people give in a chat."""
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -49,7 +50,8 @@ async def test_help_lists_what_the_platform_has(parley: Parley) -> None:
     listed = (await ask(parley, "  /HELP  ")).splitlines()
 
     assert [line.split()[0] for line in listed[1:]] == [
-        "/budget", "/confirm", "/erase", "/export", "/help", "/me", "/memory", "/persona", "/reset", "/stop",
+        "/budget", "/confirm", "/erase", "/export", "/help", "/me", "/memory", "/persona", "/reset", "/schedule",
+        "/stop",
     ]  # fmt: skip
     assert all(" - " in line and line.endswith(".") for line in listed[1:])
     assert await ask(parley, "/help /stop") == listed[-1]
@@ -72,7 +74,7 @@ async def test_quit_ends_only_a_terminal(parley: Parley) -> None:
 
 
 async def test_commands_cost_no_tokens_and_ask_no_model(parley: Parley, model: OpenAIStub) -> None:
-    for text in ("/help", "/budget", "/me", "/memory", "/persona", "/reset", "/stop", "/nothing"):
+    for text in ("/help", "/budget", "/me", "/memory", "/persona", "/reset", "/schedule", "/stop", "/nothing"):
         await ask(parley, text)
 
     assert not model.requests
@@ -268,3 +270,35 @@ async def test_an_unknown_persona_is_answered_with_those_there_are(parley: Parle
 
     assert await ask(parley, "/persona set Cook") == "There is no persona 'Cook'; there are: Pirate."
     assert "/persona set NAME" in await ask(parley, "/persona sit Cook")
+
+
+async def test_schedule_lists_adds_pauses_and_cancels_the_persons_own_jobs(parley: Parley) -> None:
+    await ask(parley, "/me", BOB)
+    assert "This needs the permission user" in await ask(parley, "/schedule add tomorrow at 9: Tea")
+    await parley.sql("UPDATE users SET permission_level = 'user', time_zone = 'Europe/Berlin'")
+
+    assert "I don't understand" in await ask(parley, "/schedule add xyzzy: Tea")
+    assert "Write /schedule list" in await ask(parley, "/schedule add tomorrow at 9")
+    assert await ask(parley, "/schedule add every Monday at 09:30: Tea: green") == (
+        f"Scheduled: 1: Tea: green (At 09:30 on Monday (Europe/Berlin), next {await next_due(parley)})"
+    )
+    assert "next" in await ask(parley, "/schedule add in 2 hours: Meeting", place=CHANNEL)
+    listed = await ask(parley, "/schedule")
+    assert [line.split()[0] for line in listed.splitlines()] == ["Scheduled:", "2:", "1:"]
+    assert "Tea" not in await ask(parley, "/schedule list", place=CHANNEL)
+    assert "Nothing is scheduled here." in await ask(parley, "/schedule list", BOB)
+    for verb in ("cancel", "pause", "resume"):
+        answer = await ask(parley, f"/schedule {verb} 1", BOB)
+        assert answer == "You have no such job here; /schedule list shows them."
+        assert await ask(parley, f"/schedule {verb} 99") == answer
+    assert await ask(parley, "/schedule pause 1") == "Paused: Tea: green"
+    assert "(At 09:30 on Monday (Europe/Berlin), paused)" in await ask(parley, "/schedule")
+    assert "next" in await ask(parley, "/schedule resume #1")
+    assert await ask(parley, "/schedule cancel 1") == "Cancelled: Tea: green"
+    assert "Tea" not in await ask(parley, "/schedule")
+    assert await parley.value("SELECT array_agg(door ORDER BY id) FROM scheduled_jobs") == ["test", "test"]
+
+
+async def next_due(parley: Parley) -> str:
+    due = await parley.value("SELECT next_due_at FROM scheduled_jobs WHERE id = 1")
+    return f"{due.astimezone(ZoneInfo('Europe/Berlin')):%a %d %b %Y %H:%M}"
