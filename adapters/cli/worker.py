@@ -14,13 +14,14 @@ from agent.privacy.erasure import finish_erasures
 from agent.queue import outbox
 from agent.queue.slots import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
+from agent.schedules.checks import make_checks
 from agent.schedules.firing import fire_due
 from agent.summaries.summarizer import Summarizer
 from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
 
 REMEMBER_SECONDS = 1.0
-SCHEDULE_SECONDS = 1.0
+SCHEDULE_SECONDS, CHECK_SECONDS = 1.0, 2.0
 SUMMARY_SECONDS = 5.0
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
@@ -45,6 +46,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
                 "summaries", Summarizer(app.database, app.models.router, app.memory, app.clock).run, SUMMARY_SECONDS
             ),
             PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS),
+            PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),
             PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
             PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),

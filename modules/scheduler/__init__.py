@@ -1,20 +1,31 @@
 """Tools for scheduled jobs: reminders, and tasks that are taken up again at a given time."""
 
-from datetime import datetime
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from shared.dates.times import read_moment
-from shared.dates.zones import get_zone
-from shared.errors import ToolError
+from shared.dates.times import read_moment, read_seconds
+from shared.dates.zones import find_zone, get_zone
+from shared.errors import ToolError, Unavailable
 from shared.permissions import Permission
-from shared.schedules.jobs import Action, Job
+from shared.schedules.conditions import MISSING, Comparison, Condition, Value, find_value
+from shared.schedules.jobs import Action, Check, Job
 from shared.schedules.phrases import read_repetition
-from shared.schedules.timing import Timing, by_cron, once
+from shared.schedules.timing import Timing, at_interval, by_cron, once
+from shared.tasks import run_on_text
+from shared.text import clean, cut
 from shared.tools import ToolContext, tool
 
+CHECK_SECONDS, SERVER_ERROR = 20.0, 500
+MAX_CHECK_BYTES = 1024 * 1024
+MAX_SHOWN_CHARS = 4000
+
 Words = Annotated[str, Field(max_length=120)]
+Path = Annotated[str, Field(max_length=200)]
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
@@ -36,6 +47,56 @@ async def add_job(
     zone = time_zone or context.user.time_zone
     timing = _read_timing(context, zone, at=at, every=every, cron=cron)
     return _to_result(await context.schedule(text, timing, action=action), zone)
+
+
+@tool(requires=Permission.USER, acts=True)
+async def watch(
+    context: ToolContext,
+    text: Text,
+    comparison: Comparison,
+    value: Value = None,
+    path: Path = "",
+    url: Annotated[str, Field(max_length=2000)] | None = None,
+    tool_name: Annotated[str, Field(max_length=64)] | None = None,
+    arguments: dict[str, Any] | None = None,
+    every: Words = "10 minutes",
+    until: Words = "in 1 day",
+    action: Action = "notify",
+) -> dict[str, Any]:
+    """Look again and again at a url, or at the result of a tool that only reads, until it compares so to the value.
+
+    path leads into JSON ("items.0.price"). Then the job notifies or resumes as in add_job, with the result; if that
+    has not happened until a time ("in 2 days"), the person is told.
+    """
+    now, zone = context.clock.now(), context.user.time_zone
+    if (url is None) == (tool_name is None):
+        raise ToolError("Give a url, or a tool_name with its arguments.")
+    condition = Condition(path, comparison, value)
+    if url is None:
+        name, given = (tool_name or "").replace("__", ".", 1), arguments or {}
+    else:
+        name, given, condition = f"{context.module}.{check_url.run.__name__}", *_look_at(url, condition)
+    expires_at = read_moment(until, now, zone if find_zone(zone) else "UTC", week_start=context.user.week_start)
+    seconds = read_seconds(every)
+    if seconds is None:
+        raise ToolError("every is a duration such as 10 minutes.")
+    timing = at_interval(now + timedelta(seconds=1), seconds, "second", time_zone="UTC")
+    check = Check(name, given, condition=condition, expires_at=expires_at)
+    return _to_result(await context.schedule(text, timing, action=action, check=check), zone)
+
+
+@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_untrusted=True, acts=True)
+async def check_url(context: ToolContext, url: str, path: Path = "", contains: Words | None = None) -> dict[str, Any]:
+    """Read a JSON or text address: its status, the value at a path of the JSON, and whether its text contains words."""
+    response = await context.http.get(url, timeout_seconds=CHECK_SECONDS, max_bytes=MAX_CHECK_BYTES)
+    if response.status >= SERVER_ERROR:
+        raise Unavailable(f"The address answers with status {response.status}.")
+    body = clean(response.text)
+    found = await run_on_text(partial(_read_value, path), body)
+    result: dict[str, Any] = {"status": response.status}
+    if found is not MISSING:
+        result["value"] = cut(found, MAX_SHOWN_CHARS) if isinstance(found, str) else found
+    return result if contains is None else result | {"contains": contains.casefold() in body.casefold()}
 
 
 @tool(requires=Permission.GUEST, read_only=True, reads_private=True)
@@ -94,3 +155,18 @@ def _to_result(job: Job, zone: str) -> dict[str, Any]:
 
 def _show(moment: datetime | None, zone: str) -> str | None:
     return None if moment is None else f"{moment.astimezone(get_zone(zone)):%A, %d %B %Y, %H:%M} ({zone})"
+
+
+def _look_at(url: str, condition: Condition) -> tuple[dict[str, Any], Condition]:
+    # What is looked for is looked for in the whole text, of which the result shows only the beginning.
+    if condition.comparison in {"contains", "lacks"} and not condition.path and condition.value is not None:
+        is_wanted = condition.comparison == "contains"
+        return {"url": url, "contains": str(condition.value)}, Condition("contains", "equals", is_wanted)
+    return {"url": url, "path": condition.path}, replace(condition, path="value")
+
+
+def _read_value(path: str, body: str) -> Any:
+    try:
+        return find_value(json.loads(body), path)
+    except (ValueError, RecursionError):
+        return MISSING if path else body

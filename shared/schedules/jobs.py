@@ -20,6 +20,7 @@ from shared.errors import NotFound, ToolError
 from shared.messages import AGENT_ADAPTERS, Place
 from shared.models.schedule import ScheduledJob
 from shared.permissions import Permission
+from shared.schedules.conditions import Condition, check_condition
 from shared.schedules.timing import Timing, at_interval, by_cron, once
 from shared.settings import Settings
 from shared.text import clean, cut
@@ -29,8 +30,7 @@ Status = Literal["active", "paused", "finished", "cancelled"]
 
 MAX_TEXT_CHARS = 4000
 MAX_ID = 2**63 - 1
-# Longer than a check may take.
-CHECK_MIN_SECONDS = 60
+MAX_CHECKED = timedelta(days=92)
 
 HERE = """EXISTS (
     SELECT FROM conversations AS origin WHERE origin.id = scheduled_jobs.conversation_id AND (:is_direct OR (
@@ -91,7 +91,7 @@ class Check:
 
     tool: str
     arguments: Mapping[str, Any]
-    condition: Mapping[str, Any]
+    condition: Condition
     expires_at: datetime
 
 
@@ -238,12 +238,14 @@ class JobsOfUser:
         return Origin(found.door, found.platform_user_id)
 
     def _check_timing(self, new: NewJob, now: datetime) -> None:
-        least = max(self.limits.least_seconds, CHECK_MIN_SECONDS if new.check else 0)
+        least = self.limits.least_seconds
         if new.timing.shortest_seconds(now) < least:
             shown = timedelta(seconds=least)
             raise ToolError(f"That is too often: there have to be at least {shown} hours between two times.")
-        if new.check is not None and new.check.expires_at <= now:
-            raise ToolError("The check would have expired already.")
+        if new.check is not None:
+            check_condition(new.check.condition)
+            if not timedelta() < new.check.expires_at - now <= MAX_CHECKED:
+                raise ToolError(f"A check ends in the future, and within {MAX_CHECKED.days} days.")
 
 
 def to_timing(row: Any) -> Timing:
@@ -291,6 +293,6 @@ def _to_check_row(check: Check | None) -> dict[str, Any]:
     return {
         "check_tool": check.tool,
         "check_arguments": dict(check.arguments),
-        "condition": dict(check.condition),
+        "condition": check.condition.to_row(),
         "expires_at": check.expires_at,
     }

@@ -56,6 +56,7 @@ PERIODIC_TASKS = {
     "summaries",
     "memory index",
     "scheduled jobs",
+    "checks of jobs",
     "MCP servers",
     "claim",
     "live message",
