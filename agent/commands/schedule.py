@@ -18,7 +18,7 @@ USAGE = (
 )
 
 
-@command("/schedule list|add WHEN: TEXT|cancel ID|pause ID|resume ID")
+@command("/schedule list|add REMINDER|cancel ID|pause ID|resume ID")
 async def schedule(request: Request) -> str:
     """List your reminders and scheduled tasks, add one, or cancel, pause and resume one."""
     verb, _, rest = (request.argument or "list").partition(" ")

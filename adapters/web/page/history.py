@@ -54,6 +54,8 @@ async def list_open_messages(session: AsyncSession, place: Place, prefix: str) -
     query = (
         select(InboxMessage.platform_event_id, InboxMessage.content, InboxMessage.attachments, InboxMessage.turn_id)
         .where(InboxMessage.place_key == place.key, InboxMessage.status.in_(("waiting", "claimed")))
+        # What a scheduled job sends was not sent by the page, which could not follow it.
+        .where(InboxMessage.due_job.is_(None))
         .order_by(InboxMessage.sent_at, InboxMessage.id)
     )
     return [

@@ -22,7 +22,7 @@ async def test_commands_are_registered_once_per_change_and_not_per_start(
     async with opened(scene, address, model):
         await scene.discord.until(lambda: len(scene.discord.sent("PUT", "/commands")) == 2)
     names = {each["name"] for each in scene.discord.commands}
-    assert names >= {"ask", "stop", "reset", "memory", "budget", "persona", "me", "help", "Ask about this"}
+    assert names >= {"ask", "stop", "reset", "schedule", "memory", "budget", "persona", "me", "help", "Ask about this"}
     assert "quit" not in names
 
 
@@ -49,6 +49,8 @@ async def test_subcommands_and_their_arguments_reach_the_command(pond: Scene) ->
     memory_id = listed.splitlines()[1].partition(":")[0]
     forgotten = await pond.ann.types("memory", pond.ann.dm(), sub="forget", what=memory_id)
     assert await forgotten.answered() == f"I have forgotten memory {memory_id}."
+    refused = await pond.ann.types("schedule", pond.ann.dm(), sub="add", reminder="tomorrow at 9: frogs")
+    assert "This needs the permission user" in await refused.answered()
 
 
 async def test_forgetting_is_confirmed_by_a_button_of_the_person_and_an_export_is_a_private_file(pond: Scene) -> None:
