@@ -17,6 +17,7 @@ from agent.turn.modes import Mode
 from agent.turn.services import Files, TurnServices
 from shared.clock import Clock
 from shared.db.database import Database
+from shared.hooks import ModuleContext
 from shared.memory.memories import Memories
 from shared.settings import Secrets, Settings
 
@@ -77,6 +78,10 @@ class App:
     def inbox(self) -> Inbox:
         """Build the inbox, which stores this process's events."""
         return Inbox(self.database)
+
+    def context_of(self, module: str) -> ModuleContext:
+        """Return what the routes and ticks of a module can use."""
+        return ModuleContext(module, self.clock, self.files.http, database=self.database, app_settings=self.settings)
 
     @cached_property
     def toolbox(self) -> Toolbox:

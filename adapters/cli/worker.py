@@ -52,6 +52,10 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
+            *(
+                PeriodicTask(each.name, partial(each.work, app.context_of(each.module)), each.seconds)
+                for each in app.tools.modules.ticks
+            ),
             *list_periodic_tasks(app),
         ),
         limits=Limits(

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from adapters.base import ChatPlatform
-from adapters.web import files, health
+from adapters.web import files, health, modules
 from adapters.web.api import messages, openai
 from adapters.web.faults import HANDLERS, ReadableAddresses
 from adapters.web.page import chat, memories, page
@@ -50,6 +50,7 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
             Route("/healthz", health.get_health),
             Route("/readyz", health.get_readiness),
             Route("/metrics", health.get_metrics),
+            Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
             *page.static_routes(),
             *mounted,

@@ -19,6 +19,7 @@ from types import ModuleType
 
 from agent.tools.offer import Scope
 from agent.tools.providers import NO_TEXTS, ToolProvider
+from shared.hooks import ModuleRoute, ModuleTick
 from shared.log import get_logger
 from shared.settings import MODULES_FOLDER, MODULES_GROUP, Settings
 from shared.tools import Tool
@@ -43,6 +44,8 @@ class Module:
     tools: tuple[Tool, ...]
     instructions: str = ""
     off: Mapping[str, str] = field(default_factory=dict)
+    routes: tuple[ModuleRoute, ...] = ()
+    ticks: tuple[ModuleTick, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class ModuleTools(ToolProvider):
                 log.error("module_failed_to_load", module=each.name, source=each.source, exc_info=each.error)
         self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
         self._instructions = {each.name: each.instructions for each in found.loaded}
+        self.routes = tuple(route for each in found.loaded for route in each.routes)
+        self.ticks = tuple(tick for each in found.loaded for tick in each.ticks)
         self.failures = {each.name: each.reason for each in found.failed}
 
     @property
@@ -220,8 +225,16 @@ def _load(candidate: _Candidate) -> Module:
     tools = tuple(each if each.module == candidate.name else replace(each, module=candidate.name) for each in own)
     for tool in tools:
         refuse_unfit(tool)
+    hooks = [
+        each.of_module(candidate.name) for each in vars(module).values() if isinstance(each, ModuleRoute | ModuleTick)
+    ]
     return Module(
-        candidate.name, candidate.source, tools, instructions=str(getattr(module, "INSTRUCTIONS", "")).strip()
+        candidate.name,
+        candidate.source,
+        tools,
+        instructions=str(getattr(module, "INSTRUCTIONS", "")).strip(),
+        routes=tuple(each.of_module(candidate.name) for each in hooks if isinstance(each, ModuleRoute)),
+        ticks=tuple(each.of_module(candidate.name) for each in hooks if isinstance(each, ModuleTick)),
     )
 
 

@@ -8,6 +8,7 @@ from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.offer import Scope
 from agent.tools.outcomes import NO_WORK, ApprovalRequest, ModelWork, Outcome
 from shared.errors import ToolError
+from shared.hooks import ModuleRoute, ModuleTick
 from shared.tools import Tool, ToolContext
 
 NO_TEXTS: Mapping[str, str] = {}
@@ -36,6 +37,9 @@ class ToolProvider(Protocol):
     is_searchable: bool = False
     # Changes whenever the tools change.
     version: int = 0
+    # What modules answer over HTTP, and what they do in the background.
+    routes: Sequence[ModuleRoute] = ()
+    ticks: Sequence[ModuleTick] = ()
 
     @property
     def tools(self) -> Sequence[Tool]:

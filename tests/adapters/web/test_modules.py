@@ -1,0 +1,74 @@
+"""Modules that answer HTTP requests and work in the background."""
+
+import asyncio
+from pathlib import Path
+
+from agent.tools.modules import discover
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.adapters.web.conftest import open_site
+from tests.standins.openai_api import OpenAIStub
+from tests.support.parley import open_parley
+
+MODULE = '''
+"""A game server's scores."""
+
+from sqlalchemy import text
+
+from shared.errors import ToolError
+from shared.hooks import HttpResponse, route, tick
+
+
+@route("scores", methods=("POST", "GET"))
+async def take(context, request):
+    if request.headers.get("authorization") != "Bearer dice":
+        return HttpResponse(status=401, headers={"WWW-Authenticate": "Bearer", "Set-Cookie": "a=b"})
+    if request.body == b"wrong":
+        raise ToolError("This is no score.")
+    if request.body == b"bug":
+        raise KeyError("bug")
+    return HttpResponse(b"|".join([request.method.encode(), request.query.get("game", "").encode(), request.body]))
+
+
+@route("cookies", methods=("GET",))
+async def show(context, request):
+    return HttpResponse(request.headers.get("cookie", "none").encode())
+
+
+@tick(seconds=1)
+async def count(context):
+    async with context.transaction() as session:
+        await session.execute(text("UPDATE users SET display_name = 'counted by ' || :name"), {"name": context.module})
+'''
+
+
+async def test_a_module_answers_at_its_address_and_works_in_the_background(
+    settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    (tmp_path / "dice").mkdir()
+    (tmp_path / "dice" / "__init__.py").write_text(MODULE, "utf-8")
+    modules = discover(tmp_path)
+    assert modules.failures == {}
+    async with open_parley(settings, address, model, modules=modules) as parley, open_site(parley) as site:
+        here, token = "/modules/dice/scores", {"Authorization": "Bearer dice"}
+        taken = await site.client.post(f"{here}?game=7", content=b"six", headers=token)
+        assert (taken.status_code, taken.content) == (200, b"POST|7|six")
+        assert "sandbox" in taken.headers["content-security-policy"]
+
+        refused = await site.client.post(here, content=b"six", headers={"Authorization": "Bearer wrong"})
+        assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+        wrong = await site.client.post(here, content=b"wrong", headers=token)
+        assert (wrong.status_code, "This is no score." in wrong.text) == (400, True)
+        bug = await site.client.post(here, content=b"bug", headers=token)
+        assert (bug.status_code, "KeyError" in bug.text) == (500, False)
+        large = await site.client.post(here, content=b"x" * 1_100_000, headers=token)
+        assert large.status_code == 413
+        assert (await site.client.put(here, headers=token)).status_code == 405
+        for missing in ("/modules/dice/other", "/modules/other/scores", "/modules/dice"):
+            assert (await site.client.get(missing)).status_code == 404
+        assert (await site.client.get("/modules/dice/cookies", headers={"Cookie": "parley_session=x"})).text == "none"
+
+        await parley.ask("hello")
+        async with asyncio.timeout(30):
+            while await parley.value("SELECT display_name FROM users") != "counted by dice":  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
