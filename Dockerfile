@@ -15,6 +15,11 @@ ARG EMBEDDINGS=no
 COPY requirements-embeddings.lock /opt/parley/
 RUN [ "$EMBEDDINGS" = no ] || pip install --require-hashes -r /opt/parley/requirements-embeddings.lock
 
+# Where people's code runs: /opt/parley/venv/code.
+COPY .ci/code-environment /opt/parley/.ci/
+COPY requirements-code.lock /opt/parley/
+RUN /opt/parley/.ci/code-environment /opt/parley/venv/bin/python /opt/parley/venv/code
+
 COPY . /opt/parley/
 # Installed in place, so that Alembic finds its settings in pyproject.toml; compiled here, because the
 # program runs on a read-only file system and could not keep what it compiles.

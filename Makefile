@@ -83,3 +83,5 @@ lock: ready-for-tests
 	@$(COMPILE) --group build --output-file requirements.lock >/dev/null
 	@echo "parley: solving requirements-embeddings.lock"
 	@$(EXTRA) | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null
+	@echo "parley: solving requirements-code.lock"
+	@$(SOLVE) --group code --constraint requirements-dev.lock --output-file requirements-code.lock >/dev/null

@@ -25,6 +25,7 @@ from tests.support.source_tree import PACKAGES, ROOT, sources_in
 RUN_LOCK = "requirements.lock"
 TEST_LOCK = "requirements-dev.lock"
 EMBEDDINGS_LOCK = "requirements-embeddings.lock"
+CODE_LOCK = "requirements-code.lock"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -73,7 +74,7 @@ def last_stage() -> list[tuple[str, str]]:
     return steps[start:]
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK])
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK])
 def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None:
     without = [name for name, (_, hashes) in pinned(lock).items() if not hashes]
 
@@ -81,7 +82,7 @@ def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None
     assert without == []
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK])
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK])
 def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(lock: str) -> None:
     suspicious = re.compile(r"://| @ |--(extra-)?index|--find-links|--trusted|(^|[\s=])~?/\w")
     found = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if suspicious.search(line)]
@@ -102,6 +103,15 @@ def test_the_tests_run_on_the_versions_that_the_program_runs_on() -> None:
 
     for lock in (RUN_LOCK, EMBEDDINGS_LOCK):
         assert {name: with_tests.get(name) for name in pinned(lock)} == pinned(lock)
+
+
+def test_people_s_code_runs_on_the_versions_that_parley_has_too() -> None:
+    ours, theirs = pinned(TEST_LOCK), pinned(CODE_LOCK)
+
+    assert {"dill", "matplotlib", "numpy", "pandas"} <= theirs.keys()
+    assert {name: ours[name] for name in theirs if name in ours} == {
+        name: theirs[name] for name in theirs if name in ours
+    }
 
 
 def test_the_two_releases_with_stolen_code_cannot_be_installed() -> None:
@@ -226,7 +236,8 @@ def test_the_variables_of_the_image_are_settings() -> None:
 def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:
     given = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
 
-    assert given == {"LICENSE", "README.md", "pyproject.toml", RUN_LOCK, EMBEDDINGS_LOCK, *PACKAGES} - {"tests"}
+    locks = {RUN_LOCK, EMBEDDINGS_LOCK, CODE_LOCK}
+    assert given == {"LICENSE", "README.md", "pyproject.toml", ".ci/code-environment", *locks, *PACKAGES} - {"tests"}
 
 
 def test_compose_starts_a_database_an_s3_server_the_migration_and_the_program() -> None:
