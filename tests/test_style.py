@@ -40,6 +40,7 @@ BROAD_EXCEPT_OWNERS = (
     "agent/tools/modules.py",
     "agent/llm/providers/client.py",
     "adapters/base.py",
+    "shared/sandbox/program.py",
 )
 OUTWARD_CLIENTS = (
     "aiohttp",

@@ -1,0 +1,1 @@
+"""Runs untrusted programs in processes without rights: Landlock, seccomp, resource limits."""

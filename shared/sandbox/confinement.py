@@ -1,0 +1,121 @@
+"""Gives up the rights of the process that calls it, before it runs what others have written."""
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from shared.sandbox.job import Job, Limits
+from shared.sandbox.landlock import CHANGE, READ, RUN, USE_DEVICE, Ruleset
+from shared.sandbox.seccomp import install_filter
+from shared.sandbox.syscalls import read_machine
+
+PR_SET_PDEATHSIG, PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS = 1, 8, 38
+CAPABILITIES_VERSION = 0x20080522
+# May go through folders that are closed to others, as far as Landlock lets it: the interpreter may stand in one.
+DAC_READ_SEARCH = 1 << 2
+# A user of its own for each run: numbers that no account has and that a user namespace's first 65,536 hold.
+FIRST_USER, USERS = 60_000, 5_000
+LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/usr/share/fonts", "/etc/ld.so.cache")
+COMMANDS = ("/usr/bin", "/bin", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
+SOURCES = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime")
+NICENESS = 5
+
+
+def confine(job: Job) -> None:
+    """Enter all layers, or raise `OSError` with the one that is missing. There is no way back."""
+    starts_commands = job.command is not None
+    # The rules, and the libraries that they take, are made ready while everything can still be read.
+    ruleset = Ruleset(
+        {
+            RUN: map(Path, COMMANDS if starts_commands else ()),
+            READ: [*map(Path, (*LIBRARIES, *SOURCES)), *_list_interpreter()],
+            CHANGE: [job.folder],
+            USE_DEVICE: [Path("/dev/null")],
+        }
+    )
+    os.nice(NICENESS)
+    _set_limits(job.limits)
+    if os.geteuid() == 0:
+        _become_nobody(job.folder)
+    # After the change of users, which would undo it.
+    if starts_commands:
+        signal.signal(signal.SIGTERM, _end_group)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM if starts_commands else signal.SIGKILL)
+    if os.getppid() != job.parent:
+        sys.exit("the process that started this one has ended")
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    ruleset.restrict()
+    install_filter(may_start_commands=starts_commands)
+
+
+def _end_group(*_: object) -> None:
+    # The system tells this process alone that Parley has ended; what it has started ends with it.
+    os.kill(0, signal.SIGKILL)
+
+
+def _list_interpreter() -> Iterator[Path]:
+    yield Path(sys.prefix)
+    yield Path(sysconfig.get_path("stdlib"))
+    yield Path(sysconfig.get_path("platstdlib"))
+    yield Path(sys.base_prefix) / "lib"
+
+
+def _set_limits(limits: Limits) -> None:
+    for kind, value in (
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, limits.tasks if os.geteuid() == 0 else limits.tasks + _count_own_tasks()),
+    ):
+        most = resource.getrlimit(kind)[1]
+        allowed = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(kind, (allowed, allowed))
+    # A program may ignore the first signal, but not the one a second later.
+    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 1))
+
+
+def _count_own_tasks() -> int:
+    # The limit counts all threads of the user, those of Parley and its Postgres included.
+    own, count = os.getuid(), 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if process.stat().st_uid == own:
+                count += sum(1 for _ in (process / "task").iterdir())
+        except OSError:
+            continue
+    return count
+
+
+def _become_nobody(folder: Path) -> None:
+    # The system does not limit the number of root's processes, and root could change what others run.
+    user = FIRST_USER + os.getpid() % USERS
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, user, user, follow_symlinks=False)
+    _prctl(PR_SET_KEEPCAPS, 1)
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    _keep_capabilities(DAC_READ_SEARCH)
+
+
+def _keep_capabilities(kept: int) -> None:
+    numbers, _ = read_machine()
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = struct.pack("<Ii", CAPABILITIES_VERSION, 0)
+    # Effective, permitted, inheritable: the lower 32 capabilities, then the higher ones.
+    sets = struct.pack("<6I", kept, kept, 0, 0, 0, 0)
+    if libc.syscall(numbers["capset"], header, sets) != 0:
+        raise OSError(ctypes.get_errno(), "the capabilities can't be dropped")
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), *map(ctypes.c_ulong, (0, 0, 0))) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option} failed")

@@ -1,0 +1,147 @@
+"""What runs in the confined process: it gives up its rights, then runs the person's code, or a shell."""
+
+import ast
+import importlib
+import json
+import linecache
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from shared.sandbox.confinement import confine
+from shared.sandbox.job import CODE, FILES, NO_CONFINEMENT, REPORT, STATE, Job
+
+NAME = "<code>"
+PICTURES = {".png", ".jpg", ".jpeg", ".svg", ".pdf", ".gif", ".webp"}
+
+
+def main() -> None:
+    """Run the job whose folder is the first argument; never returns."""
+    job = Job.read(Path(sys.argv[1]))
+    sys.path[:] = [each for each in sys.path if each != job.program_folder]
+    os.chdir(job.folder / FILES)
+    code = (job.folder / CODE).read_text("utf-8")
+    try:
+        confine(job)
+    except (OSError, ValueError) as error:
+        sys.stdout.write(f"{type(error).__name__}: {error}\n")
+        sys.stdout.flush()
+        os._exit(NO_CONFINEMENT)
+    if job.command is not None:
+        os._exit(_start([*job.command, code]))
+    # In the order in which they were written, and at once: what a killed program has said is shown.
+    sys.stdout.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]  # a text file
+    sys.stderr = sys.stdout
+    status = _run(code, job)
+    try:
+        sys.stdout.flush()
+    finally:
+        # Threads that are left over must not keep the process.
+        os._exit(status)
+
+
+def _start(command: list[str]) -> int:
+    child = os.fork()
+    if child == 0:
+        os.execv(command[0], command)  # noqa: S606  # confined, as this process is
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    # As shells say it: 128 and the signal.
+    return status if status >= 0 else 128 - status
+
+
+def _run(code: str, job: Job) -> int:
+    module = ModuleType("__main__")
+    sys.modules["__main__"] = module
+    linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
+    report: dict[str, Any] = {"kept": [], "left_out": []}
+    try:
+        if job.keeps_state:
+            _load_state(job.folder / STATE, vars(module))
+        status = _execute(code, vars(module))
+        _save_figures()
+        if job.keeps_state:
+            report.update(_save_state(job.folder / STATE, vars(module)))
+    except BaseException:  # noqa: BLE001  # shown to its author
+        # Variables of an earlier run, and methods of those of this one, may raise anything.
+        _show_error()
+        status = 1
+    (job.folder / REPORT).write_text(json.dumps(report), "utf-8")
+    return status
+
+
+def _execute(code: str, names: dict[str, Any]) -> int:
+    try:
+        for each in _compile(code):
+            value = eval(each, names)  # noqa: S307  # that is what the sandbox is for
+            if value is not None:
+                sys.stdout.write(f"{value!r}\n")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:  # noqa: BLE001  # shown to its author
+        _show_error()
+        return 1
+    return 0
+
+
+def _compile(code: str) -> list[CodeType]:
+    """Compile the statements, and the expression at the end whose value is shown, as the interpreter shows it."""
+    tree = ast.parse(code, NAME)
+    if not tree.body or not isinstance(last := tree.body[-1], ast.Expr):
+        return [compile(tree, NAME, "exec")]
+    del tree.body[-1]
+    return [compile(tree, NAME, "exec"), compile(ast.Expression(last.value), NAME, "eval")]
+
+
+def _show_error() -> None:
+    kind, error, trace = sys.exc_info()
+    # Without the frames of this file.
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    traceback.print_exception(kind, error, trace)
+
+
+def _save_figures() -> None:
+    """Save figures that are still open, unless the code has saved pictures by itself."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None or any(each.suffix.lower() in PICTURES for each in _list_new_files()):
+        return
+    for number in pyplot.get_fignums():
+        pyplot.figure(number).savefig(f"figure_{number}.png")
+
+
+def _list_new_files() -> list[Path]:
+    started = (Path.cwd().parent / CODE).stat().st_mtime_ns
+    return [each for each in Path.cwd().rglob("*") if each.is_file() and each.stat().st_mtime_ns > started]
+
+
+def _load_state(path: Path, names: dict[str, Any]) -> None:
+    if path.exists():
+        with path.open("rb") as file:
+            names.update(_pickler().load(file))
+
+
+def _save_state(path: Path, names: dict[str, Any]) -> dict[str, Any]:
+    pickler = _pickler()
+    kept: dict[str, Any] = {}
+    left_out = []
+    for name, value in names.items():
+        if name.startswith("__"):
+            continue
+        try:
+            pickler.dumps(value)
+        except Exception:  # noqa: BLE001  # whatever the methods of a value raise, the others are kept
+            left_out.append(name)
+        else:
+            kept[name] = value
+    # All in one, so that two names of one value still are after it.
+    with path.open("wb") as file:
+        pickler.dump(kept, file)
+    return {"kept": sorted(kept), "left_out": sorted(left_out)}
+
+
+def _pickler() -> Any:
+    # Imported only now, because it looks for the module `__main__` that the code runs in.
+    return importlib.import_module("dill")

@@ -1,0 +1,124 @@
+"""Runs a job in a confined process, and watches it from outside: time, files, and its end in any case."""
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, SETTINGS_FOLDER, Job
+
+POLL_SECONDS = 0.05
+START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.program import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job ended: its exit status, below 0 the signal, and why it was stopped from outside, if it was."""
+
+    status: int
+    stopped: str | None = None
+
+
+async def run_confined(job: Job, code: str, python: Path) -> Ended:
+    """Run the code with this interpreter and return when its process is gone; cancelled, it ends the process first.
+
+    The output is left in the file `OUTPUT` of the job's folder.
+    """
+    await asyncio.to_thread(job.write, code)
+    with (job.folder / OUTPUT).open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            python,
+            "-I",
+            "-c",
+            START.format(job.program_folder),
+            str(job.folder),
+            env=_environment(job.folder),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        stopped = await _watch(process, job)
+    finally:
+        # Commands may have left processes in the group, which nothing can leave. Otherwise its number is free by now.
+        if process.returncode is None or job.command is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    return Ended(process.returncode or 0, stopped)
+
+
+async def _watch(process: asyncio.subprocess.Process, job: Job) -> str | None:
+    try:
+        async with asyncio.timeout(job.limits.seconds):
+            if excess := await _wait(process, job):
+                return excess
+    except TimeoutError:
+        return f"it took longer than {job.limits.seconds:g} s"
+    if process.returncode == -signal.SIGXCPU:
+        return f"it used more than {job.limits.cpu_seconds} s of processor time"
+    return None
+
+
+async def _wait(process: asyncio.subprocess.Process, job: Job) -> str | None:
+    ending = asyncio.ensure_future(process.wait())
+    try:
+        while not (await asyncio.wait({ending}, timeout=POLL_SECONDS))[0]:
+            if excess := await asyncio.to_thread(_find_excess, job, process.pid):
+                return excess
+    finally:
+        ending.cancel()
+    return None
+
+
+def _find_excess(job: Job, process_id: int) -> str | None:
+    """Return what there is too much of: a file that is deleted but open still takes room."""
+    sizes: dict[tuple[int, int], int] = {}
+    for each in _list_held(job.folder, process_id):
+        sizes[each.st_dev, each.st_ino] = each.st_blocks * 512
+        if len(sizes) > job.limits.folder_files:
+            return f"it made more than {job.limits.folder_files:,} files"
+    if sum(sizes.values()) > job.limits.folder_bytes:
+        return f"its files took more than {job.limits.folder_bytes // MEGABYTE:,} MB"
+    return None
+
+
+def _list_held(folder: Path, process_id: int) -> Iterator[os.stat_result]:
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with suppress(OSError):
+                yield Path(place, name).lstat()
+    for path in _list_open(process_id):
+        with suppress(OSError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                yield found
+
+
+def _list_open(process_id: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{process_id}/fd").iterdir())
+    except OSError:
+        # Not every system lets us look there; then the limits of open files and of a file's size bound it.
+        return []
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return all that the process finds in its environment: nothing of ours."""
+    return {
+        "HOME": str(folder / FILES),
+        # One thread's allocations would reserve 128 MB of address space.
+        "MALLOC_ARENA_MAX": "2",
+        "LANG": "C.UTF-8",
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": str(folder / SETTINGS_FOLDER),
+        # Each thread would take address space, and a machine's cores are the others', too.
+        "OPENBLAS_NUM_THREADS": "1",
+        "PATH": "/usr/bin:/bin",
+        "TMPDIR": str(folder / FILES),
+    }

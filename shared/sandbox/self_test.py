@@ -1,0 +1,154 @@
+"""Plays the attacks that the sandbox is there for. One that gets through, or a missing layer, means that it is off."""
+
+import asyncio
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, OUTPUT, Job, Limits
+from shared.sandbox.landlock import find_version
+from shared.sandbox.runs import Ended, run_confined
+from shared.sandbox.syscalls import is_known_machine
+
+LIMITS = Limits(memory_bytes=256 * MEGABYTE, file_bytes=MEGABYTE, folder_bytes=4 * MEGABYTE, seconds=10)
+ENDLESS_SECONDS = 0.3
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+# Each prints its name when it gets through; "done" shows that all were played.
+ATTACKS = """
+import os, socket, threading, time
+
+def fork():
+    if os.fork() == 0:
+        os._exit(0)
+
+def start():
+    os.execv("/bin/true", ["true"])
+
+def allocate():
+    bytearray(2**29)
+
+def multiply():
+    threading.stack_size(2**15)
+    for _ in range(200):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+
+def read_passwords():
+    open("/etc/passwd").read()
+
+def read_environment():
+    open(f"/proc/{os.getppid()}/environ").read()
+
+def signal_parent():
+    os.kill(os.getppid(), 0)
+
+def connect():
+    socket.create_connection(("127.0.0.1", 9), timeout=1)
+
+def open_socket():
+    socket.socket(socket.AF_UNIX)
+
+def write_outside():
+    open("../../parley-sandbox-test", "w")
+
+for attack in (fork, allocate, read_passwords, read_environment, signal_parent, connect, open_socket,
+               write_outside, multiply, start):
+    try:
+        attack()
+    except (OSError, MemoryError, RuntimeError):
+        pass
+    else:
+        print(attack.__name__, flush=True)
+print("done", flush=True)
+os._exit(0)
+"""
+ENDLESS = "while True: pass"
+FLOOD = "while True: print('x' * 10_000)"
+FILL = "n = 0\nwhile True:\n    n += 1\n    open(str(n), 'wb').write(bytes(2**20))"
+
+
+@cache
+def find_fault(python: Path, notes: Path) -> str | None:
+    """Return why nothing may be run with this interpreter here, None when every attack has failed.
+
+    A test that was passed is noted in the folder `notes`, if that can be written, and holds until the machine starts
+    again. Each run enters all layers by itself in any case.
+    """
+    if sys.platform != "linux":
+        return "the sandbox needs Linux"
+    if not is_known_machine():
+        return f"the sandbox knows x86-64 and arm64, not {platform.machine()}"
+    if find_version() < 1:
+        return "this system has no Landlock, which the sandbox needs (Linux 5.13 or newer, not switched off)"
+    note = notes / f".sandbox-tested-{_fingerprint(python)}"
+    if note.exists():
+        return None
+    # In a thread with a loop of its own: the caller's may be running.
+    with ThreadPoolExecutor(1) as thread:
+        fault = thread.submit(asyncio.run, _play(python)).result()
+    if fault is None:
+        with suppress(OSError):
+            for old in notes.glob(".sandbox-tested-*"):
+                old.unlink()
+            note.touch()
+    return fault
+
+
+async def _play(python: Path) -> str | None:
+    with tempfile.TemporaryDirectory(prefix="parley-sandbox-", ignore_cleanup_errors=True) as folder:
+        tests = (_test_attacks, _test_endless, _test_flood, _test_fill)
+        folders = [Path(folder) / each.__name__ for each in tests]
+        try:
+            for each in folders:
+                each.mkdir()
+            faults = await asyncio.gather(*(test(place, python) for test, place in zip(tests, folders, strict=True)))
+        except OSError as error:
+            return f"the sandbox can't be tested: {error}"
+    return next((each for each in faults if each is not None), None)
+
+
+async def _test_attacks(folder: Path, python: Path) -> str | None:
+    ended = await run_confined(Job(folder, LIMITS), ATTACKS, python)
+    output = (folder / OUTPUT).read_text("utf-8", "replace").split("\n")
+    if ended.status == NO_CONFINEMENT:
+        return f"the sandbox can't be entered here: {output[0]}"
+    if output[:-1] != ["done"]:
+        return f"the sandbox failed its test: {', '.join(output[:3]) or ended}"
+    return None
+
+
+async def _test_endless(folder: Path, python: Path) -> str | None:
+    ended = await run_confined(Job(folder, replace(LIMITS, seconds=ENDLESS_SECONDS)), ENDLESS, python)
+    return None if ended.stopped else f"the sandbox failed its test: an endless loop ended by itself ({ended})"
+
+
+async def _test_flood(folder: Path, python: Path) -> str | None:
+    ended = await run_confined(Job(folder, LIMITS), FLOOD, python)
+    size = (folder / OUTPUT).stat().st_size
+    return None if size <= LIMITS.file_bytes else f"the sandbox failed its test: {size} bytes of output ({ended})"
+
+
+async def _test_fill(folder: Path, python: Path) -> str | None:
+    ended: Ended = await run_confined(Job(folder, LIMITS), FILL, python)
+    return None if ended.stopped else f"the sandbox failed its test: a full disk was not prevented ({ended})"
+
+
+def _fingerprint(python: Path) -> str:
+    """Name what a test depends on: this program, the kernel since its start, the user, the interpreter."""
+    sources = [each.read_bytes() for each in sorted(Path(__file__).parent.glob("*.py"))]
+    boot = BOOT.read_bytes() if BOOT.exists() else b""
+    rights = "\n".join(_list_own_rights())
+    about = f"{platform.release()} {os.geteuid()} {python.resolve()} {rights}".encode()
+    return hashlib.sha256(b"\0".join([*sources, boot, about])).hexdigest()[:16]
+
+
+def _list_own_rights() -> list[str]:
+    # A container that takes more away is another one.
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return [each for each in lines if each.startswith(("Cap", "NoNewPrivs", "Seccomp:"))]
