@@ -184,11 +184,16 @@ async def _look_at_storage(settings: "Settings") -> Finding:
 def _look_at_modules(settings: "Settings") -> Iterator[Finding]:
     from agent.tools.modules import find_modules
 
-    found = find_modules(settings.modules_path)
+    found = find_modules(settings.modules_path, settings)
     count = sum(len(each.tools) for each in found.loaded)
     yield Finding("ok", "modules", f"{count} tools in {', '.join(sorted(each.name for each in found.loaded))}")
     for each in found.failed:
         yield Finding("warn", "modules", f"{each.name} ({each.source}) is off: {each.reason}")
+    for reason in (each.off.get("code_executor.load_file") for each in found.loaded if each.name == "code_executor"):
+        if reason is None:
+            yield Finding("ok", "code", "runs in the sandbox, which has passed its test")
+        else:
+            yield Finding("warn", "code", f"only small code runs, without files and libraries: {reason}")
 
 
 def _look_at_skills(settings: "Settings") -> Iterator[Finding]:

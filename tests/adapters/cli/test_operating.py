@@ -263,7 +263,7 @@ def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: She
     found = {line.split()[1]: line.split()[0] for line in done.lines}
     assert found.pop("models") == "warn"
     assert set(found.values()) == {"ok"}
-    assert {"settings", "space", "api_token", "database", "tables", "storage", "modules"} <= set(found)
+    assert {"settings", "space", "api_token", "database", "tables", "storage", "modules", "code"} <= set(found)
     assert "Postgres 1" in done.out
     assert "offline answered" in shell.says("doctor", "--call")
 

@@ -1,0 +1,154 @@
+"""One run: the workspace is read, the code runs confined, and what it has made is stored."""
+
+import asyncio
+import json
+import shutil
+import signal
+from asyncio import AbstractEventLoop
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from modules.code_executor.folders import Made, fill_folder, make_folder, read_made, read_output, read_regular
+from modules.code_executor.settings import CodeExecutorSettings
+from modules.code_executor.workspaces import list_workspace, read_workspace, update_workspace
+from shared.errors import ToolError
+from shared.log import get_logger
+from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, REPORT, STATE, Job, Limits
+from shared.sandbox.runs import Ended, run_confined
+from shared.tasks import FairPool
+from shared.text import clean
+from shared.tools import ToolContext
+
+RUNS_OF_PERSON = 1
+# The memory limit counts for each process, and so there may be fewer of them than of Python's threads.
+SHELL, SHELL_TASKS = ("/bin/sh", "-c"), 16
+
+log = get_logger()
+# Of each event loop one: its waiting callers belong to it.
+_pools: WeakKeyDictionary[AbstractEventLoop, FairPool] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to run; `is_shell` makes it a command line instead of Python."""
+
+    code: str
+    keeps_state: bool = False
+    is_shell: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    ended: Ended
+    output: str
+    made: Made
+    report: dict[str, list[str]]
+    state: bytes | None
+
+
+async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
+    """Run the request, and return its output, its error and the files that it has made.
+
+    Raises `ToolError` when nothing could be run.
+    """
+    settings = context.settings(CodeExecutorSettings)
+    pool = _pools.setdefault(asyncio.get_running_loop(), FairPool(settings.runs, RUNS_OF_PERSON))
+    async with pool.enter(context.user.id):
+        outcome = await _run(context, request, settings)
+        stored, notes = await _store(context, outcome.made)
+        result = _describe(outcome, context.app_settings.tool_result_max_chars // 2) | {"files": stored, **notes}
+        if request.keeps_state:
+            result |= _describe_state(outcome, settings.state_mb)
+        state = outcome.state if outcome.state and len(outcome.state) <= settings.state_mb * MEGABYTE else None
+        if stored or state is not None:
+            await update_workspace(context, [each["file_id"] for each in stored], state)
+    return {key: value for key, value in result.items() if value not in ([], None)}
+
+
+async def _run(context: ToolContext, request: Request, settings: CodeExecutorSettings) -> _Outcome:
+    files = {each.filename: (await context.storage.read(each.file_id))[1] for each in await list_workspace(context)}
+    state = (await read_workspace(context)).state if request.keeps_state else None
+    folder = await asyncio.to_thread(make_folder, settings.environment, context.clock.now())
+    try:
+        before = await asyncio.to_thread(fill_folder, folder, files, state)
+        loaded = sum(map(len, files.values())) + len(state or b"")
+        job = Job(
+            folder,
+            _limits(settings, request, files=len(files), loaded_bytes=loaded),
+            command=SHELL if request.is_shell else None,
+            keeps_state=request.keeps_state,
+        )
+        ended = await run_confined(job, request.code, settings.python)
+        output = await asyncio.to_thread(read_output, folder)
+        if ended.status == NO_CONFINEMENT:
+            log.error("sandbox_not_entered", reason=output.strip())
+            raise ToolError("The sandbox can't be entered here, so no code runs; the operator has to look at the log.")
+        made = await asyncio.to_thread(read_made, folder, before)
+        report, state = await asyncio.to_thread(_read_report, folder, request)
+        return _Outcome(ended, output, made, report=report, state=state)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _limits(settings: CodeExecutorSettings, request: Request, *, files: int, loaded_bytes: int) -> Limits:
+    limits = settings.limits
+    return replace(
+        limits,
+        folder_bytes=limits.folder_bytes + loaded_bytes,
+        folder_files=limits.folder_files + files,
+        tasks=SHELL_TASKS if request.is_shell else limits.tasks,
+    )
+
+
+def _read_report(folder: Path, request: Request) -> tuple[dict[str, list[str]], bytes | None]:
+    # Written by the confined process, so by the code, if it wants: names at most.
+    try:
+        plain = json.loads(read_regular(folder / REPORT) or b"{}")
+        report = {key: [str(each)[:100] for each in plain[key][:50]] for key in ("kept", "left_out")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}, None
+    return report, read_regular(folder / STATE) if request.keeps_state else None
+
+
+async def _store(context: ToolContext, made: Made) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    stored, refused = [], []
+    for name, content in made.files.items():
+        try:
+            file = await context.storage.create(name, content)
+        except ToolError as error:
+            refused.append(f"{clean(name)}: {error}")
+        else:
+            stored.append({"file_id": file.file_id, "filename": file.filename, "url": file.url})
+    return stored, {"files_not_stored": refused, "more_files": _shorten(made.left_out)}
+
+
+def _describe(outcome: _Outcome, limit: int) -> dict[str, Any]:
+    output = clean(outcome.output).strip("\n")
+    if len(output) > limit:
+        # The end has the error, if there was one.
+        left_out = f"\n… {len(output) - limit:,} characters left out …\n"
+        output = output[: limit // 2] + left_out + output[-limit // 2 :]
+    return {"output": output, "error": _find_error(outcome.ended)}
+
+
+def _find_error(ended: Ended) -> str | None:
+    if ended.stopped is not None:
+        return f"Stopped: {ended.stopped}."
+    if ended.status < 0:
+        return f"It was ended by the signal {signal.Signals(-ended.status).name}."
+    return f"It ended with the exit status {ended.status}." if ended.status else None
+
+
+def _describe_state(outcome: _Outcome, most_mb: int) -> dict[str, Any]:
+    if outcome.state is None or "kept" not in outcome.report:
+        return {"variables": "None were kept: the run was ended before its end."}
+    if len(outcome.state) > most_mb * MEGABYTE:
+        return {"variables": f"None were kept: they take more than {most_mb} MB; delete what is not needed, with del."}
+    return {"variables": outcome.report["kept"], "variables_not_kept": outcome.report["left_out"]}
+
+
+def _shorten(names: Sequence[str]) -> list[str]:
+    return [clean(each)[:100] for each in names[:20]]

@@ -1,0 +1,59 @@
+"""Runs small code in pydantic-monty, an interpreter without files, network or libraries, within milliseconds."""
+
+import asyncio
+import re
+from dataclasses import dataclass
+
+from pydantic_monty import AsyncMonty, CollectString, MontyError, ResourceLimits
+
+from shared.sandbox.job import MEGABYTE
+
+SECONDS = 1.0
+# The limit above counts what the code computes, not what it waits for.
+WAIT_SECONDS = 3.0
+MEMORY_BYTES = 32 * MEGABYTE
+MAX_PRINTED_BYTES = 64 * 1024
+MAX_CHARS = 20_000
+LIBRARIES = frozenset({"datetime", "json", "math", "re"})
+IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\w+)([^\n#;]*)", re.MULTILINE)
+# What only the other interpreter has: files, people's own environment, code made from text.
+OTHERS = re.compile(r"\b(?:open|input|exec|eval|compile|globals|locals|__\w+__)\b|\bimport\b.*;|;.*\bimport\b")
+
+
+@dataclass(frozen=True, slots=True)
+class SmallResult:
+    """What was printed, and the value of the expression at the end as Python writes it."""
+
+    output: str
+
+
+class NotSmall(Exception):
+    """The code needs the other interpreter, or failed here; whether it is wrong, that one tells."""
+
+
+def is_small(code: str) -> bool:
+    """Tell whether it is worth trying: no other libraries, no files."""
+    if len(code) > MAX_CHARS or OTHERS.search(code):
+        return False
+    # "import json, os" names more than the first.
+    return all(name in LIBRARIES and "," not in more.partition("import")[0] for name, more in IMPORT.findall(code))
+
+
+async def run_small(code: str) -> SmallResult:
+    """Run the code in a process of its own, which ends with this call; raises `NotSmall` for whatever fails."""
+    printed = CollectString(MAX_PRINTED_BYTES)
+    limits = ResourceLimits(max_feed_duration_secs=SECONDS, max_memory=MEMORY_BYTES)
+    try:
+        async with (
+            asyncio.timeout(WAIT_SECONDS),
+            AsyncMonty(max_processes=1, request_timeout=WAIT_SECONDS) as pool,
+            pool.checkout(limits=limits) as session,
+        ):
+            value = await session.feed_run(code, print_callback=printed)
+        shown = "" if value is None else f"{await asyncio.to_thread(repr, value)}\n"
+    except (MontyError, TimeoutError, OSError, ValueError, RecursionError, MemoryError) as error:
+        raise NotSmall(f"{type(error).__name__}: {error}") from None
+    if "Monty" in shown:
+        # An object of the code's own class: only Python itself writes it as its class says.
+        raise NotSmall("The value at the end is an object of a class; print what should be shown.")
+    return SmallResult(printed.output + shown)

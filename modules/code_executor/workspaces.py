@@ -1,0 +1,80 @@
+"""What code finds from earlier runs: the files and variables of one person in one conversation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, text
+
+from modules.code_executor.models import Workspace
+from shared.errors import ToolError
+from shared.files.storage import StoredFile
+from shared.sandbox.job import MEGABYTE
+from shared.tools import ToolContext
+
+MAX_FILES = 20
+MAX_BYTES = 64 * MEGABYTE
+# Whoever is writing one holds it; it is used, then, and stays.
+FORGET = text("""
+DELETE FROM code_workspaces WHERE id IN (
+    SELECT id FROM code_workspaces WHERE used_at < now() - interval '7 days'
+    ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
+)
+""")
+# Nothing where the conversation is gone.
+MAKE = text("""
+INSERT INTO code_workspaces (user_id, conversation_id)
+SELECT u.id, c.id FROM users AS u, conversations AS c WHERE u.id = :user_id AND c.id = :conversation_id
+ON CONFLICT (user_id, conversation_id) DO NOTHING
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A workspace as it was read; `state` are the pickled variables."""
+
+    file_ids: tuple[int, ...] = ()
+    state: bytes | None = None
+
+
+async def read_workspace(context: ToolContext) -> Found:
+    """Return the person's workspace in this conversation, an empty one when there is none."""
+    statement = select(Workspace.file_ids, Workspace.state).where(
+        Workspace.user_id == context.user.id,
+        Workspace.conversation_id == context.conversation_id,
+        Workspace.used_at > func.now() - func.make_interval(0, 0, 0, 7),
+    )
+    async with context.transaction() as session:
+        row = (await session.execute(statement)).one_or_none()
+    return Found() if row is None else Found(tuple(row.file_ids), row.state)
+
+
+async def update_workspace(context: ToolContext, file_ids: Sequence[int], state: bytes | None = None) -> None:
+    """Add files, and replace the variables unless `state` is None; of more than `MAX_FILES` the newest stay."""
+    asked = {"user_id": context.user.id, "conversation_id": context.conversation_id}
+    async with context.transaction() as session:
+        await session.execute(FORGET)
+        await session.execute(MAKE, asked)
+        workspace = await session.scalar(select(Workspace).filter_by(**asked).with_for_update())
+        if workspace is None:
+            return
+        others = [each for each in workspace.file_ids if each not in file_ids]
+        workspace.file_ids = [*others, *file_ids][-MAX_FILES:]
+        workspace.used_at = func.now()
+        if state is not None:
+            workspace.state = state
+
+
+async def list_workspace(context: ToolContext) -> list[StoredFile]:
+    """Return the files that the next run finds, the oldest first; of the same name the newest."""
+    found: dict[str, StoredFile] = {}
+    size = 0
+    for file_id in reversed((await read_workspace(context)).file_ids):
+        try:
+            file = await context.storage.link(file_id)
+        except ToolError:
+            # Deleted since, or not to be seen in this place.
+            continue
+        if file.filename not in found and size + file.size_bytes <= MAX_BYTES:
+            size += file.size_bytes
+            found[file.filename] = file
+    return list(reversed(found.values()))

@@ -1,0 +1,185 @@
+"""Code that people have run: its output, its files in the reply, what it finds again, and who may."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from agent.tools.modules import find_modules
+from modules import code_executor
+from shared.db.database import Address, Database
+from shared.errors import NotFound, ToolError
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import ToolContext
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.parley import Parley, open_parley
+from tests.support.tool_calls import call, variables
+from tests.support.tool_context import make_tool_context
+
+PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"
+ANALYSIS = """
+import pandas as pd, sys
+rate = 2
+def double(x): return x * rate
+frame = sys._getframe()
+table = pd.read_csv('sales.csv').groupby('region').sum()
+table.to_csv('sums.csv')
+int(table.amount['EU'])
+"""
+HOSTILE_FILES = """
+import os, pathlib
+os.symlink('/etc/passwd', 'passwords.txt')
+os.symlink('/etc', 'folder')
+pathlib.Path('deep/er').mkdir(parents=True)
+pathlib.Path('deep/er/good.txt').write_text('good')
+pathlib.Path('.hidden').write_text('x')
+print('😀' * 20_000)
+raise SystemExit(3)
+"""
+CSV = b"region,amount\nEU,100\nUS,50\nEU,25\n"
+CONVERSATIONS = """
+INSERT INTO conversations (platform, platform_channel_id, is_direct)
+VALUES ('discord', 'dm-1', true), ('discord', 'dm-2', true)
+"""
+
+
+@pytest.fixture
+async def parley(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
+    async with open_parley(settings, address, model) as parley:
+        await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be kind.', true)")
+        await parley.ask("hello")
+        await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
+        yield parley
+
+
+def runs(code: str, **more: Any) -> Answer:
+    return Answer(tool_calls=[("code_executor__run_python", {"code": code, **more})])
+
+
+def offered(model: OpenAIStub) -> set[str]:
+    named = (each["function"]["name"] for each in model.requests[-1].body.get("tools", ()))
+    return {name for name in named if name.startswith("code_executor__")}
+
+
+async def test_a_plot_comes_with_the_reply(parley: Parley, model: OpenAIStub) -> None:
+    model.play([runs(PLOT), Answer("Here it is.")])
+
+    reply = await parley.ask("plot the squares")
+
+    assert (reply.content, [file.filename for file in reply.files]) == ("Here it is.", ["figure_1.png"])
+    assert reply.tool_calls_made[0].result["output"] == ""
+    key = await parley.value("SELECT minio_key FROM file_records")
+    assert (await parley.app.files.storage.head(key)).startswith(b"\x89PNG")
+
+
+async def test_guests_run_nothing_and_commands_are_for_the_owner(parley: Parley, model: OpenAIStub) -> None:
+    tools = {f"code_executor__{name}" for name in ("run_python", "load_file", "list_files")}
+    for level, theirs in (("guest", set()), ("user", tools), ("owner", tools)):
+        await parley.sql("UPDATE users SET permission_level = :level, token_budget_monthly = NULL", level=level)
+        model.play([runs("1 + 1"), Answer("Done.")])
+        reply = await parley.ask("add")
+        assert offered(model) == theirs
+        assert (reply.tool_calls_made[0].result == {"output": "2"}) == (level != "guest")
+
+
+async def test_a_turn_that_is_stopped_ends_its_run(parley: Parley, model: OpenAIStub) -> None:
+    mark = uuid4().hex
+    model.play([runs(f"open('{mark}', 'w')\nimport time\ntime.sleep(15)"), Answer("Too late.")])
+    accepted = await parley.accept("run it")
+    folder = Path(tempfile.gettempdir())
+    async with asyncio.timeout(30):
+        # Another process writes it.
+        while not (begun := list(folder.glob(f"parley-code-*/files/{mark}"))):  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.01)
+
+    await parley.sql("UPDATE turns SET stop_requested = true WHERE finished_at IS NULL")
+    await parley.sql("SELECT pg_notify('parley_stops', id::text) FROM turns WHERE finished_at IS NULL")
+
+    async with asyncio.timeout(10):
+        reply = await parley.app.events.response(accepted.inbox_id)
+    assert reply.error == "stopped"
+    assert not begun[0].exists()
+
+
+@pytest.fixture
+async def ann(database: Database, tmp_path: Path) -> ToolContext:
+    async with database.transaction() as session:
+        await session.execute(text(CONVERSATIONS))
+    context = await make_tool_context(database, tmp_path / "files", "code_executor", Permission.OWNER)
+    return replace(context, app_settings=Settings(parley_home=tmp_path))
+
+
+async def python(context: ToolContext, code: str, **more: Any) -> Any:
+    return await call(code_executor.run_python, context, code=code, **more)
+
+
+async def test_files_and_variables_are_found_again_by_the_same_person_in_the_same_conversation(
+    ann: ToolContext, database: Database, tmp_path: Path
+) -> None:
+    bob = await make_tool_context(database, tmp_path / "files", "code_executor", Permission.USER)
+    bob = replace(bob, app_settings=ann.app_settings)
+    file = await ann.storage.create("sales.csv", CSV)
+    loaded = await call(code_executor.load_file, ann, file_id=file.file_id)
+    assert loaded == {"filename": "sales.csv", "size_bytes": len(CSV)}
+
+    first = await python(ann, ANALYSIS, keep_state=True)
+    assert (first["output"], [each["filename"] for each in first["files"]]) == ("125", ["sums.csv"])
+    assert first["variables_not_kept"] == ["frame"]
+    found = await call(code_executor.list_files, ann)
+    assert ([each["filename"] for each in found["files"]], found["has_variables"]) == (["sales.csv", "sums.csv"], True)
+    again = await python(
+        ann, "rate = 3\ndouble(int(table.amount['EU'])), len(open('sums.csv').read())", keep_state=True
+    )
+    assert again["output"] == "(375, 27)"
+    assert "files" not in again
+
+    for stranger in (bob, replace(ann, conversation_id=2)):
+        assert await call(code_executor.list_files, stranger) == {"files": [], "has_variables": False}
+        assert "NameError" in (await python(stranger, "table", keep_state=True))["output"]
+    with pytest.raises(NotFound):
+        await call(code_executor.load_file, bob, file_id=file.file_id)
+
+
+async def test_only_plain_files_come_back_and_output_is_cut_in_the_middle(ann: ToolContext) -> None:
+    result = await python(ann, HOSTILE_FILES)
+
+    assert [each["filename"] for each in result["files"]] == ["deep_er_good.txt"]
+    assert result["error"] == "It ended with the exit status 3."
+    assert "left out" in result["output"]
+    assert len(result["output"]) < 5000
+
+
+async def test_a_run_that_is_too_long_says_so_and_keeps_what_it_has_printed(ann: ToolContext) -> None:
+    with variables(CODE_EXECUTOR_SECONDS="1"):
+        result = await python(ann, "import time\nprint('begun')\ntime.sleep(60)", keep_state=True)
+
+    assert result == {
+        "output": "begun",
+        "error": "Stopped: it took longer than 1 s.",
+        "variables": "None were kept: the run was ended before its end.",
+    }
+
+
+async def test_commands_run_when_the_owner_of_the_machine_has_switched_them_on(ann: ToolContext) -> None:
+    with variables(CODE_EXECUTOR_SHELL="true"):
+        result = await call(code_executor.run_shell, ann, command="printf 'b\na\n' | sort | tee sorted.txt")
+
+    assert (result["output"], [each["filename"] for each in result["files"]]) == ("a\nb", ["sorted.txt"])
+
+
+async def test_without_the_sandbox_only_small_code_runs_and_the_rest_is_off_with_the_reason(ann: ToolContext) -> None:
+    with variables(CODE_EXECUTOR_ENVIRONMENT="/nowhere", CODE_EXECUTOR_SHELL="true"):
+        (module,) = (each for each in find_modules(None, Settings()).loaded if each.name == "code_executor")
+        assert await python(ann, "6 * 7") == {"output": "42"}
+        with pytest.raises(ToolError, match="Only small code runs here"):
+            await python(ann, "import numpy")
+
+    assert module.off.keys() == {f"code_executor.{name}" for name in ("load_file", "list_files", "run_shell")}
+    assert all("/nowhere/bin/python is missing" in each for each in module.off.values())
