@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from adapters.cli.platforms import list_setting_names
+from modules.code_executor.settings import CodeExecutorSettings
 from shared.settings import SETTING_NAMES, load_settings
 from tests.support.source_tree import PACKAGES, ROOT, sources_in
 
@@ -310,7 +312,8 @@ def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:
     filled = tmp_path / ".env"
     filled.write_text("".join(f"{name}=\n" for name in sorted(names)))
 
-    assert names - SETTING_NAMES - FOR_COMPOSE - set(list_setting_names()) == {"ANTHROPIC_API_KEY"}
+    of_module = {f"CODE_EXECUTOR_{each.name.upper()}" for each in fields(CodeExecutorSettings)}
+    assert names - SETTING_NAMES - FOR_COMPOSE - set(list_setting_names()) - of_module == {"ANTHROPIC_API_KEY"}
     try:
         assert load_settings(filled, more_names=list_setting_names()).llm_models == ()
     finally:
