@@ -28,6 +28,7 @@ SETUP = (
     "I am Parley's small offline model: no language model is configured. For real answers, put `LLM_MODELS` (for "
     "example `LLM_MODELS=gpt-4o-mini`) and the provider's key (`OPENAI_API_KEY=…`) into `.env` and start me again."
 )
+FILES = "file_manager"
 # Example requests: the function name of a tool (None: no tool), and a sentence that calls it.
 EXAMPLES = (
     ("remember", "remember that my cat is called Tom"),
@@ -62,7 +63,8 @@ class OfflineModel:
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Return a tool call, a description of the last tool result, or an introduction."""
-        tools = {tool["function"]["name"].rpartition("__")[2]: tool["function"] for tool in reversed(request.tools)}
+        named = sorted((tool["function"] for tool in reversed(request.tools)), key=_is_preferred)
+        tools = {tool["name"].rpartition("__")[2]: tool for tool in named}
         reply = self._reply(_to_exchange(request.messages), tools)
         text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
         if attempt.on_text is not None:
@@ -145,6 +147,11 @@ def _from_json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _is_preferred(tool: Mapping[str, Any]) -> bool:
+    # "My files" are all of the person's, not those in the folder that code works in.
+    return bool(tool["name"].startswith(f"{FILES}__"))
 
 
 def _to_tool_call(call: _Call, tools: Mapping[str, Any]) -> ToolCall:

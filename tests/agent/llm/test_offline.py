@@ -35,7 +35,8 @@ def tool(name: str, required: tuple[str, ...] = ()) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
-ALL = tuple(tool(name) for name in FUNCTIONS)
+# Two tools have the name list_files.
+ALL = (tool("code_executor__list_files"), *(tool(name) for name in FUNCTIONS))
 
 
 async def asks(said: str, *after: dict[str, Any], tools: tuple[dict[str, Any], ...] = ALL) -> Completion:
