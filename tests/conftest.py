@@ -1,10 +1,13 @@
 """Shared fixtures: a real Postgres, a migrated database for each test, and a Parley with its worker."""
 
 import asyncio
+import gc
 import shutil
 import tempfile
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,9 +16,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import URL
 
+from adapters.cli.serving import COLLECT_AFTER
 from shared.db.database import Address, Database, _migrate
 from shared.db.embedded import start_postgres
-from shared.settings import Settings
+from shared.settings import Settings, prepare_litellm_environment
 from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, open_parley
 
@@ -83,8 +87,22 @@ async def database(address: Address) -> AsyncIterator[Database]:
     await database.close()
 
 
+@pytest.fixture(scope="session")
+def loaded() -> None:
+    """Import litellm, which takes seconds, before the first answer is timed, and spare it garbage collection."""
+    prepare_litellm_environment()
+    with warnings.catch_warnings():
+        # pydantic builds these classes at their first use, and warns of a type in them.
+        warnings.simplefilter("ignore")
+        import_module("litellm.types.utils").ModelResponse()
+    # As the program does when it has started: half a million objects are never freed.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
+
+
 @pytest.fixture
-async def model() -> AsyncIterator[OpenAIStub]:
+async def model(loaded: None) -> AsyncIterator[OpenAIStub]:
     """The strict stand-in for a provider's API, scripted by the test."""
     async with OpenAIStub() as stub:
         yield stub

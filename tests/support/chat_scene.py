@@ -2,19 +2,15 @@
 
 import asyncio
 import sys
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from adapters.base import ChatPlatform
 from shared.db.database import Address
-from shared.settings import Settings, prepare_litellm_environment
+from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
 from tests.support.parley import Parley, open_parley
@@ -57,16 +53,6 @@ class ChatScene:
         """Return the last user message that the model was shown."""
         content: str = self.model.requests[number].body["messages"][-1]["content"]
         return content
-
-
-@pytest.fixture(scope="session", autouse=True)
-def loaded() -> None:
-    """Import litellm, which takes seconds, before the first answer is timed."""
-    prepare_litellm_environment()
-    with warnings.catch_warnings():
-        # pydantic builds these classes at their first use, and warns of a type in them.
-        warnings.simplefilter("ignore")
-        import_module("litellm.types.utils").ModelResponse()
 
 
 def held(text: str) -> tuple[asyncio.Event, Any]:

@@ -23,7 +23,7 @@ from a2a.types.a2a_pb2 import (
 )
 from httpx import AsyncClient
 
-from tests.adapters.web.conftest import Site
+from tests.adapters.web.conftest import NO_CERTIFICATES, Site
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.mcp_servers import eventually
@@ -141,7 +141,7 @@ def request(
 @asynccontextmanager
 async def connected(site: Site, generation: str, *, streams: bool = True) -> AsyncIterator[Peer]:
     """Read a running Parley's card as a client of this generation does, and connect."""
-    async with AsyncClient(headers=dict(site.client.headers), timeout=60) as http:
+    async with AsyncClient(headers=dict(site.client.headers), timeout=60, verify=NO_CERTIFICATES) as http:
         result = (await http.get(f"{site.url}{CARD}")).json()
         if generation == "0.3":
             # Which a client of that time does not know.

@@ -8,9 +8,6 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.contract.driver import PlatformDriver, drivers
 from tests.standins.openai_api import OpenAIStub
-from tests.support.chat_scene import loaded
-
-__all__ = ["loaded"]
 
 
 @pytest.fixture(params=drivers(), ids=lambda kind: kind.name)

@@ -14,9 +14,9 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.discord import DiscordStandIn, Json, Person
 from tests.standins.openai_api import OpenAIStub
-from tests.support.chat_scene import ChatScene, ended, loaded, open_scene
+from tests.support.chat_scene import ChatScene, ended, open_scene
 
-__all__ = ["ended", "loaded"]
+__all__ = ["ended"]
 
 
 # Seconds that Discord wants between two sessions, here short: tests start the bot again at once.

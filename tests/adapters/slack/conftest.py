@@ -13,9 +13,9 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import Json, Person, SlackStandIn
-from tests.support.chat_scene import ChatScene, ended, loaded, open_scene
+from tests.support.chat_scene import ChatScene, ended, open_scene
 
-__all__ = ["ended", "loaded"]
+__all__ = ["ended"]
 
 
 @dataclass(kw_only=True)
