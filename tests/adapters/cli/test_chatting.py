@@ -44,22 +44,17 @@ def test_who_starts_it_on_an_embedded_database_is_the_owner(shell: Shell) -> Non
     assert "Your budget is unlimited" in said
 
 
-def test_what_comes_after_quit_is_not_read(shell: Shell) -> None:
-    said = talk(shell, "/quit", "what is 12*7?")
+def test_empty_lines_say_nothing_odd_bytes_do_no_harm_and_what_comes_after_quit_is_not_read(shell: Shell) -> None:
+    lines = ("", "   ", "/budgte \x00 \x1b[31m", "hello", "/quit", "what is 12*7?")
+    said = talk(shell, *lines, DEBUG_MOCK_RESPONSES='["fine"]')
 
-    assert said == "Goodbye.\n"
-
-
-def test_empty_lines_say_nothing(shell: Shell) -> None:
-    assert talk(shell, "", "   ", "hello", DEBUG_MOCK_RESPONSES='["fine"]') == "fine\n"
+    assert said.startswith("There is no command /budgte")
+    assert said.endswith("\nfine\nGoodbye.\n")
+    assert said.count("fine") == 1
 
 
 def test_a_last_line_without_an_end_is_a_line_too(shell: Shell) -> None:
     assert "84" in shell.run("chat", stdin="what is 12*7?").out
-
-
-def test_bytes_that_are_no_text_do_no_harm(shell: Shell) -> None:
-    assert "There is no command /budgte" in talk(shell, "/budgte \x00 \x1b[31m")
 
 
 def test_a_file_is_attached_and_known_afterwards(shell: Shell, tmp_path: Path) -> None:
