@@ -2,8 +2,6 @@
 
 import asyncio
 import gc
-import shutil
-import tempfile
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -21,11 +19,8 @@ from shared.db.database import Address, Database, _migrate
 from shared.db.embedded import start_postgres
 from shared.settings import Settings, prepare_litellm_environment
 from tests.standins.openai_api import OpenAIStub
+from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
-
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the server's folder in it gets a random name and is closed to others
-# Bytes: each test process needs less than 0.5 GB.
-ROOM = 2 * 1024**3
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -36,17 +31,11 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[URL]:
     """A server for this test process, with a migrated template database, and without durability."""
-    with tempfile.TemporaryDirectory(prefix="parley-test-", dir=_memory(), ignore_cleanup_errors=True) as folder:
-        url = start_postgres(Path(folder))
+    with temporary_folder("test") as folder:
+        url = start_postgres(folder)
         asyncio.run(_prepare(url))
         _migrate(Address(url.set(database="template_parley"), is_embedded=True).libpq(as_owner=True), "head")
         yield url
-
-
-def _memory() -> Path | None:
-    """Return the folder that lies in memory if it has room: a database is copied there in a tenth of the time."""
-    has_room = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > ROOM
-    return SHARED_MEMORY if has_room else None
 
 
 async def _prepare(url: URL) -> None:

@@ -1,7 +1,6 @@
 """Postgres is killed while turns begin: no id of a turn is given out twice, and nobody gets another person's answer."""
 
 import asyncio
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.folders import temporary_folder
 from tests.support.parley import open_parley
 from tests.support.recovery import control, kill_postgres
 
@@ -22,8 +22,7 @@ CALLERS = 12
 @pytest.fixture(scope="module")
 def crashing_home() -> Iterator[Path]:
     """The folder of a Postgres that only these tests use; what is not flushed by a commit stays in its memory."""
-    with tempfile.TemporaryDirectory(prefix="parley-crash-", ignore_cleanup_errors=True) as folder:
-        home = Path(folder)
+    with temporary_folder("crash") as home:
         asyncio.run(keep_unflushed(Address(start_postgres(home), is_embedded=True)))
         yield home
         asyncio.run(control(home, "stop", "immediate"))

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import os
 import sys
-import tempfile
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ from shared.db.database import MIGRATIONS, VERSIONS, Address, Database, find_rev
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError, Unavailable
 from shared.models import Base
+from tests.support.folders import temporary_folder
 from tests.support.given_database import connect, given_database
 
 # The tables of modules are in their folders.
@@ -285,8 +285,8 @@ async def test_the_program_acts_as_a_role_with_few_rights(database: Database) ->
 @pytest.fixture(scope="module")
 def bare_postgres() -> Iterator[URL]:
     """A server where the program's role does not exist yet."""
-    with tempfile.TemporaryDirectory(prefix="parley-test-", ignore_cleanup_errors=True) as folder:
-        yield start_postgres(Path(folder))
+    with temporary_folder("test") as folder:
+        yield start_postgres(folder)
 
 
 async def test_an_owner_who_is_no_superuser_prepares_a_given_database(bare_postgres: URL) -> None:

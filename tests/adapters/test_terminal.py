@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from adapters.terminal.output import LiveOutput, Output, PlainOutput
 from agent.journal.steps import Event
 from shared.errors import Refusal
 from tests.adapters.cli.shell import PARLEY, Shell
+from tests.support.folders import temporary_folder
 
 FILE = {"file_id": 1, "filename": "a.md", "mime_type": "text/markdown", "size_bytes": 2048, "url": "http://h/files/1"}
 # A prompt that waits for keys asks for pastes to be marked.
@@ -201,8 +201,8 @@ def at_keyboard(shell: Shell, **settings: str) -> Iterator[Keyboard]:
 
 def test_a_person_at_the_keyboard_talks_stops_an_answer_and_leaves() -> None:
     script = json.dumps(["fine", {"content": "too late", "delay": 60}, "line by line"])
-    with TemporaryDirectory(prefix="parley-tty-", ignore_cleanup_errors=True) as folder:
-        shell = Shell(Path(folder))
+    with temporary_folder("tty") as folder:
+        shell = Shell(folder)
         with at_keyboard(shell, DEBUG_MOCK_RESPONSES=script) as keyboard:
             assert "(owner)" in keyboard.until("Ctrl+D: leave.")
             keyboard.until(PROMPT)
