@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # How many test processes run side by side.
 WORKERS ?= 3
+# Each process begins with a third of its own, so that what tests of a file share is made once; then it helps others.
+SPREAD := --dist worksteal
 # Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
 ARGS ?=
 BIN := .venv/bin
@@ -57,7 +59,7 @@ format: ready-for-tests
 test: ready-for-tests
 	@lint=0; $(MAKE) --no-print-directory lint || { lint=1; echo "parley: lint failed, see above; the tests run all the same"; }; \
 	echo "parley: pytest"; \
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/soak --ignore=tests/bench $(ARGS) && exit $$lint
+	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) && exit $$lint
 
 bench: ready-for-tests
 	@$(BIN)/python -m tests.bench
