@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from agent.context.history import PastStep, count_history
+from agent.context.history import PastStep, count_history, find_named
 from agent.context.images import PromptImages, with_images
 from agent.context.messages import (
     MEMORY_CHARS,
     ModelMessage,
+    shows_recordings,
     to_context_block,
     to_past_turn,
     with_speaker,
     without_context_tags,
 )
-from agent.context.named_images import find_named
-from agent.context.recordings import shows_recordings
 from agent.context.replied_to import RepliedTo
 from agent.journal.steps import Step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens

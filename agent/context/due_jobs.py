@@ -8,12 +8,12 @@ from agent.llm.tokens import count_tokens
 from shared.messages import DueJob
 
 
-def list_check_steps(due_job: DueJob | None, turn_id: int) -> list[Step]:
+def list_check_steps(due_job: DueJob, turn_id: int) -> list[Step]:
     """Return the call that the job has made and its result, as if a model had made the call; empty without a check.
 
     So the result has the taint of its tool, and the model sees where it comes from.
     """
-    if due_job is None or due_job.check is None:
+    if due_job.check is None:
         return []
     check, seq = due_job.check, call_seq(1, 0)
     arguments, call_id = json.dumps(check.arguments), to_call_id(turn_id, seq)

@@ -4,14 +4,14 @@ What the summary holds leaves the window in blocks. What it does not hold yet st
 window is full; meanwhile a summary is asked for.
 """
 
+import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from sqlalchemy import bindparam, select, text
 
-from agent.context.named_images import find_named
 from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, UNREAD, Step, to_step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
 from agent.people.users import ResolvedConversation
@@ -28,6 +28,11 @@ OTHER_TOKENS = 2000
 KEPT_SHARE = 0.5
 # Of the result of a tool in a past turn; the model has answered with it, and may call the tool again.
 PAST_RESULT_CHARS = 1500
+# Only the newest images are shown; older ones have usually been discussed already.
+MOST_IMAGES = 8
+# Matches the lines that `attachments.with_file_lines` writes. Users can type such lines too, so who loads an image
+# checks that the file belongs to the turn.
+NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
 
 HISTORY = (
     select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS)
@@ -142,3 +147,14 @@ def _count(step: Step) -> int:
     if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
         return step.token_count
     return min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS]))
+
+
+def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
+    """Return the last `MOST_IMAGES` images that user messages name, as pairs (turn id, file id), the newest last."""
+    named = [
+        (turn_id, int(file_id))
+        for turn_id, step in steps
+        if step.role == "user" and "(file_id " in step.content
+        for file_id in NAMED.findall(step.content)
+    ]
+    return list(dict.fromkeys(named))[-MOST_IMAGES:]

@@ -11,8 +11,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.context.history import PastStep
-from agent.context.named_images import find_named
+from agent.context.history import PastStep, find_named
 from agent.llm.vision import SCHEME
 from shared.db.database import Database
 from shared.files.images import Images

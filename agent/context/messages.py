@@ -23,6 +23,11 @@ from shared.text import cut
 MEMORY_CHARS = 300
 
 
+def shows_recordings(content: str) -> bool:
+    """Return whether a message has the transcript of a recording that may be somebody else's speech."""
+    return prompts().voice.recording in content
+
+
 def to_context_block(
     user: ResolvedUser,
     memories: Sequence[RecalledMemory],

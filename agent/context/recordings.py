@@ -148,11 +148,6 @@ class Listener:
         return replace(message, content=content, token_count=tokens)
 
 
-def shows_recordings(content: str) -> bool:
-    """Return whether a message has the transcript of a recording that may be somebody else's speech."""
-    return prompts().voice.recording in content
-
-
 def with_unheard(content: str, unheard: Sequence[Unheard]) -> str:
     """Append to the message, for the model, which recordings could not be transcribed and why."""
     lines = [prompts().voice.unheard.format(name=each.name, reason=each.reason) for each in unheard]

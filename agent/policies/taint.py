@@ -19,7 +19,7 @@ from sqlalchemy import text
 
 from agent.context.attachments import FILES_HEADING
 from agent.context.history import PastStep
-from agent.context.recordings import shows_recordings
+from agent.context.messages import shows_recordings
 from agent.journal.steps import Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.people.users import Participants

@@ -208,7 +208,9 @@ async def _begin(
     written = with_file_lines(message.content, files) if files else message.content
     content = with_earlier(written, message.platform_context.earlier)
     first = _user_step(participants.user, message, content)
-    steps = [first, *(decision.steps if decision else ()), *list_check_steps(message.due_job, opening.turn_id)]
+    steps = [first, *(decision.steps if decision else ())]
+    if message.due_job is not None:
+        steps += list_check_steps(message.due_job, opening.turn_id)
     events = [
         announcer.event("user_message", content=content, speaker=participants.user.name),
         announcer.event("turn_started", conversation_id=participants.conversation.id, user_id=participants.user.id),

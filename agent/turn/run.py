@@ -175,7 +175,9 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         async with services.database.statement() as session:
             turn.spend.number_calls(await count_calls(session, turn.conversation.id, turn.key.id))
     result = await respond(services, turn, context, taint=taint)
-    return replace(result, text=with_unheard_notice(with_failed_notice(result.text, failed), unheard))
+    if failed or unheard:
+        return replace(result, text=with_unheard_notice(with_failed_notice(result.text, failed), unheard))
+    return result
 
 
 async def _store_files(services: TurnServices, turn: RunningTurn) -> list[FailedFile]:
@@ -216,8 +218,9 @@ async def _listen(services: TurnServices, turn: RunningTurn) -> list[Unheard]:
 async def _build_context(
     services: TurnServices, turn: RunningTurn, failed: Sequence[FailedFile], unheard: Sequence[Unheard]
 ) -> Context:
-    content = with_unheard(with_failed_files(turn.log.message.content, failed), unheard)
-    written = replace(turn.log.message, content=content)
+    written = turn.log.message
+    if failed or unheard:
+        written = replace(written, content=with_unheard(with_failed_files(written.content, failed), unheard))
     message, history = PastStep(turn.key.id, turn.user.id, written), turn.request.history
     # Most messages reply to none.
     replied_to = None
