@@ -200,6 +200,10 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
         await driver.until_connected()
         await driver.say(ANN, "hello", place)
         await driver.wait(driver.rate_limited, 100)
+        owner = await connect(address)
+        # On a busy machine it may be the live message that is refused, and not yet the committed reply.
+        await until_one(owner, "SELECT count(*) FROM outbox")
+        await owner.close()
         late = psutil.Process(child.pid)
         # The turn is committed, and the worker has checked its claim before it began to wait for the platform.
         late.suspend()
