@@ -1,11 +1,13 @@
 """Recordings are transcribed before the turn and texts are spoken, on the ledger, within bounds."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from adapters.cli.worker import build_worker
 from agent.tools.modules import discover
 from shared.db.database import Address
 from shared.messages import AgentResponse, Attachment
@@ -63,6 +65,25 @@ async def test_a_voice_message_is_transcribed_paid_for_and_kept(parley: Parley, 
     assert len(model.recordings) == 1
     shown = await parley.value("SELECT payload ->> 'content' FROM turn_events WHERE name = 'user_message' ORDER BY id")
     assert "Please water the plants." in shown
+
+
+async def test_a_turn_that_is_taken_over_listens_once(parley: Parley, model: OpenAIStub) -> None:
+    model.play(lambda _body, number: Fault(hang=True) if number == 1 else Answer("Hello again."))
+    key = "inbox/once.wav"
+    await parley.app.files.storage.put(key, recording(), "audio/wav")
+    file = Attachment("once.wav", "audio/wav", 10_000, storage_key=key, voice_seconds=3)
+    accepted = await parley.accept("", attachments=[file])
+    await model.until(1)
+    assert parley.worker is not None
+    parley.worker.cancel()
+    await asyncio.gather(parley.worker, return_exceptions=True)
+    parley.worker = asyncio.create_task(build_worker(parley.app).run())
+
+    async with asyncio.timeout(60):
+        reply = await parley.app.events.response(accepted.inbox_id)
+
+    assert (reply.content, len(model.recordings)) == ("Hello again.", 1)
+    assert asked(model).count("Good morning.") == 1
 
 
 @pytest.mark.parametrize(
