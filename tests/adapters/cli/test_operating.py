@@ -139,6 +139,7 @@ def test_skills_are_added_listed_shown_and_removed(shell: Shell) -> None:
     assert "personas:    Clerk\nfiles:       form.md\n\nDo meeting-notes." in shown
     assert shell.says("skill", "remove", "meeting-notes") == "meeting-notes is removed; still listed by Clerk\n"
     assert "in-folder is a folder: delete" in shell.run("skill", "remove", "in-folder", SKILLS_PATH=str(root)).err
+    cell(shell, "DELETE FROM personas WHERE name = 'Clerk'")
 
 
 def test_what_the_database_refuses_is_one_line(shell: Shell) -> None:
