@@ -353,7 +353,9 @@ def _raise_database_lost() -> Iterator[None]:
 
 def is_lost(error: BaseException) -> bool:
     """Tell whether the connection or transaction was lost for a transient reason, so that trying again can help."""
-    if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error, InterfaceError)):
+    if isinstance(error, DBAPIError) and (
+        error.connection_invalidated or isinstance(error, InterfaceError) or is_broken(error)
+    ):
         return True
     if isinstance(error, REFUSED):
         return is_stale(error) or str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
@@ -370,10 +372,21 @@ def is_stale(error: BaseException) -> bool:
     return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in STALE_PLANS))
 
 
+def is_broken(error: BaseException) -> bool:
+    """Tell whether the server had ended the connection with an error that asyncpg read too late to report it.
+
+    That happens to a process that was frozen within a transaction, for longer than the server keeps one open.
+    """
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(getattr(cause, "__cause__", None), asyncpg.InternalClientError)
+
+
 def _replace_stale_connections(context: ExceptionContext) -> None:
-    # SQLAlchemy then replaces this connection and all others that were opened before.
-    if isinstance(context.original_exception, Exception) and is_stale(context.original_exception):
+    # SQLAlchemy then replaces this connection and, if it was stale, all others that were opened before.
+    if is_stale(context.original_exception):
         context.is_disconnect = True
+    elif is_broken(context.original_exception):
+        context.is_disconnect, context.invalidate_pool_on_disconnect = True, False
 
 
 def is_duplicate(error: BaseException) -> bool:

@@ -189,9 +189,9 @@ class Driver(PlatformDriver):
         """Take five messages in five seconds for each channel."""
         self._standin.limits = Limits(per_route=5, window=5.0)
 
-    def refuse_posts(self, count: int) -> None:
-        """Refuse new messages for a second."""
-        self._standin.faults.append(Fault("POST", "/messages", 429, times=count, retry_after=1.0))
+    def refuse_posts(self, count: int, seconds: int = 1) -> None:
+        """Refuse new messages."""
+        self._standin.faults.append(Fault("POST", "/messages", 429, times=count, retry_after=float(seconds)))
 
     def forget_keys(self) -> None:
         """Forget the nonces."""

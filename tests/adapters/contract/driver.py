@@ -207,8 +207,8 @@ class PlatformDriver(ABC):
         """Take only so many requests as the platform itself does; others are answered with a 429."""
 
     @abstractmethod
-    def refuse_posts(self, count: int) -> None:
-        """Answer the next messages of the agent with a 429, and ask it to wait for a second."""
+    def refuse_posts(self, count: int, seconds: int = 1) -> None:
+        """Answer the next messages of the agent with a 429, and ask it to wait for so long."""
 
     @abstractmethod
     def forget_keys(self) -> None:

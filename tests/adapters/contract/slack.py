@@ -180,9 +180,9 @@ class Driver(PlatformDriver):
         """Take ten messages in ten seconds for each channel, and a few calls a minute of other methods."""
         self._standin.limits = Limits(factor=1)
 
-    def refuse_posts(self, count: int) -> None:
-        """Refuse new messages for a second."""
-        self._standin.fail("chat.postMessage", retry_after=1, times=count)
+    def refuse_posts(self, count: int, seconds: int = 1) -> None:
+        """Refuse new messages."""
+        self._standin.fail("chat.postMessage", retry_after=seconds, times=count)
 
     def forget_keys(self) -> None:
         """Do nothing: Slack recognises no message that is posted again."""

@@ -9,7 +9,7 @@ import pytest
 
 from shared.db.database import Address
 from tests.adapters.contract.driver import ANN, BOB, Capability, PlatformDriver
-from tests.bench.children import started
+from tests.bench.children import started, until_one
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.chat_scene import COMMAND, child_environment
@@ -192,7 +192,8 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
     env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
     log, place = tmp_path / "log", driver.direct(ANN)
     model.play([Answer("Only once.")])
-    driver.refuse_posts(1)
+    # So long that the worker is frozen while it waits, also on a busy machine.
+    driver.refuse_posts(1, seconds=5)
     async with (
         started(*COMMAND, "adapter", driver.name, env=env),
         started(*COMMAND, "worker", env=env, errors=log) as child,

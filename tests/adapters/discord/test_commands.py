@@ -13,7 +13,7 @@ async def test_commands_are_registered_once_per_change_and_not_per_start(
 ) -> None:
     for _ in range(2):
         async with opened(scene, address, model):
-            await scene.discord.until(lambda: scene.discord.commands)
+            await scene.until_value(1, "SELECT count(*) FROM bots WHERE commands_hash IS NOT NULL")
         await scene.discord.gateway.until_gone()
     assert len(scene.discord.sent("PUT", "/commands")) == 1
 

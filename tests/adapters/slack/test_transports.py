@@ -86,8 +86,8 @@ async def test_an_acknowledgement_that_is_lost_or_late_makes_no_second_turn(offi
     # The answer waits, so that only the question's acknowledgements are lost.
     hold, script = held("Once.")
     office.model.play(script)
-    office.slack.delivery.retry_delays = (0.0, 0.2)
-    office.slack.delivery.ack_seconds = 0.2
+    office.slack.delivery.retry_delays = (0.0, 0.2, 0.2)
+    office.slack.delivery.ack_seconds = 1.0
     office.slack.socket.lose_acks = 2
 
     await office.ann.direct("hello")

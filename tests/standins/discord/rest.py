@@ -196,6 +196,8 @@ async def edit_message(call: Call) -> Json:
     if message["author"]["id"] != call.standin.world.bot["id"]:
         raise Refused(403, 50005, "Cannot edit a message authored by another user")
     rules.check_message(call.body, len(call.files), is_edit=True)
+    if call.files:
+        _channel(call, "attach_files")
     return await change_message(call, channel, message)
 
 
