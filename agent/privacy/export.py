@@ -38,6 +38,15 @@ SELECT id, conversation_id, action, content, kind, time_zone, starts_at, every, 
        condition, status, next_due_at, last_due_at, runs, created_at
 FROM scheduled_jobs WHERE user_id = :user_id ORDER BY id
 """),
+    "places": text("""
+SELECT name, latitude, longitude, radius_metres, is_inside FROM location_places WHERE user_id = :user_id ORDER BY name
+"""),
+    "place_reminders": text("""
+SELECT place_id, conversation_id, event, content, repeats FROM location_reminders WHERE user_id = :user_id ORDER BY id
+"""),
+    "position": text("""
+SELECT latitude, longitude, accuracy_metres, recorded_at FROM location_trackers WHERE user_id = :user_id
+"""),
     "usage": text("""
 SELECT purpose, model, count(*) AS calls, sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
 FROM token_logs WHERE user_id = :user_id GROUP BY purpose, model ORDER BY purpose, model

@@ -148,43 +148,47 @@ class JobsOfUser:
 
     async def add(self, new: NewJob) -> Job:
         """Store a job and return it; raises `ToolError` when it exceeds a limit or is never due."""
-        now, content = self.clock.now(), clean(new.text).strip()
-        if not 0 < len(content) <= MAX_TEXT_CHARS:
-            raise ToolError(f"A job's text has 1 to {MAX_TEXT_CHARS:,} characters.")
-        self._check_timing(new, now)
-        due = new.timing.next_after(now)
-        if due is None:
-            raise ToolError("That time has passed.")
+        self._check_timing(new, self.clock.now())
         async with self.database.transaction() as session:
             await session.execute(LOCK, {"user_id": self.user_id})
             if (await session.execute(COUNT, {"user_id": self.user_id})).scalar_one() >= self.limits.most:
                 raise ToolError(f"There are {self.limits.most} jobs already, which is the limit; cancel one first.")
-            origin = self.origin or await self._find_origin(session)
-            row = {
-                "user_id": self.user_id,
-                "conversation_id": self.conversation_id,
-                "door": origin.door,
-                "platform_user_id": origin.platform_user_id,
-                "module": new.module,
-                "action": new.action,
-                "content": content,
-                "requires": new.requires.label,
-                "next_due_at": due,
-                **asdict(new.timing),
-                **_to_check_row(new.check),
-            }
-            made = await session.execute(insert(ScheduledJob).values(row).returning(ScheduledJob.id))
-            job_id = made.scalar_one()
-        expires_at = new.check.expires_at if new.check else None
+            return await self.store(session, new)
+
+    async def store(self, session: AsyncSession, new: NewJob) -> Job:
+        """Store a job in this transaction, beside the limits: what it says has been asked for before.
+
+        Raises `ToolError` when its text is too long or it is never due.
+        """
+        content, due = clean(new.text).strip(), new.timing.next_after(self.clock.now())
+        if not 0 < len(content) <= MAX_TEXT_CHARS:
+            raise ToolError(f"A job's text has 1 to {MAX_TEXT_CHARS:,} characters.")
+        if due is None:
+            raise ToolError("That time has passed.")
+        origin = self.origin or await self.find_origin(session)
+        row = {
+            "user_id": self.user_id,
+            "conversation_id": self.conversation_id,
+            "door": origin.door,
+            "platform_user_id": origin.platform_user_id,
+            "module": new.module,
+            "action": new.action,
+            "content": content,
+            "requires": new.requires.label,
+            "next_due_at": due,
+            **asdict(new.timing),
+            **_to_check_row(new.check),
+        }
+        made = await session.execute(insert(ScheduledJob).values(row).returning(ScheduledJob.id))
         return Job(
-            job_id,
+            made.scalar_one(),
             content,
             timing=new.timing,
             action=new.action,
             status="active",
             next_due_at=due,
             check_tool=new.check.tool if new.check else None,
-            expires_at=expires_at,
+            expires_at=new.check.expires_at if new.check else None,
         )
 
     async def list(self, limit: int = 100) -> Sequence[Job]:
@@ -230,7 +234,8 @@ class JobsOfUser:
             raise NotFound(what="job")
         return to_job(row)
 
-    async def _find_origin(self, session: AsyncSession) -> Origin:
+    async def find_origin(self, session: AsyncSession) -> Origin:
+        """Return how the person wrote in this turn, or here last; raises `ToolError` if no person did."""
         given = {"user_id": self.user_id, "conversation_id": self.conversation_id, "turn_id": self.turn_id}
         found = (await session.execute(ORIGIN, given)).one_or_none()
         if found is None or found.door in AGENT_ADAPTERS:

@@ -1,0 +1,275 @@
+"""Tools for named places and for reminders when a person comes to one or leaves it; positions come by OwnTracks."""
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from math import isfinite
+from secrets import token_urlsafe
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import text as sql
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from modules.location.geocoding import find_address
+from modules.location.geofence import distance
+from modules.location.rows import (
+    OPEN_PAIRING,
+    PAIR,
+    PAIRING_MINUTES,
+    Position,
+    find_tracker,
+    hash_of,
+    take_position,
+    to_time,
+)
+from shared.errors import NotFound, ToolError
+from shared.hooks import HttpRequest, HttpResponse, ModuleContext, route
+from shared.permissions import Permission
+from shared.text import clean
+from shared.tools import ToolContext, tool
+
+Name = Annotated[str, Field(min_length=1, max_length=60)]
+MOST_PLACES, MOST_REMINDERS = 50, 100
+UNAUTHORIZED = HttpResponse(status=401, headers={"WWW-Authenticate": 'Basic realm="Parley"'})
+UNKNOWN_ACCURACY = 100.0
+
+SAVE = sql("""
+INSERT INTO location_places (user_id, name, latitude, longitude, radius_metres)
+SELECT :user_id, :name, :latitude, :longitude, :radius
+WHERE (SELECT count(*) FROM location_places WHERE user_id = :user_id) < :most
+   OR EXISTS (SELECT FROM location_places WHERE user_id = :user_id AND name = :name)
+ON CONFLICT (user_id, name) DO UPDATE SET latitude = excluded.latitude, longitude = excluded.longitude,
+    radius_metres = excluded.radius_metres, is_inside = NULL
+RETURNING id
+""")
+LIST = sql("SELECT id, name, radius_metres, is_inside FROM location_places WHERE user_id = :user_id ORDER BY name")
+LIST_REMINDERS = sql("""
+SELECT reminder.id, name, event, content, repeats
+FROM location_reminders AS reminder JOIN location_places AS place ON place.id = reminder.place_id
+WHERE reminder.user_id = :user_id ORDER BY reminder.id
+""")
+FIND = sql("SELECT id FROM location_places WHERE user_id = :user_id AND name = :name")
+DELETE = sql("DELETE FROM location_places WHERE user_id = :user_id AND name = :name RETURNING id")
+CURRENT = sql("""
+SELECT latitude, longitude, accuracy_metres, recorded_at FROM location_trackers
+WHERE user_id = :user_id AND latitude IS NOT NULL
+""")
+NEAR = sql("SELECT name, latitude, longitude FROM location_places WHERE user_id = :user_id")
+REMIND = sql("""
+INSERT INTO location_reminders (user_id, place_id, conversation_id, door, platform_user_id, event, content, repeats)
+SELECT :user_id, :place_id, :conversation_id, :door, :platform_user_id, :event, :content, :repeats
+WHERE (SELECT count(*) FROM location_reminders WHERE user_id = :user_id) < :most RETURNING id
+""")
+CANCEL = sql("DELETE FROM location_reminders WHERE id = :id AND user_id = :user_id RETURNING id")
+
+
+@tool(requires=Permission.USER, acts=True)
+async def save_place(
+    context: ToolContext,
+    name: Name,
+    address: Annotated[str, Field(max_length=200)] | None = None,
+    radius_metres: Annotated[int, Field(ge=50, le=50_000)] = 150,
+) -> dict[str, Any]:
+    """Save a place under a name: an address, or without one the person's current position."""
+    if address is None:
+        async with context.transaction() as session:
+            current = await _get_current(session, context.user.id)
+        label, latitude, longitude = "the current position", current.latitude, current.longitude
+    else:
+        found = await find_address(context, clean(address))
+        label, latitude, longitude = found.label, found.latitude, found.longitude
+    given = {"user_id": context.user.id, "name": _plain(name), "radius": radius_metres, "most": MOST_PLACES}
+    async with context.transaction() as session:
+        saved = await session.execute(SAVE, given | {"latitude": latitude, "longitude": longitude})
+        if saved.one_or_none() is None:
+            raise ToolError(f"There are {MOST_PLACES} places already; delete one first.")
+    return {"name": given["name"], "at": label, "radius_metres": radius_metres}
+
+
+@tool(requires=Permission.GUEST, read_only=True, reads_private=True)
+async def list_places(context: ToolContext) -> dict[str, Any]:
+    """List the person's places, and the reminders at them."""
+    _require_direct(context)
+    async with context.transaction() as session:
+        places = (await session.execute(LIST, {"user_id": context.user.id})).all()
+        reminders = (await session.execute(LIST_REMINDERS, {"user_id": context.user.id})).all()
+    return {
+        "places": [
+            {"name": each.name, "radius_metres": each.radius_metres, "is_there": each.is_inside} for each in places
+        ],
+        "reminders": [
+            {
+                "reminder_id": each.id,
+                "place": each.name,
+                "on": each.event,
+                "text": each.content,
+                "repeats": each.repeats,
+            }
+            for each in reminders
+        ],
+    }
+
+
+@tool(requires=Permission.USER, acts=True)
+async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
+    """Delete a place with its reminders."""
+    async with context.transaction() as session:
+        gone = await session.execute(DELETE, {"user_id": context.user.id, "name": _plain(name)})
+        if gone.one_or_none() is None:
+            raise NotFound("There is no such place.")
+    return {"deleted": _plain(name)}
+
+
+@tool(requires=Permission.USER, acts=True)
+async def remind_at_place(
+    context: ToolContext,
+    place: Name,
+    text: Annotated[str, Field(min_length=1, max_length=4000)],
+    on: Literal["enter", "leave"] = "enter",
+    repeats: bool = False,
+) -> dict[str, Any]:
+    """Say a text in this conversation when the person comes to a place or leaves it."""
+    async with context.transaction() as session:
+        found = (await session.execute(FIND, {"user_id": context.user.id, "name": _plain(place)})).one_or_none()
+        if found is None:
+            raise NotFound("There is no such place; save it first.")
+        origin = await context.jobs.find_origin(session)
+        given = {
+            "user_id": context.user.id,
+            "place_id": found.id,
+            "conversation_id": context.conversation_id,
+            "door": origin.door,
+            "platform_user_id": origin.platform_user_id,
+            "event": on,
+            "content": clean(text),
+            "repeats": repeats,
+            "most": MOST_REMINDERS,
+        }
+        made = (await session.execute(REMIND, given)).one_or_none()
+    if made is None:
+        raise ToolError(f"There are {MOST_REMINDERS} reminders at places already; cancel one first.")
+    return {"reminder_id": made.id, "place": _plain(place), "on": on}
+
+
+@tool(requires=Permission.USER, acts=True)
+async def cancel_place_reminder(
+    context: ToolContext, reminder_id: Annotated[int, Field(ge=1, lt=2**63)]
+) -> dict[str, Any]:
+    """Cancel a reminder at a place."""
+    async with context.transaction() as session:
+        gone = await session.execute(CANCEL, {"user_id": context.user.id, "id": reminder_id})
+        if gone.one_or_none() is None:
+            raise NotFound(what="reminder")
+    return {"cancelled": reminder_id}
+
+
+@tool(requires=Permission.GUEST, read_only=True, reads_private=True)
+async def get_position(context: ToolContext) -> dict[str, Any]:
+    """Tell where the person's phone was last, and how far from their places."""
+    _require_direct(context)
+    async with context.transaction() as session:
+        current = await _get_current(session, context.user.id)
+        places = (await session.execute(NEAR, {"user_id": context.user.id})).all()
+    here = (current.latitude, current.longitude)
+    metres = {each.name: round(distance(here, (each.latitude, each.longitude))) for each in places}
+    return {
+        "latitude": current.latitude,
+        "longitude": current.longitude,
+        "accuracy_metres": current.accuracy_metres,
+        "recorded_at": current.recorded_at.isoformat(timespec="seconds"),
+        "metres_to_places": metres,
+    }
+
+
+@tool(requires=Permission.USER, acts=True)
+async def pair_phone(context: ToolContext) -> dict[str, Any]:
+    """Give the person a link that connects the OwnTracks app of their phone; it opens once, for ten minutes."""
+    _require_direct(context)
+    code = token_urlsafe(24)
+    given = {"user_id": context.user.id, "hash": hash_of(code), "minutes": PAIRING_MINUTES}
+    async with context.transaction() as session:
+        await session.execute(OPEN_PAIRING, given)
+    return {"link": f"{_base_url(context)}/modules/{context.module}/pair?code={code}"}
+
+
+@route("pair", methods=("GET",))
+async def open_pairing(context: ModuleContext, request: HttpRequest) -> HttpResponse:
+    """Show the phone's credential to whoever opens the link first."""
+    password = token_urlsafe(24)
+    given = {"hash": hash_of(request.query.get("code", "")), "password_hash": hash_of(password)}
+    async with context.transaction() as session:
+        paired = (await session.execute(PAIR, given)).one_or_none()
+    plain = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
+    if paired is None:
+        return HttpResponse(b"This link was opened before, or is too old. Ask for a new one.", 410, plain)
+    lines = (
+        "In OwnTracks choose the mode HTTP, and enter:",
+        f"URL: {_base_url(context)}/modules/{context.module}/positions",
+        f"User: {paired.id}",
+        f"Password: {password}",
+    )
+    return HttpResponse("\n".join(lines).encode(), 200, plain)
+
+
+@route("positions")
+async def take_positions(context: ModuleContext, request: HttpRequest) -> HttpResponse:
+    """Take what OwnTracks sends; only positions count."""
+    user, password = _read_credential(request.headers.get("authorization", ""))
+    async with context.transaction() as session:
+        tracker_id = await find_tracker(session, user, password)
+    if tracker_id is None:
+        return UNAUTHORIZED
+    if (position := _read_position(request.body)) is not None:
+        await take_position(context, tracker_id, position)
+    return HttpResponse(b"[]", headers={"Content-Type": "application/json"})
+
+
+def _read_credential(header: str) -> tuple[int, str]:
+    scheme, _, encoded = header.partition(" ")
+    try:
+        user, _, password = b64decode(encoded, validate=True).decode().partition(":")
+    except (Base64Error, UnicodeDecodeError, ValueError):
+        return 0, ""
+    is_number = scheme.lower() == "basic" and user.isascii() and user.isdecimal() and len(user) < 19
+    return (int(user), password) if is_number else (0, "")
+
+
+def _read_position(body: bytes) -> Position | None:
+    """Return the position of a message of OwnTracks; None for another message, `ToolError` for a wrong position."""
+    try:
+        sent = json.loads(body)
+        if not isinstance(sent, dict) or sent.get("_type") != "location":
+            return None
+        latitude, longitude = float(sent["lat"]), float(sent["lon"])
+        accuracy = float(sent.get("acc", UNKNOWN_ACCURACY))
+        recorded_at = to_time(float(sent["tst"]))
+    except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
+        raise ToolError("This is no message of OwnTracks.") from None
+    if not (abs(latitude) <= 90 and abs(longitude) <= 180 and isfinite(accuracy) and accuracy >= 0):
+        raise ToolError("This is no position.")
+    return Position(latitude, longitude, accuracy=accuracy, recorded_at=recorded_at)
+
+
+async def _get_current(session: AsyncSession, user_id: int) -> Any:
+    current = (await session.execute(CURRENT, {"user_id": user_id})).one_or_none()
+    if current is None:
+        raise ToolError("No position is known: the person's phone has to be paired first, in a direct message.")
+    return current
+
+
+def _require_direct(context: ToolContext) -> None:
+    if not context.place.is_direct:
+        raise ToolError("Where a person is, is told in direct messages only.")
+
+
+def _base_url(context: ToolContext | ModuleContext) -> str:
+    settings = context.app_settings
+    return (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
+
+
+def _plain(name: str) -> str:
+    plain = " ".join(clean(name).casefold().split())
+    if not plain:
+        raise ToolError("A place needs a name.")
+    return plain

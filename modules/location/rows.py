@@ -1,0 +1,117 @@
+"""Reads and writes the rows of places, phones and reminders; a position fires reminders in the transaction it is in."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any
+
+from sqlalchemy import bindparam, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from modules.location.geofence import distance, is_inside
+from modules.location.models import Tracker
+from shared.hooks import ModuleContext
+from shared.messages import Place
+from shared.schedules.jobs import NewJob, Origin
+from shared.schedules.timing import once
+
+PAIRING_MINUTES = 10
+
+OPEN_PAIRING = text("""
+INSERT INTO location_trackers (user_id, pairing_hash, pairing_until)
+VALUES (:user_id, :hash, now() + :minutes * interval '1 minute')
+ON CONFLICT (user_id) DO UPDATE SET pairing_hash = excluded.pairing_hash, pairing_until = excluded.pairing_until
+""")
+PAIR = text("""
+UPDATE location_trackers SET password_hash = :password_hash, pairing_hash = NULL, pairing_until = NULL
+WHERE pairing_hash = :hash AND pairing_until > now() RETURNING id
+""")
+TRACKER = select(Tracker.id, Tracker.password_hash).where(Tracker.id == bindparam("id"))
+MOVE = text("""
+UPDATE location_trackers SET latitude = :latitude, longitude = :longitude, accuracy_metres = :accuracy,
+    recorded_at = :recorded_at
+WHERE id = :id AND (recorded_at IS NULL OR recorded_at < :recorded_at) RETURNING user_id
+""")
+PLACES = text("SELECT * FROM location_places WHERE user_id = :user_id ORDER BY name FOR UPDATE")
+NOTE = text("UPDATE location_places SET is_inside = :is_inside WHERE id = :id")
+REMINDERS = text("""
+SELECT reminder.*, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct
+FROM location_reminders AS reminder JOIN conversations ON conversations.id = reminder.conversation_id
+WHERE place_id = :place_id AND event = :event ORDER BY reminder.id
+""")
+DONE = text("DELETE FROM location_reminders WHERE id = :id AND NOT repeats")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A position that a phone has reported, in degrees, with its accuracy in metres."""
+
+    latitude: float
+    longitude: float
+    accuracy: float
+    recorded_at: datetime
+
+
+def hash_of(secret: str) -> str:
+    """Return what is stored of a secret; it is long and random, so that no slow hash is needed."""
+    return sha256(secret.encode()).hexdigest()
+
+
+async def find_tracker(session: AsyncSession, tracker_id: int, password: str) -> int | None:
+    """Return the phone's id if this is its password, else None."""
+    row = (await session.execute(TRACKER, {"id": tracker_id})).one_or_none()
+    expected = row.password_hash if row is not None and row.password_hash else ""
+    return row.id if compare_digest(hash_of(password), expected) and row is not None else None
+
+
+async def take_position(context: ModuleContext, tracker_id: int, position: Position) -> int:
+    """Store a position that is newer than the last one, fire what it causes, and return how many reminders."""
+    given = {
+        "id": tracker_id,
+        "latitude": position.latitude,
+        "longitude": position.longitude,
+        "accuracy": position.accuracy,
+        # A phone whose clock is ahead must not shut out its later positions.
+        "recorded_at": min(position.recorded_at, context.clock.now()),
+    }
+    fired = 0
+    async with context.transaction() as session:
+        moved = (await session.execute(MOVE, given)).one_or_none()
+        places = (await session.execute(PLACES, {"user_id": moved.user_id})).all() if moved is not None else []
+        for place in places:
+            metres = distance((position.latitude, position.longitude), (place.latitude, place.longitude))
+            now = is_inside(place.is_inside, metres, radius=place.radius_metres, accuracy=position.accuracy)
+            if now == place.is_inside:
+                continue
+            await session.execute(NOTE, {"id": place.id, "is_inside": now})
+            # The first position after a place was made tells where the person is, not that they have moved.
+            if place.is_inside is not None:
+                fired += await _fire(context, session, place.id, event="enter" if now else "leave")
+    return fired
+
+
+async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, event: str) -> int:
+    reminders = (await session.execute(REMINDERS, {"place_id": place_id, "event": event})).all()
+    for each in reminders:
+        origin = Origin(each.door, each.platform_user_id)
+        jobs = context.jobs_of(each.user_id, _to_place(each), conversation_id=each.conversation_id, origin=origin)
+        timing = once(context.clock.now() + timedelta(milliseconds=1))
+        await jobs.store(session, NewJob(each.content, timing, module=context.module))
+        await session.execute(DONE, {"id": each.id})
+    return len(reminders)
+
+
+def to_time(seconds: float) -> datetime:
+    """Return the moment that a phone writes as seconds since 1970; raises `ValueError`, `OverflowError`, `OSError`."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _to_place(row: Any) -> Place:
+    return Place(
+        platform=row.platform,
+        server=row.platform_server_id,
+        channel=row.platform_channel_id,
+        thread=row.platform_thread_id,
+        is_direct=row.is_direct,
+    )
