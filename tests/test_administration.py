@@ -85,6 +85,28 @@ async def test_a_deleted_persona_comes_back_and_an_added_one_goes(psql: Psql) ->
     assert await psql.value("SELECT count(*) FROM personas") == 1
 
 
+@pytest.mark.parametrize(
+    ("table", "insert"),
+    [
+        ("skills", "(name, description, body) VALUES ('notes', 'Takes notes.', 'Do.')"),
+        ("memory_retention", "(kind, kept_days) VALUES ('turn', 30)"),
+        ("role_grants", "(server, role, permission_level) VALUES ('42', '7', 'admin')"),
+        ("channel_modes", "(platform_channel_id, mode) VALUES ('9', 'always')"),
+        ("mcp_servers", "(name, transport, command) VALUES ('tickets', 'stdio', '/bin/true')"),
+        ("agents", "(name, description, persona_id) VALUES ('sage', 'Knows.', 1)"),
+        ("servers", "(platform_server_id, token_budget_monthly) VALUES ('42', 5)"),
+    ],
+)
+async def test_a_row_of_each_table_is_logged_and_taken_back(psql: Psql, table: str, insert: str) -> None:
+    await psql.run(f"INSERT INTO {table} {insert}")
+    logged = await psql.rows('SELECT "table", action FROM admin.audit LIMIT 1')
+    assert logged == [(table, "insert")]
+
+    await psql.run(f"SELECT admin.undo({await psql.last()})")
+
+    assert await psql.rows(f"TABLE {table}") == []
+
+
 async def test_what_was_changed_again_is_not_undone(psql: Psql) -> None:
     await psql.run("SELECT admin.set_budget('discord', 'ann', 1)")
     first = await psql.last()

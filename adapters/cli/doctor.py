@@ -127,6 +127,7 @@ async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
             yield await _look_at_vectors(address, settings.embedding_model)
         async for finding in _look_at_listed_skills(address, settings):
             yield finding
+        yield await _look_at_audit(address)
     elif revision is None:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
     elif revision in list_revisions(VERSIONS):
@@ -147,6 +148,20 @@ async def _look_at_vectors(address: "Address", model: str) -> Finding:
         await database.close()
     text = f"{progress.memories - progress.missing:,} of {progress.memories:,} memories have vectors of {model}"
     return Finding("ok", "vectors", f"{text}; the workers make the others" if progress.missing else text)
+
+
+async def _look_at_audit(address: "Address") -> Finding:
+    import asyncpg
+
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        found = await connection.fetchrow("SELECT entries, first_broken FROM parley_verify_audit_v1()")
+    finally:
+        await connection.close()
+    if found["first_broken"] is None:
+        return Finding("ok", "audit", f"{found['entries']:,} changes by admins, none of them altered since")
+    text = f"entry {found['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
+    return Finding("fail", "audit", text)
 
 
 async def _describe_server(address: "Address") -> str:

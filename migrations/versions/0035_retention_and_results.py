@@ -79,6 +79,10 @@ def upgrade() -> None:
         op.get_bind().exec_driver_sql((SQL / f"{function}.sql").read_text("utf-8").replace("%", "%%"))
         op.execute(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {function} TO parley_app")
+    op.execute(
+        "CREATE TRIGGER parley_audit AFTER INSERT OR UPDATE OR DELETE ON memory_retention FOR EACH ROW"
+        " EXECUTE FUNCTION parley_audit_v1('without')"
+    )
 
 
 def downgrade() -> None:

@@ -86,6 +86,10 @@ def upgrade() -> None:
         "CASE WHEN jsonb_typeof(skills) = 'array' THEN jsonb_array_length(skills) <= 50"
         " AND NOT jsonb_path_exists(skills, '$[*] ? (@.type() != \"string\")') ELSE skills IS NULL END",
     )
+    op.execute(
+        "CREATE TRIGGER parley_audit AFTER INSERT OR UPDATE OR DELETE ON skills FOR EACH ROW"
+        " EXECUTE FUNCTION parley_audit_v1('without')"
+    )
 
 
 def downgrade() -> None:

@@ -107,6 +107,7 @@ def test_a_change_is_listed_and_undone_and_a_changed_log_shows(shell: Shell) -> 
     off = "SET session_replication_role = replica"
     shell.says("psql", "-c", off, "-c", "UPDATE audit_log SET undoes = -id WHERE undoes IS NULL")
     assert shell.run("audit", "verify").code == 1
+    assert "of audit_log was altered" in shell.run("doctor").out
     shell.says("psql", "-c", off, "-c", "UPDATE audit_log SET undoes = NULL WHERE undoes < 0")
 
 
