@@ -21,6 +21,7 @@ from packaging.version import Version
 
 from adapters.cli.platforms import list_setting_names
 from modules.code_executor.settings import CodeExecutorSettings
+from modules.location.settings import LocationSettings
 from shared.settings import SETTING_NAMES, load_settings
 from tests.support.source_tree import PACKAGES, ROOT, sources_in
 
@@ -312,7 +313,8 @@ def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:
     filled = tmp_path / ".env"
     filled.write_text("".join(f"{name}=\n" for name in sorted(names)))
 
-    of_module = {f"CODE_EXECUTOR_{each.name.upper()}" for each in fields(CodeExecutorSettings)}
+    kinds = {"CODE_EXECUTOR": CodeExecutorSettings, "LOCATION": LocationSettings}
+    of_module = {f"{prefix}_{each.name.upper()}" for prefix, kind in kinds.items() for each in fields(kind)}
     assert names - SETTING_NAMES - FOR_COMPOSE - set(list_setting_names()) - of_module == {"ANTHROPIC_API_KEY"}
     try:
         assert load_settings(filled, more_names=list_setting_names()).llm_models == ()

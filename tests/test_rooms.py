@@ -30,6 +30,7 @@ UNLIMITED_CLASSES = (
     "agent/mcp/connections.py:Server",
     "agent/prompts.py:ConfirmationTexts",
     "agent/prompts.py:DelegationTexts",
+    "agent/prompts.py:Prompts",
     "agent/prompts.py:TurnTexts",
 )
 LARGE_CLASSES: set[str] = set()

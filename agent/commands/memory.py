@@ -101,7 +101,7 @@ async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
         if not found:
             return f'I find no memory of yours here with the words "{cut(words, 100)}"; /memory list shows some.'
         ids = [each.id for each in found]
-        number = await ask_for_confirmation(session, request.user.id, "forget", ids)
+        number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
     return Answered("\n".join(_to_lines(found)), confirmation=number)
 
 

@@ -15,7 +15,7 @@ MAX_NUMBER = 2**63 - 1
 async def export(request: Request) -> Answered:
     """Send you everything that I keep about you, as a file that only you get."""
     app = request.app
-    file = await store_archive(app.database, app.files.storage, request.user.id, app.clock)
+    file = await store_archive(app.database, app.files.storage, request.user.id, clock=app.clock)
     shown = ReplyFile(file.file_id, file.filename, file.mime_type, size_bytes=file.size_bytes, url=file.url)
     text = "This is everything that I keep about you. The links in it are valid for a day."
     return Answered(text, files=(shown,))

@@ -88,7 +88,7 @@ class Listener:
         async with self.database.statement() as session:
             rows = (await session.execute(FILES_OF_TURN, given)).all()
         found = [
-            Recording(row.id, row.filename, row.size_bytes, each)
+            Recording(row.id, row.filename, row.size_bytes, attachment=each)
             for row, each in zip(rows, attachments, strict=False)
             if row.status == "stored" and self._is_asked_for(row.mime_type, each)
         ]

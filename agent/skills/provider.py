@@ -108,7 +108,7 @@ class SkillTools(ToolProvider):
         async with context.transaction() as session:
             row = (await session.scalars(select(Skill).where(Skill.name == name, Skill.is_enabled))).one_or_none()
         if row is not None:
-            skill = SkillText(name, row.description, row.body, tuple(sorted(row.files)))
+            skill = SkillText(name, row.description, row.body, files=tuple(sorted(row.files)))
         else:
             skill = await self._in_folder(SkillFolder.read, name)
         if tool.name == LOAD.name:

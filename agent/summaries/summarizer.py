@@ -145,7 +145,7 @@ class Summarizer:
             asked.completion.model,
             has_more=source.has_more,
         )
-        await self._store(claimed, stored, asked.paid, read_facts(listed, source.statements, known))
+        await self._store(claimed, stored, asked.paid, facts=read_facts(listed, source.statements, known))
 
     async def _ask(self, claimed: Claim, request: ModelRequest) -> _Asked:
         spent: list[RejectedCall] = []

@@ -169,7 +169,7 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         raise turn.spend.admission.refusal()
     failed = await _store_files(services, turn) if turn.request.files else []
     unheard = await _listen(services, turn) if turn.message.attachments else []
-    context = await _build_context(services, turn, failed, unheard)
+    context = await _build_context(services, turn, failed, unheard=unheard)
     turn.log.keep_reasons(context.reasons)
     if services.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:
@@ -201,7 +201,7 @@ async def _store_files(services: TurnServices, turn: RunningTurn) -> list[Failed
 async def _listen(services: TurnServices, turn: RunningTurn) -> list[Unheard]:
     # Transcribes the recordings of the message, and returns those that could not be.
     files = services.files.storage.of_user(services.database, turn.user.id, turn.conversation.id, turn.key.id)
-    listener = Listener(services.database, files, services.settings, ToolModels(services, turn).transcribe)
+    listener = Listener(services.database, files, services.settings, transcribe=ToolModels(services, turn).transcribe)
     recordings = await listener.find(turn.key, turn.message.attachments, turn.log.message)
     if recordings and turn.spend.admission.is_admitted:
         # The budget admits one model call of a turn after the other.

@@ -44,6 +44,8 @@ async def run_python(context: ToolContext, code: Code, keep_state: bool = False)
     """Run Python with numpy, pandas, matplotlib, without network. Files it writes and plots are sent with the reply.
 
     Loaded files are in the current folder. keep_state: use the variables of earlier runs, and keep them.
+
+    Example: {"code": "print(sum(range(10)))"} -> 45
     """
     if not keep_state and is_small(code):
         try:
@@ -60,13 +62,19 @@ async def run_python(context: ToolContext, code: Code, keep_state: bool = False)
 
 @tool(requires=Permission.OWNER, timeout_seconds=SECONDS, reads_untrusted=True, reads_private=True, needs=needs_shell)
 async def run_shell(context: ToolContext, command: Command) -> dict[str, Any]:
-    """Run a shell command in the sandbox: the system's programs, without network. Files it writes are sent."""
+    """Run a shell command in the sandbox: the system's programs, without network. Files it writes are sent.
+
+    Example: {"command": "echo ready"} -> ready
+    """
     return await execute(context, Request(command, is_shell=True))
 
 
 @tool(requires=Permission.USER, repeatable=True, acts=False, reads_private=True, needs=needs_sandbox)
 async def load_file(context: ToolContext, file_id: int) -> dict[str, Any]:
-    """Put one of the person's files into the folder that run_python works in."""
+    """Put one of the person's files into the folder that run_python works in.
+
+    Example: {"file_id": 1} -> "filename": "notes.md"
+    """
     file = await context.storage.link(file_id)
     if file.size_bytes > MAX_BYTES:
         raise ToolError(f"A file for code may have up to {MAX_BYTES // MEGABYTE} MB.")
@@ -76,7 +84,10 @@ async def load_file(context: ToolContext, file_id: int) -> dict[str, Any]:
 
 @tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True, needs=needs_sandbox)
 async def list_files(context: ToolContext) -> dict[str, Any]:
-    """List the files that run_python finds in its folder."""
+    """List the files that run_python finds in its folder.
+
+    Example: {} -> "files": [
+    """
     files = await list_workspace(context)
     return {
         "files": [

@@ -71,7 +71,10 @@ async def save_place(
     address: Annotated[str, Field(max_length=200)] | None = None,
     radius_metres: Annotated[int, Field(ge=50, le=50_000)] = 150,
 ) -> dict[str, Any]:
-    """Save a place under a name: an address, or without one the person's current position."""
+    """Save a place under a name: an address, or without one the person's current position.
+
+    Example: {"name": "Gym", "address": "1 Market Street, Springfield"} -> "name": "gym"
+    """
     if address is None:
         async with context.transaction() as session:
             current = await _get_current(session, context.user.id)
@@ -89,7 +92,10 @@ async def save_place(
 
 @tool(requires=Permission.GUEST, read_only=True, reads_private=True)
 async def list_places(context: ToolContext) -> dict[str, Any]:
-    """List the person's places, and the reminders at them."""
+    """List the person's places, and the reminders at them.
+
+    Example: {} -> "name": "home"
+    """
     _require_direct(context)
     async with context.transaction() as session:
         places = (await session.execute(LIST, {"user_id": context.user.id})).all()
@@ -113,7 +119,10 @@ async def list_places(context: ToolContext) -> dict[str, Any]:
 
 @tool(requires=Permission.USER, acts=True)
 async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
-    """Delete a place with its reminders."""
+    """Delete a place with its reminders.
+
+    Example: {"name": "office"} -> "deleted": "office"
+    """
     async with context.transaction() as session:
         gone = await session.execute(DELETE, {"user_id": context.user.id, "name": _plain(name)})
         if gone.one_or_none() is None:
@@ -129,7 +138,10 @@ async def remind_at_place(
     on: Literal["enter", "leave"] = "enter",
     repeats: bool = False,
 ) -> dict[str, Any]:
-    """Say a text in this conversation when the person comes to a place or leaves it."""
+    """Say a text in this conversation when the person comes to a place or leaves it.
+
+    Example: {"place": "home", "text": "Feed the frogs.", "on": "enter"} -> "reminder_id"
+    """
     async with context.transaction() as session:
         found = (await session.execute(FIND, {"user_id": context.user.id, "name": _plain(place)})).one_or_none()
         if found is None:
@@ -156,7 +168,10 @@ async def remind_at_place(
 async def cancel_place_reminder(
     context: ToolContext, reminder_id: Annotated[int, Field(ge=1, lt=2**63)]
 ) -> dict[str, Any]:
-    """Cancel a reminder at a place."""
+    """Cancel a reminder at a place.
+
+    Example: {"reminder_id": 1} -> "cancelled": 1
+    """
     async with context.transaction() as session:
         gone = await session.execute(CANCEL, {"user_id": context.user.id, "id": reminder_id})
         if gone.one_or_none() is None:
@@ -166,7 +181,10 @@ async def cancel_place_reminder(
 
 @tool(requires=Permission.GUEST, read_only=True, reads_private=True)
 async def get_position(context: ToolContext) -> dict[str, Any]:
-    """Tell where the person's phone was last, and how far from their places."""
+    """Tell where the person's phone was last, and how far from their places.
+
+    Example: {} -> "metres_to_places": {"home"
+    """
     _require_direct(context)
     async with context.transaction() as session:
         current = await _get_current(session, context.user.id)
@@ -184,7 +202,10 @@ async def get_position(context: ToolContext) -> dict[str, Any]:
 
 @tool(requires=Permission.USER, acts=True)
 async def pair_phone(context: ToolContext) -> dict[str, Any]:
-    """Give the person a link that connects the OwnTracks app of their phone; it opens once, for ten minutes."""
+    """Give the person a link that connects the OwnTracks app of their phone; it opens once, for ten minutes.
+
+    Example: {} -> /pair?code=
+    """
     _require_direct(context)
     code = token_urlsafe(24)
     given = {"user_id": context.user.id, "hash": hash_of(code), "minutes": PAIRING_MINUTES}

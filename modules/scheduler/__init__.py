@@ -43,6 +43,10 @@ async def add_job(
 
     Give one of: at ("tomorrow at 9", "in 20 minutes", "2027-01-17 09:00"), every ("2 hours", "weekday at 8:30"), cron
     ("0 9 * * 1-5"). notify says the text to the person; resume_conversation gives it to you, to do what it says.
+
+    Example: {"text": "Water the plants.", "at": "in 20 minutes"} -> "job_id": 1
+
+    Example: {"text": "Stand-up in ten minutes.", "every": "weekday at 8:30"} -> "job_id": 2
     """
     zone = time_zone or context.user.time_zone
     timing = _read_timing(context, zone, at=at, every=every, cron=cron)
@@ -67,6 +71,8 @@ async def watch(
 
     path leads into JSON ("items.0.price"). Then the job notifies or resumes as in add_job, with the result; if that
     has not happened until a time ("in 2 days"), the person is told.
+
+    Example: {"text": "Open", "url": "https://town.example/bridge", "comparison": "contains", "value": "May"} -> job_id
     """
     now, zone = context.clock.now(), context.user.time_zone
     if (url is None) == (tool_name is None):
@@ -87,7 +93,10 @@ async def watch(
 
 @tool(requires=Permission.USER, read_only=True, repeatable=True, reads_untrusted=True, acts=True)
 async def check_url(context: ToolContext, url: str, path: Path = "", contains: Words | None = None) -> dict[str, Any]:
-    """Read a JSON or text address: its status, the value at a path of the JSON, and whether its text contains words."""
+    """Read a JSON or text address: its status, the value at a path of the JSON, and whether its text contains words.
+
+    Example: {"url": "https://town.example/bridge", "contains": "3 May"} -> "contains": true
+    """
     response = await context.http.get(url, timeout_seconds=CHECK_SECONDS, max_bytes=MAX_CHECK_BYTES)
     if response.status >= SERVER_ERROR:
         raise Unavailable(f"The address answers with status {response.status}.")
@@ -101,28 +110,40 @@ async def check_url(context: ToolContext, url: str, path: Path = "", contains: W
 
 @tool(requires=Permission.GUEST, read_only=True, reads_private=True)
 async def list_jobs(context: ToolContext) -> dict[str, Any]:
-    """List the person's scheduled jobs, the next one first."""
+    """List the person's scheduled jobs, the next one first.
+
+    Example: {} -> "jobs": [
+    """
     found = await context.jobs.list()
     return {"jobs": [_to_result(each, context.user.time_zone) for each in found]}
 
 
 @tool(requires=Permission.USER, acts=True)
 async def cancel_job(context: ToolContext, job_id: int) -> dict[str, Any]:
-    """End a scheduled job for good."""
+    """End a scheduled job for good.
+
+    Example: {"job_id": 1} -> "cancelled"
+    """
     await context.jobs.cancel(job_id)
     return {"job_id": job_id, "status": "cancelled"}
 
 
 @tool(requires=Permission.USER, acts=True)
 async def pause_job(context: ToolContext, job_id: int) -> dict[str, Any]:
-    """Let a scheduled job rest until resume_job."""
+    """Let a scheduled job rest until resume_job.
+
+    Example: {"job_id": 2} -> "paused"
+    """
     await context.jobs.pause(job_id)
     return {"job_id": job_id, "status": "paused"}
 
 
 @tool(requires=Permission.USER, acts=True)
 async def resume_job(context: ToolContext, job_id: int) -> dict[str, Any]:
-    """Let a paused job go on."""
+    """Let a paused job go on.
+
+    Example: {"job_id": 2} -> "job_id": 2
+    """
     return _to_result(await context.jobs.resume(job_id), context.user.time_zone)
 
 

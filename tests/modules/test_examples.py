@@ -38,6 +38,20 @@ ROWS = (
         " SELECT rooms.id, users.id, '[2090-06-01,2090-06-02)', 'held', '2090-01-01', 90 FROM rooms, users"
     ),
 )
+AFTERWARDS = (
+    (
+        "INSERT INTO location_places (user_id, name, latitude, longitude, radius_metres)"
+        " VALUES (1, 'home', 39.8, -89.6, 150), (1, 'office', 39.9, -89.7, 150)"
+    ),
+    (
+        "INSERT INTO location_trackers (user_id, password_hash, latitude, longitude, accuracy_metres, recorded_at)"
+        " VALUES (1, 'unknown', 39.8, -89.6, 10, now())"
+    ),
+    (
+        "INSERT INTO location_reminders (user_id, place_id, conversation_id, door, platform_user_id, event, content)"
+        " SELECT 1, 1, id, 'test', 'ann', 'enter', 'Feed the frogs.' FROM conversations"
+    ),
+)
 
 
 async def the_web(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -45,6 +59,8 @@ async def the_web(request: Request, writer: asyncio.StreamWriter) -> None:
     found: object = FORECAST
     if request.path.startswith("/v1/search"):
         found = {"results": [TEXAS]}
+    elif request.path.startswith("/geocoder/search"):
+        found = [{"display_name": "1 Market Street, Springfield", "lat": "39.8", "lon": "-89.6"}]
     elif request.path.startswith("/search"):
         found = {"results": [{"title": "Bridge", "url": f"{SITE}/bridge", "content": "It opens in May."}]}
     elif request.path.startswith("/bridge"):
@@ -67,7 +83,9 @@ async def parley(
     async with AsyncExitStack() as stack:
         stack.enter_context(
             variables(
+                CODE_EXECUTOR_SHELL="true",
                 IMAGES_MODEL="openai/gpt-image-1",
+                LOCATION_GEOCODER_URL=f"{web.origin}/geocoder",
                 RESEARCH_SEARXNG_URL=web.origin,
                 VOICE_SPEECH_MODEL="openai/tts-1",
                 WEATHER_URL=web.origin,
@@ -90,6 +108,8 @@ async def parley(
         for name, (content, mime_type) in files.items():
             await parley.app.files.storage.put(f"inbox/{name}", content, mime_type)
         await parley.ask("keep these", attachments=[parley.attach(each, f"inbox/{each}", size=1000) for each in files])
+        for row in AFTERWARDS:
+            await parley.sql(row)
         yield parley
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +29,6 @@ SETUP = (
     "I am Parley's small offline model: no language model is configured. For real answers, put `LLM_MODELS` (for "
     "example `LLM_MODELS=gpt-4o-mini`) and the provider's key (`OPENAI_API_KEY=…`) into `.env` and start me again."
 )
-FILES = "file_manager"
 # Example requests: the function name of a tool (None: no tool), and a sentence that calls it.
 EXAMPLES = (
     ("remember", "remember that my cat is called Tom"),
@@ -63,8 +63,7 @@ class OfflineModel:
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Return a tool call, a description of the last tool result, or an introduction."""
-        named = sorted((tool["function"] for tool in reversed(request.tools)), key=_is_preferred)
-        tools = {tool["name"].rpartition("__")[2]: tool for tool in named}
+        tools = _by_function([tool["function"] for tool in reversed(request.tools)])
         reply = self._reply(_to_exchange(request.messages), tools)
         text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
         if attempt.on_text is not None:
@@ -149,9 +148,12 @@ def _from_json(text: str) -> Any:
         return text
 
 
-def _is_preferred(tool: Mapping[str, Any]) -> bool:
-    # "My files" are all of the person's, not those in the folder that code works in.
-    return bool(tool["name"].startswith(f"{FILES}__"))
+def _by_function(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    # Of several tools with the same function name, the one counts whose module has most of what the model understands.
+    known = {function for function, _ in EXAMPLES}
+    names = [(tool, *tool["name"].rpartition("__")[::2]) for tool in tools]
+    understood = Counter(module for _, module, function in names if function in known)
+    return {function: tool for tool, _, function in sorted(names, key=lambda each: understood[each[1]])}
 
 
 def _to_tool_call(call: _Call, tools: Mapping[str, Any]) -> ToolCall:
