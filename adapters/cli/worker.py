@@ -43,7 +43,9 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
                 "turn memories", TurnMemories(app.database, app.memory, app.toolbox.find).run, REMEMBER_SECONDS
             ),
             PeriodicTask(
-                "summaries", Summarizer(app.database, app.models.router, app.memory, app.clock).run, SUMMARY_SECONDS
+                "summaries",
+                Summarizer(app.database, app.models.router, app.memory, clock=app.clock).run,
+                SUMMARY_SECONDS,
             ),
             PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS),
             PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),

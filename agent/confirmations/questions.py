@@ -26,8 +26,15 @@ def _of_older_release(call: Step, asked: dict[str, Any]) -> ApprovalRequest:
     # The previous release stored the question only in the result's JSON; a question of an agent with the agent's call.
     approver = asked.get("approver")
     if "agent" in asked:
-        its_call = (asked["call_id"], asked["tool"], asked["arguments"])
-        return ApprovalRequest(*its_call, asked["question"], asked["reason"], asked["agent"], approver)
+        return ApprovalRequest(
+            asked["call_id"],
+            asked["tool"],
+            asked["arguments"],
+            text=asked["question"],
+            reason=asked["reason"],
+            agent=asked["agent"],
+            approver=approver,
+        )
     tool = call.tool.name
     question = asked["question"] if asked["reason"] == "tool" else to_taint_question(tool, call.value)
     return ApprovalRequest(

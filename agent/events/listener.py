@@ -69,7 +69,7 @@ class Listener:
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
     ) -> Announcer:
         """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
-        return Announcer(self._database, self._rules, key, inbox_ids, last_seq=last_seq, watched=watched)
+        return Announcer(self._database, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
 
     async def start(self) -> None:
         """Open the connection, as soon as the database accepts it; it is kept until `close`."""

@@ -249,7 +249,7 @@ async def sweep(database: Database, senders: Senders) -> None:
     claimed_at = boot_seconds()
     async with database.transaction() as session:
         claimed = await claim(session, list(senders))
-    replies = [replace(each, claim=Claim(database, each.id, number, claimed_at)) for each, number in claimed]
+    replies = [replace(each, claim=Claim(database, each.id, number, made_at=claimed_at)) for each, number in claimed]
     delivering = (deliver(database, senders, reply) for reply in replies)
     for outcome in await asyncio.gather(*delivering, return_exceptions=True):
         if isinstance(outcome, BaseException):

@@ -66,7 +66,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
     question: NewQuestion | None = None
     async with database.transaction() if answer.question else database.statement() as session:
         if answer.question is not None:
-            question = await add_question(session, answer.question, turn.user.id, turn.conversation.id)
+            question = await add_question(session, answer.question, turn.user.id, conversation_id=turn.conversation.id)
         files = await _find_files(session, storage, turn=turn, file_ids=answer.file_ids)
         confirmation_id = question.id if question else None
         events = _last_events(turn, answer, files=files, confirmation_id=confirmation_id)
@@ -165,7 +165,8 @@ async def _find_files(
     described = [storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
     name = turn.announcer.outflow.without_secrets
     return [
-        ReplyFile(each.file_id, name(each.filename), each.mime_type, each.size_bytes, each.url) for each in described
+        ReplyFile(each.file_id, name(each.filename), each.mime_type, size_bytes=each.size_bytes, url=each.url)
+        for each in described
     ]
 
 

@@ -170,7 +170,7 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
             if opening.message.attachments or opening.answer:
                 turn = await _begin_with_more(services, opening, began)
             else:
-                turn = await _begin(services, session, opening, began)
+                turn = await _begin(services, session, opening, began=began)
         if turn is not None:
             return turn
 
@@ -180,9 +180,11 @@ async def _begin_with_more(services: TurnServices, opening: Opening, began: floa
     user, conversation = opening.participants.user, opening.participants.conversation
     attachments = opening.message.attachments
     async with services.database.transaction() as session:
-        decision = await apply_answer(session, opening.answer, user, conversation.id, opening.turn_id)
+        decision = await apply_answer(
+            session, opening.answer, user, conversation_id=conversation.id, turn_id=opening.turn_id
+        )
         files = await draw_files(session, user.id, attachments) if attachments else []
-        turn = await _begin(services, session, opening, began, files=files, decision=decision)
+        turn = await _begin(services, session, opening, began=began, files=files, decision=decision)
         if turn is not None:
             await note_answer(session, decision, opening.turn_id)
             if attachments:
@@ -278,7 +280,11 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
             await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
         is_open = opening.answer is not None and len(steps) == 1
-        decision = await apply_answer(session, opening.answer, user, conversation.id, turn_id) if is_open else None
+        decision = (
+            await apply_answer(session, opening.answer, user, conversation_id=conversation.id, turn_id=turn_id)
+            if is_open
+            else None
+        )
         files = await list_pending(session, turn_id, message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
         loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.modes else "native"

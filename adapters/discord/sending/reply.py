@@ -39,7 +39,7 @@ async def send(
     while True:
         draft = await _draft(app, reply, delivery, rows=rows, allowed=allowed)
         try:
-            await _write(writer, draft, ids, nonce)
+            await _write(writer, draft, ids, nonce=nonce)
         except Refused as error:
             if error.number in GONE and isinstance(writer, ResponseWriter):
                 writer = await _after_response(rest, writer, reply, delivery=delivery)

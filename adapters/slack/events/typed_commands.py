@@ -52,7 +52,7 @@ class TypedCommands:
             # Told apart from a stream that an interrupted turn has left.
             where["metadata"] = {"event_type": COMMAND_TYPE, "event_payload": {}}
         account = message.sender.platform_user_id
-        sent = await send_privately(self._app, web, account, reply.files)
+        sent = await send_privately(self._app, web, account, files=reply.files)
         parts = render(f"{reply.text}\n{sent}".rstrip()).parts
         rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
         try:

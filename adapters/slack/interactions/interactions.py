@@ -32,7 +32,7 @@ def register(bolt: "AsyncApp", app: "App", clients: "Clients", *, running: "Runn
     shortcuts.register(bolt, Shortcuts(app, clients, actors, responses=responses, directory=events.directory))
     homes = Homes(app, actors, running)
     home.register(bolt, homes)
-    conversations = Assistant(app, clients, actors, running, events.agent_view)
+    conversations = Assistant(app, clients, actors, running=running, agent_view=events.agent_view)
     assistant.register(bolt, conversations)
 
     async def on_opened(event: Json, context: Any) -> None:

@@ -109,7 +109,7 @@ class Slash:
             if actor is not None:
                 account = actor.sender.platform_user_id
                 rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
-                sent = await send_privately(self._app, actor.web, account, reply.files)
+                sent = await send_privately(self._app, actor.web, account, files=reply.files)
                 reply = replace(reply, text=f"{reply.text}\n{sent}".rstrip())
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))

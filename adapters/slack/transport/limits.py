@@ -150,7 +150,7 @@ class MethodLimits:
         is_serial = method in ONE_AT_A_TIME
         if not is_serial or self._database is None:
             return Gate(self._clock, is_serial=is_serial)
-        shared = SharedPace(self._database, self._team_id, method, channel)
+        shared = SharedPace(self._database, self._team_id, method, channel=channel)
         return Gate(self._clock, is_serial=is_serial, shared=shared)
 
     def note(self, method: str) -> None:
