@@ -85,16 +85,14 @@ def _import_litellm(clock: Clock) -> _Library:
     def new_log(model: str) -> Unpriced:
         # litellm expects a naive datetime in local time.
         begun = clock.now().astimezone().replace(tzinfo=None)
-        return Unpriced(
-            model,
-            messages=[],
-            stream=False,
-            call_type="acompletion",
-            start_time=begun,
-            litellm_call_id="",
-            function_id="",
-            kwargs={},
-        )
+        nothing: dict[str, Any] = {
+            "messages": [],
+            "stream": False,
+            "litellm_call_id": "",
+            "function_id": "",
+            "kwargs": {},
+        }
+        return Unpriced(model, call_type="acompletion", start_time=begun, **nothing)
 
     with warnings.catch_warnings():
         # pydantic builds these models at their first use, with a warning about a type of litellm's.
