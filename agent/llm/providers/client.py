@@ -58,6 +58,10 @@ class _Library:
     stream_faults: tuple[type[Exception], ...]
 
 
+# What litellm's log of a call asks for and we have no use for.
+EMPTY_LOG: dict[str, Any] = {"messages": [], "stream": False, "litellm_call_id": "", "function_id": "", "kwargs": {}}
+
+
 def _import_litellm(clock: Clock) -> _Library:
     prepare_litellm_environment()
     import httpx
@@ -85,14 +89,7 @@ def _import_litellm(clock: Clock) -> _Library:
     def new_log(model: str) -> Unpriced:
         # litellm expects a naive datetime in local time.
         begun = clock.now().astimezone().replace(tzinfo=None)
-        nothing: dict[str, Any] = {
-            "messages": [],
-            "stream": False,
-            "litellm_call_id": "",
-            "function_id": "",
-            "kwargs": {},
-        }
-        return Unpriced(model, call_type="acompletion", start_time=begun, **nothing)
+        return Unpriced(model, call_type="acompletion", start_time=begun, **EMPTY_LOG)
 
     with warnings.catch_warnings():
         # pydantic builds these models at their first use, with a warning about a type of litellm's.
