@@ -98,6 +98,17 @@ async def measure_quality(memories: Memories, database: Database, *, seeds: Sequ
     return quality
 
 
+async def _embed(memories: Memories, database: Database) -> None:
+    # A worker waits some seconds, because neighbours may still come.
+    connection = await database.connect(as_owner=True)
+    try:
+        await connection.execute("UPDATE memories SET vectors_due_at = now() WHERE vectors_due_at IS NOT NULL")
+    finally:
+        await connection.close()
+    while await memories.fill_vectors():
+        pass
+
+
 async def _measure(
     memories: Memories, database: Database, dialogue: Dialogue, *, place: Place, quality: Quality
 ) -> None:
@@ -108,8 +119,7 @@ async def _measure(
             for each in dialogue.lines
         ]
     )
-    while await memories.fill_vectors():
-        pass
+    await _embed(memories, database)
     position = {each.memory_id: at for at, each in enumerate(added) if each is not None}
     baseline = PlainBM25(dialogue, await _stems(database, dialogue))
     memory = memories.of_user(user_id, place, conversation_id)
