@@ -159,7 +159,7 @@ async def _look_at_audit(address: "Address") -> Finding:
     finally:
         await connection.close()
     if found["first_broken"] is None:
-        return Finding("ok", "audit", f"{found['entries']:,} changes by admins, none of them altered since")
+        return Finding("ok", "audit", f"changes by admins: {found['entries']:,}, none of them altered since")
     text = f"entry {found['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
     return Finding("fail", "audit", text)
 
