@@ -80,4 +80,4 @@ def _shown(values: dict[str, Any] | None) -> str:
     text = ", ".join(
         f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items() if value is not None
     )
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1]}…"

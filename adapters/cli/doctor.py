@@ -3,7 +3,7 @@
 import asyncio
 import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,7 @@ def examine(
 
 async def _collect(call: bool) -> list[Finding]:
     from adapters.cli.opening import read_settings
+    from adapters.cli.skills import examine_folder
 
     try:
         settings = read_settings(quiet=True)
@@ -58,11 +59,15 @@ async def _collect(call: bool) -> list[Finding]:
         return [Finding("fail", "settings", str(error))]
     found = [Finding("ok", "settings", f"read; PARLEY_HOME is {settings.parley_home.resolve()}")]
     found += _look_at_home(settings)
-    found += [each async for each in _look_at_database(settings)]
+    skills, problems = examine_folder(settings)
+    usable = [each.name for each in skills if each.skill is not None]
+    found += [each async for each in _look_at_database(settings, usable)]
     found.append(_look_at_open_files())
     found.append(await _look_at_storage(settings))
     found += _look_at_modules(settings)
-    found += _look_at_skills(settings)
+    if usable:
+        found.append(Finding("ok", "skills", f"{len(usable)} in {settings.skills_path}: {', '.join(usable)}"))
+    found += [Finding("warn", "skills", problem) for problem in problems]
     found += _look_at_models(settings)
     found += [each async for each in _look_at_platforms(settings)]
     if call:
@@ -107,7 +112,7 @@ def _look_at_secret(path: Path) -> Finding:
     return Finding("ok", path.name, f"kept in {path}, mode {mode:o}")
 
 
-async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
+async def _look_at_database(settings: "Settings", usable_skills: Sequence[str]) -> AsyncIterator[Finding]:
     from adapters.cli.opening import find_database
     from shared.db.compatibility import list_revisions
     from shared.db.database import VERSIONS, check, find_revision, newest_revision
@@ -125,7 +130,7 @@ async def _look_at_database(settings: "Settings") -> AsyncIterator[Finding]:
         yield Finding("ok", "tables", f"at revision {revision}")
         if settings.embedding_model is not None:
             yield await _look_at_vectors(address, settings.embedding_model)
-        async for finding in _look_at_listed_skills(address, settings):
+        async for finding in _look_at_listed_skills(address, usable_skills):
             yield finding
         yield await _look_at_audit(address)
     elif revision is None:
@@ -211,20 +216,10 @@ def _look_at_modules(settings: "Settings") -> Iterator[Finding]:
             yield Finding("warn", "code", f"only small code runs, without files and libraries: {reason}")
 
 
-def _look_at_skills(settings: "Settings") -> Iterator[Finding]:
-    from adapters.cli.skills import examine_folder
-
-    found, problems = examine_folder(settings)
-    if usable := [each.name for each in found if each.skill is not None]:
-        yield Finding("ok", "skills", f"{len(usable)} in {settings.skills_path}: {', '.join(usable)}")
-    for problem in problems:
-        yield Finding("warn", "skills", problem)
-
-
-async def _look_at_listed_skills(address: "Address", settings: "Settings") -> AsyncIterator[Finding]:
+async def _look_at_listed_skills(address: "Address", usable_skills: Sequence[str]) -> AsyncIterator[Finding]:
     from sqlalchemy import select
 
-    from adapters.cli.skills import examine_folder, find_listed
+    from adapters.cli.skills import find_listed
     from shared.db.database import Database
     from shared.models import Skill
 
@@ -235,8 +230,7 @@ async def _look_at_listed_skills(address: "Address", settings: "Settings") -> As
             stored = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
     finally:
         await database.close()
-    usable = stored | {each.name for each in examine_folder(settings)[0] if each.skill is not None}
-    for name in sorted(listed.keys() - usable):
+    for name in sorted(listed.keys() - stored - set(usable_skills)):
         yield Finding("warn", "skills", f"{', '.join(listed[name])} lists {name}, which is missing or off")
 
 
