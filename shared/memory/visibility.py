@@ -15,12 +15,11 @@ from shared.messages import Place
 # The types of the parameters of all statements on memories, by name.
 TYPES: dict[str, TypeEngine[Any]] = {
     **dict.fromkeys(("user_id", "conversation_id", "memory_id", "shown_from"), BigInteger()),
-    **dict.fromkeys(("tokens", "k", "candidates", "dimensions", "capacity", "limit", "skip"), Integer()),
-    **dict.fromkeys(("cost", "saturation", "length", "speaker_boost", "remembered_boost", "fact_boost"), Float(53)),
-    **dict.fromkeys(("words_turn", "words_window", "vector_turn", "vector_window", "bot_factor"), Float(53)),
+    **dict.fromkeys(("tokens", "k", "dimensions", "capacity", "limit", "skip"), Integer()),
+    **dict.fromkeys(("vector_turn", "vector_window", "bot_factor"), Float(53)),
     **dict.fromkeys(("model", "vector", "platform"), Text()),
     **dict.fromkeys(("words", "kinds", "vectors", "message_ids", "names"), ARRAY(Text())),
-    **dict.fromkeys(("counts", "lengths"), ARRAY(Integer())),
+    "counts": ARRAY(Integer()),
     **dict.fromkeys(("since", "until"), DateTime(timezone=True)),
     **dict.fromkeys(("ids", "turn_ids", "user_ids", "conversation_ids"), ARRAY(BigInteger())),
     **dict.fromkeys(("versions", "refused", "indexed"), ARRAY(BigInteger())),

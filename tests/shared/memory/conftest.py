@@ -17,6 +17,10 @@ async def admin(address: Address, database: Database) -> AsyncIterator[Admin]:
 
 @pytest.fixture
 async def ann(database: Database) -> int:
+    return await new_user(database)
+
+
+async def new_user(database: Database) -> int:
     async with database.transaction() as session:
         user = User()
         session.add(user)

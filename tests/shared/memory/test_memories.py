@@ -17,8 +17,8 @@ from shared.memory.memories import Memories, MemoryFull, MemoryOfUser
 from shared.memory.recall import Search, find_by_words
 from shared.memory.visibility import Visibility
 from shared.messages import Place
-from shared.models import User
 from shared.settings import Settings
+from tests.shared.memory.conftest import new_user
 from tests.support.counted_database import CountedDatabase
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
@@ -29,19 +29,6 @@ OTHER_GUILD = Place("discord", "guild-2", "general")
 @pytest.fixture
 def memories(database: Database, tmp_path: Path) -> Memories:
     return Memories(database, Settings(parley_home=tmp_path), SystemClock())
-
-
-@pytest.fixture
-async def ann(database: Database) -> int:
-    return await new_user(database)
-
-
-async def new_user(database: Database) -> int:
-    async with database.transaction() as session:
-        user = User()
-        session.add(user)
-        await session.flush()
-        return user.id
 
 
 async def new_conversation(database: Database) -> int:

@@ -13,19 +13,18 @@ from shared.db.driver import Connection
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
 from shared.memory.recall import WORD_BUDGET
 from shared.settings import Settings
+from tests.shared.memory.conftest import new_user
 from tests.shared.memory.test_memories import (
     GUILD,
     HOME,
-    ann,
     contents,
     counted,
     memories,
     new_conversation,
-    new_user,
 )
 from tests.support.counted_database import CountedDatabase
 
-__all__ = ["ann", "counted", "memories"]
+__all__ = ["counted", "memories"]
 
 PLANNED = text("""
 SELECT pg_backend_pid() AS pid, EXISTS (

@@ -8,9 +8,10 @@ from shared.db.database import Address, Database
 from shared.memory.memories import Memories
 from shared.memory.vector_indexes import PREFIX, build_vector_indexes, find_nearest
 from shared.memory.visibility import Visibility, act_in
-from tests.shared.memory.test_memories import HOME, ann, memories, new_user
+from tests.shared.memory.conftest import new_user
+from tests.shared.memory.test_memories import HOME, memories
 
-__all__ = ["ann", "memories"]
+__all__ = ["memories"]
 
 # A name with everything that would have to be quoted.
 MODEL = "it's:a model"
