@@ -28,6 +28,17 @@ class Place:
     thread: str | None = None
     is_direct: bool = False
 
+    @classmethod
+    def from_row(cls, row: Any) -> "Place":
+        """Return the place that the columns of a conversation or of a message in the inbox or outbox name."""
+        return cls(
+            row.platform,
+            row.platform_server_id,
+            row.platform_channel_id,
+            thread=row.platform_thread_id,
+            is_direct=row.is_direct,
+        )
+
     @property
     def key(self) -> str:
         """Return the place as one string; jobs lock on it, so that a place has one turn at a time."""

@@ -28,9 +28,9 @@ from agent.journal.steps import Event
 from agent.people.hops import CHANNEL
 from shared.messages import AgentResponse, Place
 from shared.models import InboxMessage, Turn
+from shared.models.base import MAX_ID
 
 ARTIFACT = "answer"
-MAX_ID = 2**63 - 1
 OPEN = {"waiting": TaskState.TASK_STATE_SUBMITTED, "claimed": TaskState.TASK_STATE_WORKING}
 # The errors that end a turn before any work was done: the task was rejected.
 REFUSALS = frozenset({"budget_exhausted", "budget_busy", "refused"})

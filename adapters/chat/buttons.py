@@ -14,6 +14,7 @@ from agent.app import App
 from agent.memories.turns import DELETED
 from agent.turn.run import request_stop
 from shared.messages import Attachment, Place
+from shared.models.base import MAX_ID
 
 if TYPE_CHECKING:
     from agent.queue.outbox import DeliveryInfo, Reply
@@ -23,7 +24,6 @@ STOP, AGAIN, CHOICE, GOOD, BAD, RUN = ACTIONS = "stop", "again", "choice", "good
 VOTES = ((GOOD, "👍"), (BAD, "👎"))
 LASTS = timedelta(hours=24)
 YES, NO = "yes", "no"
-MAX_ID = 2**63 - 1
 STOP_LABEL, AGAIN_EMOJI, EDITED_LABEL = "Stop", "🔄", "Answer the edited message"
 
 NOT_YOURS = "These buttons are for <@{asker}>."
@@ -193,7 +193,7 @@ async def stop(app: App, button: Button) -> bool:
     async with app.database.statement() as session:
         given = {"turn_id": button.turn_id, "asker": button.asker}
         row = (await session.execute(RUNNING, given)).one_or_none()
-    return row is not None and await request_stop(app.database, to_place(row), row.user_id)
+    return row is not None and await request_stop(app.database, Place.from_row(row), row.user_id)
 
 
 async def vote(app: App, button: Button) -> bool:
@@ -201,14 +201,3 @@ async def vote(app: App, button: Button) -> bool:
     given = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
     async with app.database.statement() as session:
         return (await session.execute(VOTE, given)).one_or_none() is not None
-
-
-def to_place(row: Any) -> Place:
-    """Return the place of a button's turn."""
-    return Place(
-        row.platform,
-        row.platform_server_id,
-        row.platform_channel_id,
-        thread=row.platform_thread_id,
-        is_direct=row.is_direct,
-    )

@@ -7,8 +7,7 @@ from agent.privacy.erasure import erase, request_erasure
 from shared.errors import Refusal, Unavailable
 from shared.memory.own import forget_all, forget_own
 from shared.messages import ReplyFile
-
-MAX_NUMBER = 2**63 - 1
+from shared.models.base import MAX_ID
 
 
 @command("/export")
@@ -43,7 +42,7 @@ async def confirm(request: Request) -> str:
         if given == "no":
             dropped = await drop_confirmation(session, user_id)
             return "Nothing was changed." if dropped else "There was nothing to confirm."
-        if not (given.isascii() and given.isdecimal()) or int(given) > MAX_NUMBER:
+        if not (given.isascii() and given.isdecimal()) or int(given) > MAX_ID:
             raise Refusal("Write /confirm and the number that I have named, or /confirm no.")
         confirmed = await take_confirmed(session, user_id, int(given))
         match confirmed:

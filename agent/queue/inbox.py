@@ -351,13 +351,7 @@ def _to_waiting(row: Any) -> Waiting:
     message = IncomingMessage(
         adapter=row.door,
         sender=Sender(row.platform, row.platform_user_id, row.platform_username),
-        place=Place(
-            platform=row.platform,
-            server=row.platform_server_id,
-            channel=row.platform_channel_id,
-            thread=row.platform_thread_id,
-            is_direct=row.is_direct,
-        ),
+        place=Place.from_row(row),
         event_id=row.platform_event_id,
         content=row.content,
         sent_at=row.sent_at,

@@ -258,13 +258,7 @@ async def sweep(database: Database, senders: Senders) -> None:
 
 def to_reply(row: Any) -> Reply:
     """Return the reply of an outbox row whose earlier delivery is unfinished."""
-    place = Place(
-        platform=row.platform,
-        server=row.platform_server_id,
-        channel=row.platform_channel_id,
-        thread=row.platform_thread_id,
-        is_direct=row.is_direct,
-    )
+    place = Place.from_row(row)
     files = tuple(ReplyFile(**each) for each in row.files)
     return Reply(
         id=row.id,

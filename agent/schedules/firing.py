@@ -148,17 +148,10 @@ def event_id(job_id: int, due_at: datetime) -> str:
 
 
 def _to_empty_message(row: Any) -> IncomingMessage:
-    place = Place(
-        platform=row.platform,
-        server=row.platform_server_id,
-        channel=row.platform_channel_id,
-        thread=row.platform_thread_id,
-        is_direct=row.is_direct,
-    )
     return IncomingMessage(
         adapter=row.door,
         sender=Sender(row.platform, row.platform_user_id, row.platform_username),
-        place=place,
+        place=Place.from_row(row),
         event_id=event_id(row.id, row.next_due_at),
         content="",
         sent_at=None,

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any
 
 from sqlalchemy import bindparam, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -95,7 +94,7 @@ async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, ev
     reminders = (await session.execute(REMINDERS, {"place_id": place_id, "event": event})).all()
     for each in reminders:
         origin = Origin(each.door, each.platform_user_id)
-        jobs = context.jobs_of(each.user_id, _to_place(each), conversation_id=each.conversation_id, origin=origin)
+        jobs = context.jobs_of(each.user_id, Place.from_row(each), conversation_id=each.conversation_id, origin=origin)
         timing = once(context.clock.now() + timedelta(milliseconds=1))
         await jobs.store(session, NewJob(each.content, timing, module=context.module))
         await session.execute(DONE, {"id": each.id})
@@ -105,13 +104,3 @@ async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, ev
 def to_time(seconds: float) -> datetime:
     """Return the moment that a phone writes as seconds since 1970; raises `ValueError`, `OverflowError`, `OSError`."""
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _to_place(row: Any) -> Place:
-    return Place(
-        platform=row.platform,
-        server=row.platform_server_id,
-        channel=row.platform_channel_id,
-        thread=row.platform_thread_id,
-        is_direct=row.is_direct,
-    )

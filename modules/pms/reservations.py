@@ -11,11 +11,11 @@ from modules.pms.settings import PmsSettings
 from modules.pms.stays import Offer, Stay
 from shared.db.database import sqlstate_of
 from shared.errors import NotFound, ToolError
+from shared.models.base import MAX_ID
 from shared.tools import ToolContext
 
 EXCLUSION_VIOLATION = "23P01"
 MAX_LISTED = 50
-MAX_ID = 2**63 - 1
 # Serialises the holds of one person, so that their number stays within the limit.
 ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('pms_holds', :user_id))"
 

@@ -19,6 +19,7 @@ from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
 from shared.files.folder import FolderStore
 from shared.files.subprocess_sandbox import Finished, run_isolated
+from shared.models.base import MAX_ID
 from shared.models.file import FileRecord
 from shared.models.user import User
 from shared.settings import Secrets, Settings
@@ -29,7 +30,6 @@ GUEST = "guest"
 LINK_SECONDS = 24 * 3600
 QUOTAS: Mapping[str, int] = {GUEST: 100 * MEGABYTE, "user": 500 * MEGABYTE}
 MAX_LISTED = 100
-MAX_ID = 2**63 - 1
 # Parsing one document may take a gigabyte of memory.
 MAX_PARSERS, MAX_PARSERS_OF_PERSON = 2, 1
 # A file that is pending for longer was lost in a crash, and no longer counts against the quota.

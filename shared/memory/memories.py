@@ -20,6 +20,7 @@ from shared.memory.vector_indexes import build_vector_indexes
 from shared.memory.vectors import MAX_CHARS, Vectors, charge
 from shared.memory.visibility import Visibility, act_in, prepare
 from shared.messages import Place
+from shared.models.base import MAX_ID
 from shared.settings import Settings
 from shared.text import clean
 
@@ -34,8 +35,6 @@ __all__ = [
     "StoredMemory",
 ]
 
-# The largest bigint; Postgres rejects a larger parameter.
-MAX_ID = 2**63 - 1
 
 SELECT = prepare("SELECT id, content, scope, said_at FROM memories WHERE id = :memory_id")
 # What is visible beside that is of other members of the channel.

@@ -5,6 +5,8 @@ from datetime import datetime
 from sqlalchemy import BigInteger, DateTime, Identity, MetaData, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+# The largest id of a row (bigint); Postgres rejects a larger parameter.
+MAX_ID = 2**63 - 1
 # Constraint names are readable, because admins see them when a value is refused.
 NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

@@ -18,6 +18,7 @@ from shared.dates.zones import find_zone
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError
 from shared.messages import AGENT_ADAPTERS, Place
+from shared.models.base import MAX_ID
 from shared.models.schedule import ScheduledJob
 from shared.permissions import Permission
 from shared.schedules.conditions import Condition, check_condition
@@ -29,7 +30,6 @@ Action = Literal["notify", "resume_conversation"]
 Status = Literal["active", "paused", "finished", "cancelled"]
 
 MAX_TEXT_CHARS = 4000
-MAX_ID = 2**63 - 1
 MAX_CHECKED = timedelta(days=92)
 
 HERE = """EXISTS (

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat.buttons import CHOICE, Button, find_button, to_place
+from adapters.chat.buttons import CHOICE, Button, find_button
 from adapters.chat.clicks import Click, accept_click
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.interactions.respond import url_of
@@ -57,7 +57,7 @@ class SlackClick(Click):
         return IncomingMessage(
             adapter=PLATFORM,
             sender=self._actor.sender,
-            place=to_place(row),
+            place=Place.from_row(row),
             event_id=to_click_id(self.button.action, self.button.turn_id),
             content=content,
             sent_at=self._app.clock.now(),

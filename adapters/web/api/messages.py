@@ -27,10 +27,10 @@ from agent.queue.inbox import Accepted
 from shared.errors import EventIdInUse
 from shared.messages import AgentResponse, IncomingMessage
 from shared.models import Conversation, Turn, TurnEvent
+from shared.models.base import MAX_ID
 
 RESPONSE = TypeAdapter(AgentResponse)
 MAX_PAGE = 1000
-MAX_ID = 2**63 - 1
 ALONE = "This is for you alone: please ask me in a direct message."
 
 
