@@ -193,6 +193,10 @@ class Driver(PlatformDriver):
         """Refuse new messages."""
         self._standin.faults.append(Fault("POST", "/messages", 429, times=count, retry_after=float(seconds)))
 
+    def allow_posts(self) -> None:
+        """Take the faults away."""
+        self._standin.faults.clear()
+
     def forget_keys(self) -> None:
         """Forget the nonces."""
         self._standin.forget_nonces()

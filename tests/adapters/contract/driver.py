@@ -211,6 +211,10 @@ class PlatformDriver(ABC):
         """Answer the next messages of the agent with a 429, and ask it to wait for so long."""
 
     @abstractmethod
+    def allow_posts(self) -> None:
+        """Take away what `refuse_posts` has left."""
+
+    @abstractmethod
     def forget_keys(self) -> None:
         """Forget by which keys the platform recognises messages that are posted again, as after some minutes."""
 

@@ -182,7 +182,12 @@ class Driver(PlatformDriver):
 
     def refuse_posts(self, count: int, seconds: int = 1) -> None:
         """Refuse new messages."""
-        self._standin.fail("chat.postMessage", retry_after=seconds, times=count)
+        for method in ("chat.postMessage", "chat.startStream"):
+            self._standin.fail(method, retry_after=seconds, times=count)
+
+    def allow_posts(self) -> None:
+        """Take the faults away."""
+        self._standin.faults.clear()
 
     def forget_keys(self) -> None:
         """Do nothing: Slack recognises no message that is posted again."""

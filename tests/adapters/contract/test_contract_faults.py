@@ -192,27 +192,31 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
     env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
     log, place = tmp_path / "log", driver.direct(ANN)
     model.play([Answer("Only once.")])
-    # So long that the worker is frozen while it waits, also on a busy machine.
-    driver.refuse_posts(1, seconds=5)
+    # So long that the worker is frozen while it waits, also on a busy machine, where a live message is refused before.
+    driver.refuse_posts(5, seconds=5)
     async with (
         started(*COMMAND, "adapter", driver.name, env=env),
         started(*COMMAND, "worker", env=env, errors=log) as child,
     ):
         await driver.until_connected()
         await driver.say(ANN, "hello", place)
-        await driver.wait(driver.rate_limited, 100)
         owner = await connect(address)
-        # On a busy machine it may be the live message that is refused, and not yet the committed reply.
-        await until_one(owner, "SELECT count(*) FROM outbox")
-        await owner.close()
+        before, refused = 0, driver.rate_limited()
+        while not await owner.fetchval("SELECT EXISTS (SELECT FROM outbox)"):
+            before, refused = refused, driver.rate_limited()
+            await owner.execute("SELECT pg_sleep(0.02)")
+        await driver.wait(lambda: driver.rate_limited() > before, 100)
         late = psutil.Process(child.pid)
         # The turn is committed, and the worker has checked its claim before it began to wait for the platform.
         late.suspend()
+        driver.allow_posts()
         try:
             async with started(*COMMAND, "worker", env=env):
                 await driver.wait(lambda: driver.texts(place), 100)
+                await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
             driver.forget_keys()
         finally:
+            await owner.close()
             late.resume()
         async with asyncio.timeout(30):
             while "reply_sent_by_another_process" not in log.read_text():  # noqa: ASYNC110  # another process writes it
