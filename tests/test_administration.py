@@ -1,12 +1,14 @@
 """What admins change is logged, can be undone, and reads well: the schema `admin` and `audit_log`."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 import pytest
 
 from shared.db.database import Address
+from shared.db.roles import ADMIN_ROLE, READONLY_ROLE, ROLES
 from tests.support.parley import Parley
 
 PEOPLE = """
@@ -37,15 +39,20 @@ class Psql:
         return number
 
 
-@pytest.fixture
-async def psql(address: Address) -> AsyncIterator[Psql]:
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+@asynccontextmanager
+async def opened(address: Address, **role: Any) -> AsyncIterator[Psql]:
+    connection = await asyncpg.connect(**address.asyncpg_arguments(**role))
     try:
-        psql = Psql(connection)
-        await psql.run(PEOPLE)
-        yield psql
+        yield Psql(connection)
     finally:
         await connection.close()
+
+
+@pytest.fixture
+async def psql(address: Address) -> AsyncIterator[Psql]:
+    async with opened(address, role=ADMIN_ROLE) as psql:
+        await psql.run(PEOPLE)
+        yield psql
 
 
 async def test_every_change_of_an_admin_is_logged_and_can_be_undone(psql: Psql) -> None:
@@ -145,19 +152,51 @@ async def test_a_changed_log_shows(psql: Psql, address: Address) -> None:
     assert (entries, broken) == (await psql.value("SELECT count(*) FROM audit_log"), None)
     assert len(last_hash) == 64
 
-    with pytest.raises(asyncpg.RaiseError, match="append-only"):
-        await psql.run("UPDATE audit_log SET actor = 'somebody else'")
-    app = await asyncpg.connect(**address.asyncpg_arguments())
-    try:
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await app.execute("DELETE FROM audit_log")
-    finally:
-        await app.close()
+    for role in ROLES:
+        async with opened(address, role=role) as other:
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await other.run("DELETE FROM audit_log WHERE id = 3")
     # Somebody with all rights over the database can change it; the chain tells.
-    await psql.run("SET session_replication_role = replica; UPDATE audit_log SET new_values = '{}' WHERE id = 3")
-    assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 3
-    await psql.run("DELETE FROM audit_log WHERE id = 3")
-    assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 4
+    async with opened(address, as_owner=True) as owner:
+        with pytest.raises(asyncpg.RaiseError, match="append-only"):
+            await owner.run("UPDATE audit_log SET actor = 'somebody else'")
+        await owner.run("SET session_replication_role = replica; UPDATE audit_log SET new_values = '{}' WHERE id = 3")
+        assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 3
+        await owner.run("DELETE FROM audit_log WHERE id = 3")
+        assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 4
+
+
+async def test_admins_see_people_and_no_keys_and_who_only_reads_sees_nothing_that_people_wrote(
+    psql: Psql, address: Address
+) -> None:
+    await psql.run("INSERT INTO memories (user_id, content) VALUES (2, 'Ann likes marzipan.')")
+    assert await psql.value("SELECT content FROM memories") == "Ann likes marzipan."
+    keys = await psql.rows("""
+        SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'
+            AND column_name ~ '(^token|secret|password_hash|pairing_hash|state_hash)$'
+            AND has_column_privilege('parley_admin', format('public.%I', table_name), column_name, 'SELECT')
+    """)
+    assert keys == []
+    written = "SELECT format('%I', relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+    may = f"has_table_privilege('{READONLY_ROLE}', oid, 'INSERT, UPDATE, DELETE, TRUNCATE')"
+    assert await psql.rows(f"{written} AND {may}") == []
+
+    async with opened(address, role=READONLY_ROLE) as reader:
+        assert ("Ann", 1) in await reader.rows("SELECT name, memories FROM admin.memories_by_user")
+        for table in (
+            "messages",
+            "memories",
+            "memory_words",
+            "inbox",
+            "outbox",
+            "summaries",
+            "turn_events",
+            "bookings",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await reader.rows(f"TABLE {table}")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await reader.run("SELECT admin.set_budget('discord', 'ann', 5)")
 
 
 async def test_turns_log_nothing_and_the_views_show_what_they_cost(parley: Parley, address: Address) -> None:
@@ -167,9 +206,7 @@ async def test_turns_log_nothing_and_the_views_show_what_they_cost(parley: Parle
     await parley.ask("hi again", platform="discord", user="222", server="42", channel="general", username="Ann")
     assert await parley.value("SELECT count(*) FROM audit_log") == before
 
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    psql = Psql(connection)
-    try:
+    async with opened(address, role=READONLY_ROLE) as psql:
         names = await psql.rows("SELECT table_name FROM information_schema.views WHERE table_schema = 'admin'")
         for (name,) in names:
             await psql.rows(f"TABLE admin.{name}")
@@ -183,8 +220,6 @@ async def test_turns_log_nothing_and_the_views_show_what_they_cost(parley: Parle
             UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'admin'::regnamespace
                 AND obj_description(oid) IS NULL
         """)
-    finally:
-        await connection.close()
 
     assert (name, calls) == ("Ann", 2)
     assert (server, people) == ("42", 1)

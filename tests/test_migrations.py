@@ -23,6 +23,7 @@ from agent.tools.modules import discover
 from shared.db.compatibility import list_revisions
 from shared.db.database import MIGRATIONS, VERSIONS, Address, Database, find_revision, migrate, newest_revision
 from shared.db.embedded import start_postgres
+from shared.db.roles import ADMIN_ROLE, check_roles
 from shared.errors import ConfigurationError, Unavailable
 from shared.models import Base
 from tests.support.folders import temporary_folder
@@ -298,7 +299,27 @@ async def test_an_owner_who_is_no_superuser_prepares_a_given_database(bare_postg
             await connection.execute("INSERT INTO users DEFAULT VALUES")
             await connection.execute("SELECT set_config('parley.user_id', '1', false)")
             await connection.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
+        async with connected(address) as connection:
+            await check_roles(connection)
+        # An admin with a login of their own acts as the role, and the log has the login's name.
+        as_admin = await asyncpg.connect(**address.asyncpg_arguments(role=ADMIN_ROLE))
+        await as_admin.execute("UPDATE users SET token_budget_monthly = 1")
+        assert await as_admin.fetchval("SELECT who FROM admin.audit LIMIT 1") == address.url.username
+        await as_admin.close()
+        await refuse_strangers(bare_postgres.set(database=address.url.database))
         assert await migrate(address, "base")
+
+
+async def refuse_strangers(url: URL) -> None:
+    async with connected(Address(url, is_embedded=True)) as superuser:
+        await superuser.execute("CREATE ROLE stranger LOGIN")
+        async with connected(Address(url.set(username="stranger"), is_embedded=False)) as connection:
+            with pytest.raises(ConfigurationError, match="GRANT parley_admin TO stranger;"):
+                await check_roles(connection, [ADMIN_ROLE])
+        await superuser.execute("ALTER ROLE parley_admin BYPASSRLS")
+        with pytest.raises(ConfigurationError, match="ALTER ROLE parley_admin NOSUPERUSER NOBYPASSRLS;"):
+            await check_roles(superuser)
+        await superuser.execute("ALTER ROLE parley_admin NOBYPASSRLS; DROP ROLE stranger")
 
 
 @pytest.mark.parametrize(

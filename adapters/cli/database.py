@@ -1,6 +1,7 @@
 """`parley migrate`, `psql`, `dump` and `restore`."""
 
 import asyncio
+import getpass
 import os
 import shutil
 import signal
@@ -17,6 +18,8 @@ from adapters.cli.opening import find_database, read_settings
 from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from shared.db.database import Address
 
 app = typer.Typer()
@@ -41,12 +44,37 @@ def migrate_tables() -> None:
 
 
 @app.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def open_psql(context: typer.Context) -> None:
-    """Open psql on Parley's database; what stands behind is passed on, for instance -c 'SELECT …'."""
+def open_psql(
+    context: typer.Context,
+    readonly: bool = typer.Option(False, "--readonly", help="Only look, and not at what people have written."),
+    superuser: bool = typer.Option(False, "--superuser", help="As the database's owner, who may do everything."),
+) -> None:
+    """Open psql on Parley's database, as an admin; what stands behind is passed on, for instance -c 'SELECT …'."""
+    from shared.db.roles import ADMIN_ROLE, READONLY_ROLE
+
+    if readonly and superuser:
+        raise typer.BadParameter("--readonly and --superuser exclude each other.")
     address = find_database(read_settings(quiet=True))
+    role = None if superuser else READONLY_ROLE if readonly else ADMIN_ROLE
+    if role is not None:
+        asyncio.run(_check_role(address, role))
     # psql cancels a query with Ctrl+C.
     signal.signal(signal.SIGINT, lambda *_: None)
-    raise typer.Exit(_run_client(address, "psql", context.args))
+    raise typer.Exit(_run_client(address, "psql", context.args, role=role))
+
+
+async def _check_role(address: "Address", role: str) -> None:
+    import asyncpg
+
+    from shared.db.database import check
+    from shared.db.roles import check_roles
+
+    await check(address)
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        await check_roles(connection, [role])
+    finally:
+        await connection.close()
 
 
 @app.command("dump")
@@ -83,10 +111,10 @@ def restore(
     raise typer.Exit(code)
 
 
-def _run_client(address: "Address", program: str, arguments: Sequence[str]) -> int:
-    """Run a program of Postgres on our database and return its exit code."""
+def _run_client(address: "Address", program: str, arguments: Sequence[str], role: str | None = None) -> int:
+    """Run a program of Postgres on our database, as this role or as the owner, and return its exit code."""
     path = _find_client(program, is_embedded=address.is_embedded)
-    with _connection_string(address) as target:
+    with _connection_string(address, role) as target:
         # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
     return code if code >= 0 else 128 - code
@@ -105,18 +133,36 @@ def _find_client(program: str, *, is_embedded: bool) -> str:
 
 
 @contextmanager
-def _connection_string(address: "Address") -> Iterator[str]:
+def _connection_string(address: "Address", role: str | None) -> Iterator[str]:
     """Yield the connection string; the password goes into a file, because arguments are visible to all users."""
     from sqlalchemy import make_url
 
-    url = make_url(address.libpq(as_owner=True))
+    url = make_url(address.libpq(role=role) if role else address.libpq(as_owner=True))
+    # The log of changes names whoever types them, also where several people work as one role.
+    url = url.update_query_dict({"options": f"{url.query.get('options', '')} {_actor_option()}".strip()})
     password = url.password
     if not password:
-        yield url.render_as_string()
+        yield _render(url)
         return
     with NamedTemporaryFile("w", prefix="parley-pgpass-", encoding="utf-8") as file:
         escaped = str(password).replace("\\", "\\\\").replace(":", "\\:")
         file.write(f"*:*:*:*:{escaped}\n")
         file.flush()
         without = url.set(password=None)
-        yield without.update_query_dict({"passfile": file.name}).render_as_string()
+        yield _render(without.update_query_dict({"passfile": file.name}))
+
+
+def _render(url: "URL") -> str:
+    # libpq reads the `+` that stands for a space in SQLAlchemy's own text as a plus sign.
+    address, question_mark, query = url.render_as_string().partition("?")
+    return f"{address}{question_mark}{query.replace('+', '%20')}"
+
+
+def _actor_option() -> str:
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        # A container's user may have a number only.
+        name = str(os.getuid())
+    escaped = name.replace("\\", "\\\\").replace(" ", "\\ ")
+    return f"-cparley.actor=psql:{escaped}"

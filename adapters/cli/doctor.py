@@ -133,6 +133,7 @@ async def _look_at_database(settings: "Settings", usable_skills: Sequence[str]) 
         async for finding in _look_at_listed_skills(address, usable_skills):
             yield finding
         yield await _look_at_audit(address)
+        yield await _look_at_roles(address)
     elif revision is None:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
     elif revision in list_revisions(VERSIONS):
@@ -167,6 +168,21 @@ async def _look_at_audit(address: "Address") -> Finding:
         return Finding("ok", "audit", f"changes by admins: {found['entries']:,}, none of them altered since")
     text = f"entry {found['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
     return Finding("fail", "audit", text)
+
+
+async def _look_at_roles(address: "Address") -> Finding:
+    import asyncpg
+
+    from shared.db.roles import ROLES, check_roles
+
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        await check_roles(connection)
+    except ParleyError as error:
+        return Finding("fail", "roles", str(error))
+    finally:
+        await connection.close()
+    return Finding("ok", "roles", f"{', '.join(ROLES)}, none of them a superuser")
 
 
 async def _describe_server(address: "Address") -> str:

@@ -17,10 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from shared.db.compatibility import find_incompatibility, list_revisions, version_table_of
 from shared.db.driver import Connection, Pool
 from shared.db.embedded import start_postgres
+from shared.db.roles import APP_ROLE, write_remedy
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
 
-APP_ROLE = "parley_app"
 MIN_VERSION = 15
 INSUFFICIENT_PRIVILEGE = "42501"
 LOCK_NOT_AVAILABLE = "55P03"
@@ -67,20 +67,20 @@ class NoDatabase(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of the database. `url` names the owner's role; the program itself uses the role `parley_app`."""
+    """Address of the database. `url` names the owner's role; a connection acts as `role` unless it is `as_owner`."""
 
     url: URL
     is_embedded: bool
 
-    def asyncpg_arguments(self, *, as_owner: bool = False) -> dict[str, object]:
+    def asyncpg_arguments(self, *, as_owner: bool = False, role: str = APP_ROLE) -> dict[str, object]:
         """Return keyword arguments for `asyncpg.connect`."""
         url = self.url
         settings = dict(CONNECTION_SETTINGS)
         user = url.username
         if self.is_embedded and not as_owner:
-            user = APP_ROLE
-        elif not as_owner and user != APP_ROLE:
-            settings["role"] = APP_ROLE
+            user = role
+        elif not as_owner and user != role:
+            settings["role"] = role
         ssl = url.query.get("sslmode") or url.query.get("ssl")
         host = url.query.get("host") or url.host
         return {
@@ -93,16 +93,16 @@ class Address:
             "server_settings": settings,
         }
 
-    def libpq(self, *, as_owner: bool = False) -> str:
+    def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
         """Return the address as a libpq URL, for psql and psycopg."""
         user = self.url.username
         query = dict(self.url.query)
         if "ssl" in query:
             query["sslmode"] = query.pop("ssl")
         if self.is_embedded and not as_owner:
-            user = APP_ROLE
-        elif not as_owner and user != APP_ROLE:
-            query["options"] = f"-crole={APP_ROLE}"
+            user = role
+        elif not as_owner and user != role:
+            query["options"] = f"-crole={role}"
         # SQLAlchemy's own rendering writes a space as `+`, which libpq reads as a plus sign.
         names = ":".join(quote(part, safe="") for part in (user, self.url.password) if part)
         host = f"[{self.url.host}]" if ":" in (self.url.host or "") else self.url.host or ""
@@ -237,7 +237,7 @@ async def _migrate_safely(address: Address, revision: str, **line: Any) -> None:
     try:
         await asyncio.to_thread(_migrate, address.libpq(as_owner=True), revision, **line)
     except DBAPIError as error:
-        raise _migration_error(error, address) from error
+        raise await _migration_error(error, address) from error
 
 
 async def _refuse_incompatible(address: Address) -> None:
@@ -251,7 +251,7 @@ async def _refuse_incompatible(address: Address) -> None:
         raise ConfigurationError(f"DATABASE_URL: {reason}")
 
 
-def _migration_error(error: DBAPIError, address: Address) -> Exception:
+async def _migration_error(error: DBAPIError, address: Address) -> Exception:
     state = sqlstate_of(error)
     if state == LOCK_NOT_AVAILABLE:
         return Unavailable("The tables can't be changed while another program holds them; stop it, then start again.")
@@ -259,10 +259,11 @@ def _migration_error(error: DBAPIError, address: Address) -> Exception:
         return error
     reason = str(error.orig).partition("\n")[0]
     user, database = address.url.username, address.url.database
+    async with _impatient(address) as connection:
+        remedy = await write_remedy(connection, user or "")
     return ConfigurationError(
         f"DATABASE_URL: {user} may not prepare the database ({reason}); let a superuser do it once: CREATE EXTENSION "
-        f"IF NOT EXISTS vector; CREATE ROLE {APP_ROLE} LOGIN; GRANT {APP_ROLE} TO {user}; "
-        f"ALTER DATABASE {database} OWNER TO {user};"
+        f"IF NOT EXISTS vector; {remedy} ALTER DATABASE {database} OWNER TO {user};"
     )
 
 

@@ -10,6 +10,7 @@ import asyncpg
 from sqlalchemy import URL
 
 from shared.db.database import Address
+from shared.db.roles import ROLES
 
 PASSWORD = "s3cret:p/w@d"
 # Owners of provided databases need their password; everybody else is trusted, as by the embedded server.
@@ -28,7 +29,7 @@ async def given_database(
 ) -> AsyncIterator[Address]:
     """Create an empty database whose owner has these rights, and a TCP port for it.
 
-    If the server already has the program's role, it is granted to the owner; otherwise it is dropped at the end.
+    If the server already has Parley's roles, they are granted to the owner; otherwise they are dropped at the end.
     """
     name = f"owner_{uuid4().hex}"
     async with AsyncExitStack() as closing:
@@ -37,10 +38,10 @@ async def given_database(
         await _ask_for_passwords(superuser)
         await superuser.execute(f"CREATE ROLE {name} LOGIN {rights} PASSWORD '{PASSWORD}'")
         await superuser.execute(f"CREATE DATABASE {name} OWNER {name if owns else 'postgres'}")
-        has_role = await superuser.fetchval("SELECT count(*) > 0 FROM pg_roles WHERE rolname = 'parley_app'")
-        if has_role:
-            await superuser.execute(f"GRANT parley_app TO {name}")
-        closing.push_async_callback(_drop, superuser, name, name if has_role else f"parley_app, {name}")
+        has_roles = await superuser.fetchval("SELECT count(*) > 0 FROM pg_roles WHERE rolname = 'parley_app'")
+        if has_roles:
+            await superuser.execute(f"GRANT {', '.join(ROLES)} TO {name}")
+        closing.push_async_callback(_drop, superuser, name, name if has_roles else ", ".join((*ROLES, name)))
         if has_vector:
             inside = await connect(Address(postgres.set(database=name), is_embedded=True))
             await inside.execute("CREATE EXTENSION vector")

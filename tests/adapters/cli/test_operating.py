@@ -1,5 +1,6 @@
 """What operators type: people, personas, SQL, a turn's story, a look at everything, a copy."""
 
+import getpass
 import json
 import re
 
@@ -9,8 +10,21 @@ from adapters.slack.install.vault import Vault
 from tests.adapters.cli.shell import Shell
 
 
-def cell(shell: Shell, query: str) -> str:
-    return shell.says("psql", "-At", "-c", query).strip()
+def cell(shell: Shell, query: str, *options: str) -> str:
+    return shell.says("psql", *options, "-At", "-c", query).strip()
+
+
+def test_psql_is_opened_as_an_admin_unless_told(shell: Shell) -> None:
+    shell.says("persona", "create", "Mine", "--prompt", "Hello.")
+    changed = "UPDATE personas SET system_prompt = 'Hi.' WHERE name = 'Mine'"
+    logged = "SELECT current_user, who FROM admin.audit LIMIT 1"
+    assert cell(shell, f"{changed}; {logged}") == f"UPDATE 1\nparley_admin|psql:{getpass.getuser()}"
+
+    refused = shell.run("psql", "--readonly", "-c", "TABLE admin.personas", "-c", "SELECT content FROM messages")
+
+    assert (refused.code, "Mine" in refused.out, "permission denied" in refused.err) == (1, True, True)
+    assert cell(shell, "SHOW is_superuser", "--superuser") == "on"
+    assert "exclude each other" in shell.run("psql", "--superuser", "--readonly").err
 
 
 def test_an_account_is_promoted_before_its_first_message(shell: Shell) -> None:
@@ -52,14 +66,14 @@ def test_an_account_is_linked_and_moved_only_with_the_option(shell: Shell) -> No
 
 def test_tokens_of_slack_workspaces_are_encrypted_with_the_newest_key(shell: Shell) -> None:
     insert = "INSERT INTO slack_installations (team_id, bot_user_id, token) VALUES ('{}', 'U1', '{}')"
-    cell(shell, insert.format("T1", Vault(["old"]).encrypt("T1", "xoxb-1")))
+    cell(shell, insert.format("T1", Vault(["old"]).encrypt("T1", "xoxb-1")), "--superuser")
 
     assert shell.says("slack", "rotate-keys", SECRET_KEY="new,old").startswith("1 tokens are encrypted")
-    assert Vault(["new"]).decrypt("T1", cell(shell, "SELECT token FROM slack_installations")) == "xoxb-1"
+    assert Vault(["new"]).decrypt("T1", cell(shell, "SELECT token FROM slack_installations", "--superuser")) == "xoxb-1"
     lost = shell.run("slack", "rotate-keys", SECRET_KEY="newer")
     assert (lost.code, lost.out) == (1, "0 tokens are encrypted with the newest key\n")
     assert "no key of SECRET_KEY opens the tokens of T1" in lost.err
-    cell(shell, "DELETE FROM slack_installations")
+    cell(shell, "DELETE FROM slack_installations", "--superuser")
 
 
 def test_people_are_found_by_name_unless_two_have_the_same(shell: Shell) -> None:
@@ -105,10 +119,10 @@ def test_a_change_is_listed_and_undone_and_a_changed_log_shows(shell: Shell) -> 
     assert "none changed" in shell.says("audit", "verify", "--expect", last)
     assert shell.run("audit", "verify", "--expect", "0" * 64).code == 1
     off = "SET session_replication_role = replica"
-    shell.says("psql", "-c", off, "-c", "UPDATE audit_log SET undoes = -id WHERE undoes IS NULL")
+    shell.says("psql", "--superuser", "-c", off, "-c", "UPDATE audit_log SET undoes = -id WHERE undoes IS NULL")
     assert shell.run("audit", "verify").code == 1
     assert "of audit_log was altered" in shell.run("doctor").out
-    shell.says("psql", "-c", off, "-c", "UPDATE audit_log SET undoes = NULL WHERE undoes < 0")
+    shell.says("psql", "--superuser", "-c", off, "-c", "UPDATE audit_log SET undoes = NULL WHERE undoes < 0")
 
 
 def test_skills_are_added_listed_shown_and_removed(shell: Shell) -> None:
