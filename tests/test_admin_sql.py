@@ -29,6 +29,11 @@ INSERT INTO users DEFAULT VALUES; INSERT INTO users DEFAULT VALUES;
 INSERT INTO user_platform_links (user_id, platform, platform_user_id) VALUES
     (1, 'discord', '80351110224678912'), (2, 'slack', 'U024BE7LH');
 """
+# What the program stores at its start.
+WORDS = """
+INSERT INTO known_words (kind, word) VALUES ('module', 'knowledge'), ('platform', 'discord'), ('platform', 'slack'),
+    ('model', 'gpt-4o-mini'), ('provider', 'openai');
+"""
 
 
 @pytest.fixture
@@ -90,10 +95,10 @@ async def test_all_statements_of_the_page_run_in_order(address: Address) -> None
 
 @pytest.mark.parametrize("block", REFUSALS, ids=[block.text.partition(REFUSED)[2].strip() for block in REFUSALS])
 async def test_invalid_values_are_refused_with_the_constraint_on_the_page(address: Address, block: Block) -> None:
-    await run(address, PEOPLE)
+    await run(address, PEOPLE + WORDS)
     sql, _, words = block.text.partition(REFUSED)
 
-    with pytest.raises(asyncpg.IntegrityConstraintViolationError) as refused:
+    with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError)) as refused:
         await run(address, sql)
 
     assert words.strip() in str(refused.value)
@@ -238,10 +243,10 @@ async def test_a_new_default_persona_and_new_instructions_are_used_for_the_next_
     await admin(parley, "Switch the default persona")
 
     await hears(parley, server="another")
-    assert prompt(parley).startswith("You are the librarian of the Night Owls")
+    assert prompt(parley).startswith("You are a cheerful host.")
 
     await admin(parley, "Change the instructions")
-    await hears(parley, server="another")
+    await hears(parley)
     assert prompt(parley).startswith("You are the librarian. Answer in two sentences.")
 
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import asyncpg
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
+from adapters.cli.compose import note_known_words
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE, READONLY_ROLE, ROLES
 from tests.support.parley import Parley
@@ -17,6 +20,22 @@ INSERT INTO user_platform_links (user_id, platform, platform_user_id, platform_u
 VALUES (1, 'discord', '111', 'olga'), (2, 'discord', '222', 'Ann');
 INSERT INTO personas (name, system_prompt) VALUES ('Sage', 'You are wise.');
 """
+
+REFUSED = {
+    "modules => '{calender}'": 'there is no module "calender"; do you mean calendar',
+    "modules => '{knowledge,zzz}'": 'there is no module "zzz"; there are: agents, .*calculator',
+    "platform => 'Diskord'": 'there is no platform "Diskord"; do you mean discord',
+    "model => 'opnai/gpt-4o'": 'there is no model "opnai/gpt-4o"; do you mean openai/gpt-4o',
+}
+ALLOWED = {
+    "modules => '{calendar,agents,tickets}', model => 'openai/stub', platform => 'web'": [],
+    "model => 'openai/gpt-4o-mnii'": ['the model "openai/gpt-4o-mnii" is in no list; do you mean openai/gpt-4o-mini?'],
+    # The stand-in is a server of one's own.
+    "model => 'our-own-model-of-1999'": ['the model "our-own-model-of-1999" is in no list'],
+    "platform => 'townhall'": [
+        'nobody has written from the platform "townhall" yet; there are: a2a, discord, openai, slack, terminal, web'
+    ],
+}
 
 
 class Psql:
@@ -33,6 +52,18 @@ class Psql:
 
     async def rows(self, statement: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._connection.fetch(statement)]
+
+    async def warned(self, statement: str) -> list[str]:
+        """Run a statement and return the warnings."""
+        warnings: list[str] = []
+
+        def note(_connection: object, message: Any) -> None:
+            warnings.append(message.message)
+
+        self._connection.add_log_listener(note)
+        await self._connection.execute(statement)
+        self._connection.remove_log_listener(note)
+        return warnings
 
     async def last(self) -> int:
         number: int = await self.value("SELECT max(id) FROM audit_log")
@@ -143,6 +174,75 @@ async def test_what_was_changed_again_is_not_undone(psql: Psql) -> None:
 async def test_nonsense_is_refused_with_what_would_be_valid(psql: Psql, statement: str, sentence: str) -> None:
     with pytest.raises(asyncpg.RaiseError, match=sentence):
         await psql.run(statement)
+
+
+async def test_what_the_program_knows_is_suggested_and_what_may_exist_is_only_warned_of(
+    parley: Parley, address: Address, loaded: None
+) -> None:
+    await parley.app.models.router.warm()
+    for _ in range(2):
+        await note_known_words(parley.app)
+    async with opened(address, role=ADMIN_ROLE) as psql:
+        persona = "SELECT admin.create_persona('{}', 'Hello.', {})"
+        for number, (given, sentence) in enumerate(REFUSED.items()):
+            with pytest.raises(asyncpg.RaiseError, match=sentence):
+                await psql.run(persona.format(number, given))
+        # A server's own model, a platform that is like no other, and an MCP server's name.
+        for number, (given, warning) in enumerate(ALLOWED.items()):
+            await psql.run(
+                "INSERT INTO mcp_servers (name, transport, command) VALUES ('tickets', 'stdio', '/bin/true')"
+                " ON CONFLICT DO NOTHING"
+            )
+            warned = await psql.warned(persona.format(f"allowed {number}", given))
+            assert warned == warning
+        # What is old stays changeable, and an undoing is never refused.
+        await psql.run("DELETE FROM mcp_servers; UPDATE personas SET system_prompt = 'Hi.'")
+        await psql.run("DELETE FROM personas WHERE name = 'allowed 0'")
+        await psql.run(f"SELECT admin.undo({await psql.last()})")
+
+
+async def test_a_history_is_deleted_only_by_who_says_so(parley: Parley, address: Address) -> None:
+    async with opened(address, role=ADMIN_ROLE) as psql:
+        await psql.run("INSERT INTO personas (name, system_prompt, is_default) VALUES ('Sage', 'You are wise.', true)")
+        await parley.ask("hello")
+        for table in ("users", "personas"):
+            deleted = f"DELETE FROM {table}"  # noqa: S608  # names of ours
+            with pytest.raises(asyncpg.RaiseError, match=r"a history|has answered turns"):
+                await psql.run(deleted)
+            await psql.run(f"BEGIN; SET LOCAL parley.delete_history = 'yes'; {deleted}; COMMIT")
+            assert await psql.rows(f"TABLE {table}") == []
+
+
+async def test_somebody_stays_owner(psql: Psql) -> None:
+    for statement in ("UPDATE users SET permission_level = 'admin' WHERE id = 1", "DELETE FROM users WHERE id = 1"):
+        with pytest.raises(asyncpg.RaiseError, match="olga is the last owner; make somebody else owner first"):
+            await psql.run(statement)
+    await psql.run("UPDATE users SET permission_level = 'owner' WHERE id = 2")
+    await psql.run("UPDATE users SET permission_level = 'admin' WHERE id = 1")
+    with pytest.raises(asyncpg.RaiseError, match="Ann is the last owner"):
+        await psql.run("DELETE FROM users WHERE id = 2")
+
+
+@given(one=st.text("abc", max_size=6), other=st.text("abc", max_size=6))
+@example("dicsord", "discord")
+@example("Knowlege", "knowledge")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_the_distance_of_words_is_the_number_of_changes(psql: Psql, one: str, other: str) -> None:
+    assert await psql.value(f"SELECT parley_distance_v1('{one}', '{other}')") == distance(one.lower(), other.lower())
+
+
+def distance(one: str, other: str) -> int:
+    """The same by recursion: optimal string alignment."""
+    if not (one and other):
+        return len(one) + len(other)
+    found = min(
+        distance(one[:-1], other) + 1,
+        distance(one, other[:-1]) + 1,
+        distance(one[:-1], other[:-1]) + (one[-1] != other[-1]),
+    )
+    if one[-2:] == other[-2:][::-1] and len(one) > 1 and len(other) > 1:
+        found = min(found, distance(one[:-2], other[:-2]) + 1)
+    return found
 
 
 async def test_a_changed_log_shows(psql: Psql, address: Address) -> None:

@@ -1,12 +1,12 @@
 """The composition root: builds and closes the app's collaborators, and passes the senders to the worker."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.base import ChatPlatform
-from adapters.folders import list_migrations
+from adapters.folders import list_folders, list_migrations
 from agent.a2a.client import RemoteAgents
 from agent.app import App, Models, NeedsApp, ToolSources
 from agent.delegation.agents import MODULE as AGENTS
@@ -14,6 +14,7 @@ from agent.delegation.child_turn import end_orphans
 from agent.delegation.provider import AgentTools
 from agent.events.listener import Listener
 from agent.llm.router import Router
+from agent.maintenance.known_words import Kind, note_words
 from agent.mcp.servers import RemoteTools
 from agent.outflow.reply import OutflowRules
 from agent.outflow.secrets import Secrets
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 # The ways in which a turn may go.
 MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
+
+# Platforms of the doors that are no chat platforms.
+OTHER_PLATFORMS = ("a2a", "openai", "terminal", "web")
 
 
 async def prepare_database(settings: Settings) -> Address:
@@ -104,6 +108,18 @@ async def open_app(
         )
         await _open_senders(app, closing)
         yield app
+
+
+async def note_known_words(app: App) -> None:
+    """Store the modules, platforms and models that this process knows, so that the database refuses misspelled ones."""
+    models, providers = app.models.router.list_models()
+    words: dict[Kind, Collection[str]] = {
+        "module": app.tools.modules.modules | {AGENTS, SEARCH, SKILLS},
+        "platform": {*list_folders(), *OTHER_PLATFORMS},
+    }
+    if models:
+        words |= {"model": models, "provider": providers}
+    await note_words(app.database, words)
 
 
 def list_routes() -> list["Route"]:

@@ -16,7 +16,7 @@ import asyncpg
 import uvloop
 from sqlalchemy.exc import DBAPIError
 
-from adapters.cli.compose import list_routes, open_app
+from adapters.cli.compose import list_routes, note_known_words, open_app
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.watchdog import watched
@@ -106,7 +106,8 @@ async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: as
 
 
 async def _warm(app: App, *, answers: bool) -> None:
-    for warm in (app.models.router.warm, app.memory.warm, app.memory.plan) if answers else ():
+    warming = (app.models.router.warm, app.memory.warm, app.memory.plan, partial(note_known_words, app))
+    for warm in warming if answers else ():
         # An import may fail in any way, a connection may be lost; the first message tries it again.
         (error,) = await asyncio.gather(warm(), return_exceptions=True)
         if isinstance(error, Exception):

@@ -64,6 +64,11 @@ class Router:
         if self._configured and not self._only:
             await self._providers.load()
 
+    def list_models(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the models that can be named, and the providers that may have others; empty if litellm is not used."""
+        models, providers = self._providers.list_models()
+        return (models | {*self._configured, *self._built_in} if models else models), providers
+
     async def aclose(self) -> None:
         """Close the connections to the providers."""
         await self._providers.aclose()

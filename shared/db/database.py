@@ -257,8 +257,7 @@ async def _migration_error(error: DBAPIError, address: Address) -> Exception:
         return Unavailable("The tables can't be changed while another program holds them; stop it, then start again.")
     if state != INSUFFICIENT_PRIVILEGE:
         return error
-    reason = str(error.orig).partition("\n")[0]
-    user, database = address.url.username, address.url.database
+    reason, user, database = str(error.orig).partition("\n")[0], address.url.username, address.url.database
     async with _impatient(address) as connection:
         remedy = await write_remedy(connection, user or "")
     return ConfigurationError(

@@ -13,6 +13,7 @@ from shared.models.conversation import Conversation, Summary
 from shared.models.erasure import Erasure
 from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
+from shared.models.known_word import KnownWord
 from shared.models.mail import InboxMessage, OutboxReply
 from shared.models.mcp import McpServer, McpTool
 from shared.models.memory import (
@@ -54,6 +55,7 @@ __all__ = [
     "ForgottenTurn",
     "FullResult",
     "InboxMessage",
+    "KnownWord",
     "McpServer",
     "McpTool",
     "MemberRoles",

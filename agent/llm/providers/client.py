@@ -24,6 +24,7 @@ from agent.llm.completions import (
 from agent.llm.drawing import DrawingRequest
 from agent.llm.providers.caching import needs_marks, with_marks
 from agent.llm.providers.errors import may_be_billed, to_completion, to_failure, to_usage
+from agent.llm.providers.listing import list_models
 from agent.llm.providers.response_format import Form, Forms, to_parameters
 from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
 from agent.llm.vision import fill
@@ -38,9 +39,7 @@ CONNECT_SECONDS = 10.0
 # These models need `max_completion_tokens`, which only litellm's own OpenAI route sends.
 REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
 
-
 MediaRequest = DrawingRequest | TranscriptionRequest | SpeechRequest
-
 
 OPENAI_ROUTES = ("hosted_vllm/", "openai/")
 
@@ -163,8 +162,18 @@ class Providers:
         prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
         return sum(float(each) for each in prices if each is not None) if prices != (None, None) else math.inf
 
+    def list_models(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return what `listing.list_models` does; both empty until litellm is loaded."""
+        if not self._is_loaded:
+            return frozenset(), frozenset()
+        return list_models(self._library.litellm, has_own_server=self._base_url is not None)
+
+    @property
+    def _is_loaded(self) -> bool:
+        return self._loading is not None and self._loading.done() and not _has_failed(self._loading)
+
     def _known(self, name: str) -> Mapping[str, Any]:
-        if self._loading is None or not self._loading.done() or _has_failed(self._loading):
+        if not self._is_loaded:
             return {}
         models = self._library.litellm.model_cost
         bare = name.removeprefix("openai/")

@@ -183,7 +183,7 @@ async def test_nobody_is_mentioned_unless_the_persona_allows_it_and_never_everyo
     )
     await office.ann.direct("again")
     await office.ann.hears(count=2)
-    await office.sql("DELETE FROM personas")
+    await office.sql("DELETE FROM personas USING set_config('parley.delete_history', 'yes', true)")
     await office.ann.mentions(office.general, "in a stream")
     await office.ann.hears(office.general)
 

@@ -127,7 +127,7 @@ async def test_an_answer_that_was_drawn_from_foreign_text_is_no_memory(parley: P
 async def test_a_person_who_was_deleted_is_not_remembered(parley: Parley) -> None:
     await parley.ask("My dog is called Rex.")
     await remembered(parley)
-    await parley.sql("DELETE FROM users")
+    await parley.sql("DELETE FROM users USING set_config('parley.delete_history', 'yes', true)")
     async with parley.app.database.transaction() as session:
         await session.execute(text("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns"))
 
