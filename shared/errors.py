@@ -48,6 +48,18 @@ class ServerBudgetExhausted(Refusal):
     code = "server_budget_exhausted"
 
 
+class LimitExhausted(Refusal):
+    """{whose} used {their} budget for {period}; it begins again on {renews_on:%d %B %Y}."""
+
+    code = "limit_exhausted"
+
+
+class PriceUnknown(Refusal):
+    """A limit in dollars holds here, and nobody knows the price of a model that would be asked; an admin can set it."""
+
+    code = "price_unknown"
+
+
 class BudgetBusy(Refusal):
     """Your other requests are still running and hold the rest of your budget; please try again in a minute."""
 

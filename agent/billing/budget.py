@@ -1,11 +1,12 @@
 """Budgets: tokens are reserved before each model call, settled with its answer, and released if none is made.
 
 The rules are database functions (`migrations/sql`): a call is admitted while `used + reserved < limit` holds for the
-user and for the server. A reservation is an upper estimate, so even with concurrent calls the limit is exceeded by at
-most one call. Its id names the call on the ledger. `budget_reset_at` is the end of the period.
+user, for the server and for every row of `budgets` that applies. A reservation is an upper estimate, so even with
+concurrent calls no limit is exceeded by more than one call. Its id names the call on the ledger.
 """
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
@@ -16,20 +17,29 @@ from typing import Any
 from sqlalchemy import text
 
 from shared.db.driver import Session
-from shared.errors import BudgetBusy, BudgetExhausted, Refusal, ServerBudgetExhausted, Superseded
+from shared.errors import (
+    BudgetBusy,
+    BudgetExhausted,
+    LimitExhausted,
+    PriceUnknown,
+    Refusal,
+    ServerBudgetExhausted,
+    Superseded,
+)
 from shared.messages import Place
 
 # Seconds between two requests for a busy budget; they grow, because each request takes locks.
 MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 1.0
 
 RESERVE = text("""
-SELECT * FROM parley_reserve_v2(
-    p_user_id => :user_id, p_turn_id => :turn_id, p_attempt => :attempt, p_tokens => :tokens, p_seconds => :seconds
+SELECT * FROM parley_reserve_v3(
+    p_user_id => :user_id, p_turn_id => :turn_id, p_attempt => :attempt, p_tokens => :tokens,
+    p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 )
 """)
-RELEASE = text("SELECT parley_release_v1(p_turn_id => :turn_id)")
-ABANDON = text("SELECT parley_abandon_v2(p_turn_id => :turn_id, p_model => :model)")
-EXPIRE = text("SELECT parley_expire_reservations_v3()")
+RELEASE = text("SELECT parley_release_v2(p_turn_id => :turn_id)")
+ABANDON = text("SELECT parley_abandon_v3(p_turn_id => :turn_id, p_model => :model)")
+EXPIRE = text("SELECT parley_expire_reservations_v4()")
 READ = text("""
 SELECT status.* FROM users CROSS JOIN LATERAL parley_budget_v1(
     token_budget_monthly, budget_from_roles, tokens_used_this_month, tokens_reserved, budget_reset_at
@@ -52,18 +62,45 @@ class AdmissionStatus(Enum):
     NOT_REQUESTED = auto()
     BUSY = auto()
     EXHAUSTED = auto()
+    # A limit in dollars applies, and the price of a model is unknown.
+    UNPRICED = auto()
+
+
+# Whose budget is used up, and the pronoun; the monthly tokens of a person and of a server have sentences of their own.
+OWNERS = {
+    "person": ("You have", "your"),
+    "permission": ("All people with your permission together have", "their"),
+    "role": ("All people with one of your roles together have", "their"),
+    "channel": ("This channel has", "its"),
+    "persona": ("The persona that answers here has", "its"),
+    "server": ("This server has", "its"),
+    "installation": ("All people here together have", "their"),
+}
+PERIODS = {"day": "today", "month": "this month"}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusingLimit:
+    """The limit that refuses a call; `kind` as in `budgets`; `period` is "day", "month" or "30 days"."""
+
+    kind: str
+    period: str
+    renews_on: datetime
+
+    def to_refusal(self) -> Refusal:
+        """Return the error that says that it is used up."""
+        if self.period in PERIODS:
+            whose, their = OWNERS[self.kind]
+            return LimitExhausted(whose=whose, their=their, period=PERIODS[self.period], renews_on=self.renews_on)
+        return (ServerBudgetExhausted if self.kind == "server" else BudgetExhausted)(renews_on=self.renews_on)
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Whether a model call is admitted, and when the budget renews.
-
-    The budget is the user's, or the server's if `by_server` is set. `reservation_id` is set while one is held.
-    """
+    """Whether a model call is admitted, and the limit that refuses it; `reservation_id` is set while one is held."""
 
     status: AdmissionStatus
-    renews_on: datetime
-    by_server: bool = False
+    limit: RefusingLimit | None = None
     reservation_id: int | None = None
 
     @property
@@ -71,23 +108,33 @@ class Admission:
         """Return whether the call is admitted."""
         return self.status is AdmissionStatus.ADMITTED
 
+    @property
+    def is_final(self) -> bool:
+        """Return whether it is refused, and waiting for other calls to end would not help."""
+        return self.status in (AdmissionStatus.EXHAUSTED, AdmissionStatus.UNPRICED)
+
     def refusal(self) -> Refusal:
         """Return the error with the text for the user."""
-        if self.status is AdmissionStatus.EXHAUSTED and self.by_server:
-            return ServerBudgetExhausted(renews_on=self.renews_on)
-        if self.status is AdmissionStatus.EXHAUSTED:
-            return BudgetExhausted(renews_on=self.renews_on)
-        return BudgetBusy()
+        if self.status is AdmissionStatus.EXHAUSTED and self.limit is not None:
+            return self.limit.to_refusal()
+        return PriceUnknown() if self.status is AdmissionStatus.UNPRICED else BudgetBusy()
+
+
+NOT_REQUESTED = Admission(AdmissionStatus.NOT_REQUESTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A request to reserve tokens for a turn's next model call; the reservation expires after `seconds`."""
+    """A request to reserve tokens for a turn's next model call; the reservation expires after `seconds`.
+
+    `cost` is an upper estimate in US dollars, None when the price of a model that may be asked is unknown.
+    """
 
     user_id: int
     turn_id: int
     attempt: int
     tokens: int
+    cost: float | None
     seconds: float
 
 
@@ -102,11 +149,14 @@ class BudgetStatus:
 
 
 def to_admission(row: Any) -> Admission:
-    """Return the admission from a row; rejected is `EXHAUSTED` if the used tokens reach the budget, else `BUSY`."""
+    """Return the admission from the columns `admitted`, `refusal` and `reservation_id` of a row."""
     if row.admitted:
-        return Admission(AdmissionStatus.ADMITTED, row.resets_at, reservation_id=row.reservation_id)
-    is_exhausted = row.budget is not None and row.used >= row.budget
-    return Admission(AdmissionStatus.EXHAUSTED if is_exhausted else AdmissionStatus.BUSY, row.resets_at, row.by_server)
+        return Admission(AdmissionStatus.ADMITTED, reservation_id=row.reservation_id)
+    if row.refusal is None:
+        return NOT_REQUESTED
+    found = row.refusal if isinstance(row.refusal, dict) else json.loads(row.refusal)
+    limit = RefusingLimit(found["kind"], found["period"], datetime.fromisoformat(found["resets_at"]))
+    return Admission(AdmissionStatus[found["cause"].upper()], limit)
 
 
 async def reserve(session: Session, reservation: Reservation) -> Admission:

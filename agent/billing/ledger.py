@@ -22,20 +22,27 @@ class PaidCall:
 class Payment:
     """The calls of one model answer, including rejected attempts, and the tokens to reserve for the next call.
 
-    `reserve` is 0 if no call follows. The reservation expires after `seconds`.
+    `reserve` is 0 if no call follows. `cost` is an upper estimate of it in US dollars, None when a price is unknown.
+    The reservation expires after `seconds`.
     """
 
     calls: Sequence[PaidCall]
     reserve: int = 0
+    cost: float | None = None
     seconds: float = 0
 
     def to_parameters(self) -> dict[str, Any]:
         """Return the parameters for the database functions that settle the calls."""
-        return {"calls": to_json(self.calls), "reserve": self.reserve, "seconds": self.seconds}
+        return {
+            "calls": to_json(self.calls),
+            "reserve": self.reserve,
+            "cost": self.cost,
+            "seconds": self.seconds,
+        }
 
 
 def to_json(calls: Sequence[PaidCall]) -> str:
-    """Return the calls as the JSON that `parley_charge_v2` expects."""
+    """Return the calls as the JSON that `parley_charge_v3` expects."""
     return json.dumps(
         [
             {

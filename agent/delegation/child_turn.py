@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import Admission, AdmissionStatus, Reservation, abandon, reserve
+from agent.billing.budget import NOT_REQUESTED, abandon, reserve
 from agent.billing.ledger import to_usage
 from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
@@ -27,7 +27,7 @@ from agent.tools.made_files import list_files
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.close import TurnResult, count_iterations, filtered, to_ending, to_last_step
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
-from agent.turn.services import TurnServices
+from agent.turn.services import TurnServices, find_price
 from shared.db.database import Database
 from shared.errors import Stopped, Superseded, ToolError
 from shared.messages import Usage
@@ -194,7 +194,7 @@ async def _to_child(
     message = replace(asker.message, content=begun.log.message.content, attachments=(), wants_stream=False)
     loop_mode: LoopMode = "native"
     # A remote agent makes no model calls here, so no budget is reserved for it.
-    spend = Spend(Admission(AdmissionStatus.NOT_REQUESTED, services.clock.now()), 0, PURPOSE)
+    spend = Spend(NOT_REQUESTED, 0, purpose=PURPOSE)
     if row.persona_id is not None:
         persona = await get_persona(session, row.persona_id, asker.user.permission, settings=services.settings)
         instructions = f"{persona.system_prompt}\n\n{prompts().delegation.instructions}"
@@ -228,13 +228,13 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
         offer=child.offer,
         memory_limit=services.settings.memory_recall_limit if child.participants.have_memories else 0,
     )
+    child.spend.price = find_price(services, child.persona)
     child.spend.grow(tokens + services.modes[child.loop_mode].prompt_tokens)
     if child.log.open_calls:
         # Calls of tools come first, and reserve for themselves.
         return
     seconds = child.deadline - child.start.began + RESERVATION_SLACK_SECONDS
-    wanted = Reservation(child.user.id, child.key.id, child.key.attempt, tokens=child.spend.estimate, seconds=seconds)
-    child.spend.admit(await reserve(session, wanted))
+    child.spend.admit(await reserve(session, child.spend.to_reservation(child.user.id, child.key, seconds)))
 
 
 async def close_child(database: Database, child: RunningTurn, answer: TurnResult) -> DelegationResult:

@@ -22,23 +22,24 @@ from shared.messages import Place, ReplyFile
 from shared.text import clean_json
 
 RECORD = text(f"""
-SELECT stop_requested, rights.* FROM parley_record_v2(
+SELECT stop_requested, rights.* FROM parley_record_v3(
     p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note
 ), ({RIGHTS}) AS rights
 """)
 
 
 RECORD_AND_SETTLE = text(f"""
-SELECT * FROM parley_record_v2(
+SELECT * FROM parley_record_v3(
     p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note,
-    p_calls => :calls, p_reserve => :reserve, p_seconds => :seconds
+    p_calls => :calls, p_reserve => :reserve, p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 ), ({RIGHTS}) AS rights
 """)
 
 
 SETTLE = text("""
-SELECT * FROM parley_settle_v2(
-    p_turn_id => :turn_id, p_attempt => :attempt, p_calls => :calls, p_reserve => :reserve, p_seconds => :seconds
+SELECT * FROM parley_settle_v3(
+    p_turn_id => :turn_id, p_attempt => :attempt, p_calls => :calls, p_reserve => :reserve,
+    p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 )
 """)
 
@@ -113,14 +114,15 @@ async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> N
 Status = Literal["answered", "refused", "failed", "cancelled"]
 
 BEGIN = text("""
-SELECT * FROM parley_open_turn_v3(
+SELECT * FROM parley_open_turn_v4(
     p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
     p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
-    p_steps => :steps, p_events => :events, p_note => :note, p_tokens => :tokens, p_seconds => :seconds
+    p_steps => :steps, p_events => :events, p_note => :note, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),
+    p_seconds => :seconds
 )
 """)
 END = text("""
-SELECT * FROM parley_close_turn_v2(
+SELECT * FROM parley_close_turn_v3(
     p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
     p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
     p_reply => :reply, p_question => :question
@@ -144,7 +146,7 @@ WITH ending AS (
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A new turn for the inbox rows `inbox_ids`; reserves `tokens` for its first model call, for at most `seconds`."""
+    """A new turn for the inbox rows `inbox_ids`; reserves `tokens` and `cost` for its first call, for `seconds`."""
 
     turn_id: int
     job_id: int
@@ -154,6 +156,7 @@ class NewTurn:
     persona_id: int | None
     loop_mode: str
     tokens: int
+    cost: float | None
     seconds: float
 
 
@@ -186,7 +189,7 @@ class NewReply:
     claimed_seconds: float | None
 
     def to_json(self) -> str:
-        """Convert the reply to the JSON that `parley_close_turn_v2` expects."""
+        """Convert the reply to the JSON that `parley_close_turn_v3` expects."""
         place = self.place
         row = {
             "door": self.adapter,

@@ -80,6 +80,14 @@ class Router:
         named = tuple(dict.fromkeys((*models, *self._configured)))
         return named or tuple(each.name for each in BUILT_IN_MODELS if each.is_fallback)
 
+    def highest_price(self, models: tuple[str, ...] = ()) -> float | None:
+        """Return the highest price of a token, in US dollars, on the routes to try; None when one is unknown."""
+        prices = [
+            0.0 if name in self._built_in else self._providers.highest_price(name) for name in self.routes(models)
+        ]
+        known = [each for each in prices if each is not None]
+        return max(known) if len(known) == len(prices) else None
+
     def can_plan(self, models: tuple[str, ...] = ()) -> bool:
         """Return whether at least one of the routes to try can answer planner requests."""
         without_plans = {each.name for each in BUILT_IN_MODELS if not each.can_plan}

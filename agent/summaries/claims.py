@@ -78,8 +78,8 @@ WHERE id = :id AND summary_claimed_until = :lease
 RETURNING summary_failures
 """)
 CHARGE = text("""
-SELECT * FROM parley_charge_summary_v1(
-    p_conversation_id => :id, p_lease => :lease, p_calls => :calls, p_hold => :hold
+SELECT * FROM parley_charge_summary_v2(
+    p_conversation_id => :id, p_lease => :lease, p_calls => :calls, p_hold => :hold, p_cost => CAST(:cost AS numeric)
 )
 """)
 FORGET = text("SELECT parley_forget_summaries_v1(p_turn_ids => :turn_ids)")
@@ -154,15 +154,15 @@ async def fail(session: Session, claimed: Claim, error: str) -> None:
     await session.execute(FAIL, claimed.key | {"error": error[:MAX_ERROR_CHARS]})
 
 
-async def hold(session: Session, claimed: Claim, tokens: int) -> bool:
-    """Hold tokens for a model call; returns False when the budget does not admit it, or the lease has been lost."""
-    given = claimed.key | {"calls": "[]", "hold": tokens}
+async def hold(session: Session, claimed: Claim, tokens: int, *, cost: float | None) -> bool:
+    """Hold tokens and US dollars for a model call; returns False when a limit refuses it or the lease is lost."""
+    given = claimed.key | {"calls": "[]", "hold": tokens, "cost": cost}
     return bool((await session.execute(CHARGE, given)).one().admitted)
 
 
 async def pay(session: Session, claimed: Claim, calls: Sequence[PaidCall]) -> None:
     """Write model calls to the ledger, and give back what is held."""
-    await session.execute(CHARGE, claimed.key | {"calls": to_json(calls), "hold": None})
+    await session.execute(CHARGE, claimed.key | {"calls": to_json(calls), "hold": None, "cost": None})
 
 
 async def forget_summaries(session: Session, turn_ids: Iterable[int | None]) -> None:

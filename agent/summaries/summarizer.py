@@ -124,8 +124,10 @@ class Summarizer:
         known = await list_known(self._memory, claimed.place, list(source.statements.values()))
         request = to_request(claimed, source, known, model=model)
         tokens = count_prompt(request.messages) + request.max_tokens
+        price = self._router.highest_price((model,))
+        cost = None if price is None else tokens * price
         async with self._database.statement() as session:
-            if not await claims.hold(session, claimed, tokens):
+            if not await claims.hold(session, claimed, tokens, cost=cost):
                 await claims.fail(session, claimed, "the budget does not admit it")
                 return
         asked = await self._ask(claimed, request)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from agent.billing.budget import Admission, AdmissionStatus, Reservation, release, reserve, wait_while_busy
+from agent.billing.budget import Admission, AdmissionStatus, release, reserve, wait_while_busy
 from agent.billing.ledger import Payment
 from agent.confirmations.questions import CHOICES, describe_decision, find_question
 from agent.context.builder import Context
@@ -36,7 +36,7 @@ from agent.turn.close import TurnResult
 from agent.turn.modes import Mode, ModelTurn, waves_left
 from agent.turn.restriction import restrict
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
-from agent.turn.services import TurnServices
+from agent.turn.services import TurnServices, find_price
 from agent.turn.tool_batch import ToolBatch
 from agent.turn.tool_models import ToolModels
 from shared.db.retries import retry_on_lost_db
@@ -78,18 +78,17 @@ async def _admit(services: TurnServices, turn: RunningTurn) -> None:
     if turn.spend.admission.status is AdmissionStatus.BUSY:
         async with turn.start.slot.released():
             await wait_while_busy(partial(_reserve, services, turn), lambda: turn.deadline - services.clock.monotonic())
+    if turn.spend.admission.status is AdmissionStatus.UNPRICED and turn.spend.price is None:
+        # The prices are known once litellm is loaded, which takes seconds and happens at the first call.
+        await services.router.warm()
+        turn.spend.price = find_price(services, turn.persona)
+        await _reserve(services, turn)
     if not turn.spend.admission.is_admitted:
         raise turn.spend.admission.refusal()
 
 
 async def _reserve(services: TurnServices, turn: RunningTurn) -> Admission:
-    wanted = Reservation(
-        turn.user.id,
-        turn.key.id,
-        turn.key.attempt,
-        tokens=turn.spend.estimate,
-        seconds=_reservation_seconds(services, turn),
-    )
+    wanted = turn.spend.to_reservation(turn.user.id, turn.key, _reservation_seconds(services, turn))
     async with services.database.statement() as session:
         turn.spend.admit(await reserve(session, wanted))
     return turn.spend.admission
@@ -134,7 +133,13 @@ async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[
         calls = turn.spend.to_paid(spent)
         seconds = _reservation_seconds(services, turn)
         async with services.database.statement() as session:
-            turn.spend.admit(await pay(session, turn.key, Payment(calls, turn.spend.estimate, seconds)))
+            turn.spend.admit(
+                await pay(
+                    session,
+                    turn.key,
+                    Payment(calls, turn.spend.estimate, turn.spend.cost_of(turn.spend.estimate), seconds=seconds),
+                )
+            )
         turn.spend.add_usage(calls)
         spent.clear()
 
@@ -195,7 +200,8 @@ async def _record_answer(services: TurnServices, turn: RunningTurn, answer: Mode
     # Upper estimate of the results, which are not known yet: one token per character.
     results = answer.results * services.settings.tool_result_max_chars
     seconds = turn.deadline - services.clock.monotonic()
-    payment = Payment(spend.unpaid, spend.estimate + results, seconds + RESERVATION_SLACK_SECONDS)
+    tokens = spend.estimate + results
+    payment = Payment(spend.unpaid, tokens, spend.cost_of(tokens), seconds=seconds + RESERVATION_SLACK_SECONDS)
 
     async def write() -> Recorded:
         entry = Entry(steps, events, turn.announcer.note())

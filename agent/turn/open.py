@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import Admission, AdmissionStatus, Reservation, abandon, reserve
+from agent.billing.budget import NOT_REQUESTED, Admission, abandon, reserve
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
@@ -28,7 +28,7 @@ from agent.queue.inbox import Waiting, list_open, next_run
 from agent.queue.job import Job
 from agent.tools.offer import Offer, Scope
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
-from agent.turn.services import TurnServices
+from agent.turn.services import TurnServices, find_price
 from shared.db.driver import Connection, Session
 from shared.errors import Superseded
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
@@ -209,8 +209,7 @@ async def _begin(
     announcer = services.events.announcer(key, opening.inbox_ids, watched=message.wants_stream)
     written = with_file_lines(message.content, files) if files else message.content
     content = with_earlier(written, message.platform_context.earlier)
-    first = _user_step(participants.user, message, content)
-    steps = [first, *(decision.steps if decision else ())]
+    steps = [_user_step(participants.user, message, content), *(decision.steps if decision else ())]
     if message.due_job is not None:
         steps += list_check_steps(message.due_job, opening.turn_id)
     events = [
@@ -223,11 +222,12 @@ async def _begin(
     tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
     # If the turn starts with an approved call, the first prompt contains its result: at most one token per character.
     room = services.settings.tool_result_max_chars if len(steps) > 1 else 0
+    price = find_price(services, participants.persona)
     # From here on the turn may exist, even if the acknowledgement of its commit is lost.
     opening.job.unpaid[key] = ()
     admission = await begin_turn(
         session,
-        _to_new(services, opening, loop_mode=loop_mode, tokens=tokens + room),
+        _to_new(services, opening, loop_mode=loop_mode, tokens=tokens + room, price=price),
         Entry(steps, events, announcer.note()),
     )
     if admission is None:
@@ -242,11 +242,13 @@ async def _begin(
         loop_mode=loop_mode,
         announcer=announcer,
         log=TurnLog(key.id, steps),
-        spend=Spend(admission, tokens),
+        spend=Spend(admission, tokens, price),
     )
 
 
-def _to_new(services: TurnServices, opening: Opening, loop_mode: LoopMode, tokens: int) -> NewTurn:
+def _to_new(
+    services: TurnServices, opening: Opening, *, loop_mode: LoopMode, tokens: int, price: float | None
+) -> NewTurn:
     participants = opening.participants
     return NewTurn(
         turn_id=opening.turn_id,
@@ -257,15 +259,15 @@ def _to_new(services: TurnServices, opening: Opening, loop_mode: LoopMode, token
         persona_id=participants.persona.id,
         loop_mode=loop_mode,
         tokens=tokens,
+        cost=None if price is None else tokens * price,
         seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
     )
 
 
 async def _take_over(services: TurnServices, opening: Opening, began: float) -> RunningTurn:
-    participants, message, turn_id = opening.participants, opening.message, opening.turn_id
+    participants, message, turn_id, job = opening.participants, opening.message, opening.turn_id, opening.job
     user, conversation = participants.user, participants.conversation
     async with services.database.transaction() as session:
-        job = opening.job
         # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
         is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
         given = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
@@ -290,7 +292,8 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.modes else "native"
         tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
         log = TurnLog(key.id, steps)
-        admission = await _reserve_again(services, session, user.id, log=log, key=key, tokens=tokens)
+        spend = Spend(NOT_REQUESTED, tokens, find_price(services, participants.persona))
+        spend.admit(await _reserve_again(services, session, user.id, log=log, key=key, spend=spend))
     start = Start(
         began,
         began + services.settings.turn_deadline_seconds,
@@ -309,7 +312,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         loop_mode=loop_mode,
         announcer=services.events.announcer(key, opening.inbox_ids, last_seq=last, watched=message.wants_stream),
         log=log,
-        spend=Spend(admission, tokens),
+        spend=spend,
     )
 
 
@@ -325,13 +328,13 @@ async def _end_last_attempt(services: TurnServices, session: AsyncSession, openi
 
 
 async def _reserve_again(
-    services: TurnServices, session: AsyncSession, user_id: int, *, log: TurnLog, key: TurnKey, tokens: int
+    services: TurnServices, session: AsyncSession, user_id: int, *, log: TurnLog, key: TurnKey, spend: Spend
 ) -> Admission:
     if log.open_calls:
         # Calls of tools come first, and reserve for themselves.
-        return Admission(AdmissionStatus.NOT_REQUESTED, services.clock.now())
+        return NOT_REQUESTED
     seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
-    return await reserve(session, Reservation(user_id, key.id, key.attempt, tokens=tokens, seconds=seconds))
+    return await reserve(session, spend.to_reservation(user_id, key, seconds))
 
 
 def _user_step(user: ResolvedUser, message: IncomingMessage, content: str) -> Step:

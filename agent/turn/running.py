@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from agent.billing.budget import Admission, AdmissionStatus
+from agent.billing.budget import Admission, AdmissionStatus, Reservation
 from agent.billing.ledger import PaidCall, add_usage
 from agent.confirmations.decisions import DecisionResult
 from agent.context.attachments import PendingFile
@@ -26,7 +26,8 @@ from shared.messages import IncomingMessage, Usage
 class Spend:
     """Counts the model calls of a turn; kept when the turn fails, so that closing it still pays for them.
 
-    `estimate` is an upper estimate of the next model call, in tokens. `purpose` is the ledger's label for the calls.
+    `estimate` is an upper estimate of the next model call, in tokens; `price` the highest price of a token in US
+    dollars, None when one is unknown. `purpose` is the ledger's label for the calls.
     `usage` includes the calls of agents that the turn has delegated to. `numbers` yields the positions of model calls
     in a scripted conversation, shared with those agents; None when calls are not numbered. `one_call` is held during
     the model call of a tool, because a turn has one reservation.
@@ -34,6 +35,7 @@ class Spend:
 
     admission: Admission
     estimate: int
+    price: float | None = None
     purpose: str = "answer"
     numbers: Iterator[int] | None = None
     unpaid: list[PaidCall] = field(default_factory=list)
@@ -51,6 +53,15 @@ class Spend:
         for call in calls:
             self.model = call.model
             self.usage = add_usage(self.usage, call.usage)
+
+    def cost_of(self, tokens: int) -> float | None:
+        """Return the most that these tokens cost in US dollars; None when a price is unknown."""
+        return None if self.price is None else tokens * self.price
+
+    def to_reservation(self, user_id: int, key: TurnKey, seconds: float) -> Reservation:
+        """Return the request to reserve the next model call of this turn, for so many seconds."""
+        cost = self.cost_of(self.estimate)
+        return Reservation(user_id, key.id, key.attempt, tokens=self.estimate, cost=cost, seconds=seconds)
 
     def to_paid(self, calls: Sequence[RejectedCall]) -> list[PaidCall]:
         """Convert calls to the ledger's form; they were made with the reservation that is held."""

@@ -50,7 +50,7 @@ class ToolModels:
                 tokens=count_prompt(messages) + max_tokens,
                 images=images,
             )
-            call = _Call(request.tokens or 0)
+            call = _Call(request.tokens or 0, spend.cost_of(request.tokens or 0))
             observer = CallObserver(spent=call.spent, pay=partial(self._pay_rejected, call))
             async with self._paid(call):
                 completion = await self.services.router.complete(
@@ -62,7 +62,7 @@ class ToolModels:
     async def draw(self, prompt: str, *, model: str, size: str, tokens: int) -> bytes:
         """Return an image that this model makes; raises as `complete` does."""
         async with self.turn.spend.one_call:
-            call, request = _Call(tokens), DrawingRequest(model, prompt, size, tokens=tokens)
+            call, request = _Call(tokens, None), DrawingRequest(model, prompt, size, tokens=tokens)
             async with self._paid(call):
                 drawn = await self.services.router.draw(request, deadline=self.turn.deadline, spent=call.spent)
         if isinstance(drawn, bytes):
@@ -72,14 +72,14 @@ class ToolModels:
     async def speak(self, text: str, *, model: str, voice: str, tokens: int) -> bytes:
         """Return a text spoken by this model, as MP3; raises as `complete` does."""
         async with self.turn.spend.one_call:
-            call, request = _Call(tokens, VOICE), SpeechRequest(model, text, voice, tokens=tokens)
+            call, request = _Call(tokens, None, VOICE), SpeechRequest(model, text, voice, tokens=tokens)
             async with self._paid(call):
                 return await self.services.router.speak(request, deadline=self.turn.deadline, spent=call.spent)
 
     async def transcribe(self, request: TranscriptionRequest) -> str:
         """Return what is said in a recording; raises as `complete` does."""
         async with self.turn.spend.one_call:
-            call = _Call(request.tokens, VOICE)
+            call = _Call(request.tokens, None, VOICE)
             async with self._paid(call):
                 return await self.services.router.transcribe(request, deadline=self.turn.deadline, spent=call.spent)
 
@@ -113,6 +113,7 @@ class ToolModels:
             self.turn.key.id,
             self.turn.key.attempt,
             tokens=call.tokens,
+            cost=call.cost,
             seconds=self._seconds_left + RESERVATION_SLACK_SECONDS,
         )
 
@@ -133,7 +134,9 @@ class ToolModels:
         async def write() -> bool:
             seconds = self._seconds_left + RESERVATION_SLACK_SECONDS
             async with self.services.database.statement() as session:
-                admission = await pay(session, self.turn.key, Payment(call.paid, call.tokens, seconds))
+                admission = await pay(
+                    session, self.turn.key, Payment(call.paid, call.tokens, call.cost, seconds=seconds)
+                )
             self._count(call.spent)
             call.spent.clear()
             call.reservation_id = admission.reservation_id
@@ -169,6 +172,7 @@ class _Call:
     """One model call: what is reserved for it, its unpaid attempts, and the reservation that it is made with."""
 
     tokens: int
+    cost: float | None
     purpose: str = PURPOSE
     spent: list[RejectedCall] = field(default_factory=list)
     reservation_id: int | None = None

@@ -38,7 +38,7 @@ CLAIM = prepare("SELECT memory_id FROM parley_claim_vectors_v1(:model, :limit)")
 LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed_v1(:ids) ORDER BY memory_id")
 STORE = prepare("SELECT parley_store_vectors_v1(:model, :dimensions, :ids, :kinds, :versions, :vectors, :refused)")
 SWITCH = prepare("SELECT parley_switch_vectors_v1(:model, :limit)")
-CHARGE = prepare("SELECT parley_charge_embeddings_v1(:model, :user_ids, :conversation_ids, :counts, :costs)")
+CHARGE = prepare("SELECT parley_charge_embeddings_v2(:model, :user_ids, :conversation_ids, :counts, :costs)")
 PROGRESS = prepare("SELECT memories, missing FROM parley_vectors_progress_v1(:model)")
 
 # A person, and the conversation whose server pays with them.

@@ -4,7 +4,7 @@ from shared.models.agent import Agent
 from shared.models.audit import AuditEntry
 from shared.models.base import Base
 from shared.models.bot import Bot, DirectChannel, Shard
-from shared.models.budget import BudgetReservation, TokenLog
+from shared.models.budget import Budget, BudgetGrant, BudgetNotice, BudgetReservation, TokenLog
 from shared.models.channel import ChannelMode
 from shared.models.command_confirmation import CommandConfirmation
 from shared.models.compatibility import SchemaCompatibility
@@ -40,6 +40,9 @@ __all__ = [
     "AuditEntry",
     "Base",
     "Bot",
+    "Budget",
+    "BudgetGrant",
+    "BudgetNotice",
     "BudgetReservation",
     "CallTotal",
     "ChannelMode",

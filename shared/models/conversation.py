@@ -1,14 +1,17 @@
 """Conversations: the messages of one channel, thread or direct message."""
 
 from datetime import datetime
+from decimal import Decimal
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     CheckConstraint,
     DateTime,
     ForeignKey,
     Index,
     Integer,
+    Numeric,
     Text,
     UniqueConstraint,
     func,
@@ -88,6 +91,12 @@ class Conversation(Row, Base):
         BigInteger,
         server_default="0",
         comment="Tokens of the person's or the server's budget that the summary being written holds.",
+    )
+    summary_cost_held: Mapped[Decimal] = mapped_column(
+        Numeric(14, 8), server_default="0", comment="US dollars that it holds of the rows of budgets."
+    )
+    summary_budget_ids: Mapped[list[int] | None] = mapped_column(
+        ARRAY(BigInteger), comment="The rows of budgets that hold what it holds; NULL: none."
     )
     summary_failures: Mapped[int] = mapped_column(
         Integer,

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, Integer, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, DateTime, Integer, SmallInteger, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -35,6 +35,9 @@ class Server(Row, Base):
     )
     budget_reset_at: Mapped[datetime] = mapped_column(
         DateTime(timezone=True), server_default=text("now() + interval '30 days'"), comment="END of the period."
+    )
+    budget_percent_told: Mapped[int] = mapped_column(
+        SmallInteger, server_default="0", comment="The highest of 50, 80 and 100 percent that was told in this period."
     )
     welcomed_at: Mapped[datetime | None] = mapped_column(
         DateTime(timezone=True), comment="When the agent introduced itself; once."

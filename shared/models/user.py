@@ -2,7 +2,17 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, ForeignKey, Index, Text, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    ForeignKey,
+    Index,
+    SmallInteger,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -53,6 +63,9 @@ class User(Row, Base):
         DateTime(timezone=True),
         server_default=text("now() + interval '30 days'"),
         comment="END of the period: when it has passed, the used tokens go back to 0 and it moves on by 30 days.",
+    )
+    budget_percent_told: Mapped[int] = mapped_column(
+        SmallInteger, server_default="0", comment="The highest of 50, 80 and 100 percent that was told in this period."
     )
     time_zone: Mapped[str] = mapped_column(Text, server_default="UTC", comment="IANA name of the person's time zone.")
     is_memory_paused: Mapped[bool] = mapped_column(

@@ -172,6 +172,12 @@ class Providers:
     def _is_loaded(self) -> bool:
         return self._loading is not None and self._loading.done() and not _has_failed(self._loading)
 
+    def highest_price(self, name: str) -> float | None:
+        """Return US dollars for the dearest kind of token of a model; None if litellm does not know it."""
+        known = self._known(name)
+        prices = [known.get("input_cost_per_token"), known.get("output_cost_per_token")]
+        return max((float(each) for each in prices if each is not None), default=None)
+
     def _known(self, name: str) -> Mapping[str, Any]:
         if not self._is_loaded:
             return {}

@@ -1,5 +1,6 @@
 """The rules of money, called as an admin calls them in psql: what is admitted, paid and given back."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,17 +14,24 @@ from tests.support.given_database import connect
 from tests.support.money import Money
 
 
-def verdict(row: dict[str, Any] | None) -> tuple[bool, bool]:
-    """Return whether the call is admitted, and whether it is the server that refuses."""
+def verdict(row: dict[str, Any] | None) -> tuple[bool, str | None]:
+    """Return whether the call is admitted, and what the limit is of that refuses it."""
     assert row is not None
-    return row["admitted"], row["by_server"]
+    return row["admitted"], refusal(row)["kind"] if row["refusal"] else None
+
+
+def refusal(row: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the limit that refuses a call."""
+    assert row is not None
+    found: dict[str, Any] = json.loads(row["refusal"])
+    return found
 
 
 async def test_a_call_is_admitted_while_used_and_reserved_are_less_than_the_limit(money: Money) -> None:
     await money.limit(user=100)
 
-    assert verdict(await money.reserve(99, turn=2, attempt=1)) == (True, False)
-    assert verdict(await money.reserve(500)) == (True, False)
+    assert verdict(await money.reserve(99, turn=2, attempt=1)) == (True, None)
+    assert verdict(await money.reserve(500)) == (True, None)
     assert await money.user() == (0, 599)
     assert await money.server() == (0, 500)
 
@@ -35,9 +43,8 @@ async def test_a_call_is_refused_by_the_persons_budget_and_nothing_is_held(money
 
     refused = await money.reserve(1)
 
-    assert verdict(refused) == (False, False)
-    assert refused is not None
-    assert (refused["used"], refused["budget"]) == (40, 100)
+    assert verdict(refused) == (False, "person")
+    assert (refusal(refused)["used"], refusal(refused)["limit"], refusal(refused)["cause"]) == (40, 100, "busy")
     assert await money.user() == (40, 60)
     assert await money.server() == (0, 0)
 
@@ -48,17 +55,16 @@ async def test_a_call_is_refused_by_the_servers_budget_and_the_servers_numbers_a
 
     refused = await money.reserve(1)
 
-    assert verdict(refused) == (False, True)
-    assert refused is not None
-    assert (refused["used"], refused["budget"]) == (10, 10)
+    assert verdict(refused) == (False, "server")
+    assert (refusal(refused)["used"], refusal(refused)["limit"], refusal(refused)["cause"]) == (10, 10, "exhausted")
     assert await money.user() == (0, 0)
-    assert verdict(await money.reserve(1, turn=2, attempt=1)) == (True, False), "it binds nobody elsewhere"
+    assert verdict(await money.reserve(1, turn=2, attempt=1)) == (True, None), "it binds nobody elsewhere"
 
 
 async def test_without_limits_everything_is_admitted(money: Money) -> None:
     await money.limit()
 
-    assert verdict(await money.reserve(10**12)) == (True, False)
+    assert verdict(await money.reserve(10**12)) == (True, None)
 
 
 @pytest.mark.parametrize(("own", "from_roles", "limit"), [(5, 9, 9), (9, 5, 9), (5, None, 5), (None, 9, None)])
@@ -93,7 +99,7 @@ async def test_the_next_call_writes_the_new_period_down(money: Money) -> None:
             past,
         )
 
-    assert verdict(await money.reserve(10)) == (True, False)
+    assert verdict(await money.reserve(10)) == (True, None)
 
     assert await money.user() == await money.server() == (0, 10)
     ends = await money.connection.fetch(
@@ -126,7 +132,7 @@ async def test_settling_pays_what_was_really_used_and_gives_the_reservation_back
 
     settled = await money.settle((100, 20), (10, 2))
 
-    assert verdict(settled) == (False, False), "no further call was asked for"
+    assert verdict(settled) == (False, None), "no further call was asked for"
     assert await money.user() == await money.server() == (132, 0)
     ledger = await money.connection.fetch(
         "SELECT user_id, conversation_id, turn_id, input_tokens, output_tokens FROM public.token_logs ORDER BY id"
@@ -140,9 +146,9 @@ async def test_settling_holds_the_next_call_when_what_was_spent_leaves_room(mone
     await money.limit(user=1000)
     await money.reserve(900)
 
-    assert verdict(await money.settle((500, 0), reserve=700)) == (True, False)
+    assert verdict(await money.settle((500, 0), reserve=700)) == (True, None)
     assert await money.user() == (500, 700)
-    assert verdict(await money.settle((500, 0), reserve=1)) == (False, False)
+    assert verdict(await money.settle((500, 0), reserve=1)) == (False, "person")
     assert await money.user() == (1000, 0)
 
 
@@ -163,8 +169,8 @@ async def test_releasing_gives_back_what_a_turn_holds_once(money: Money) -> None
     await money.reserve(100)
     await money.reserve(30, turn=2, attempt=1)
 
-    assert await money.connection.fetchval("SELECT public.parley_release_v1(1)") == 100
-    assert await money.connection.fetchval("SELECT public.parley_release_v1(1)") == 0
+    assert await money.connection.fetchval("SELECT public.parley_release_v2(1)") == 100
+    assert await money.connection.fetchval("SELECT public.parley_release_v2(1)") == 0
     assert (await money.user(), await money.server()) == ((0, 30), (0, 0))
 
 
@@ -176,8 +182,8 @@ async def test_only_reservations_that_have_expired_are_given_back(money: Money) 
         "UPDATE public.budget_reservations SET expires_at = now() - interval '1 second' WHERE turn_id = 1"
     )
 
-    assert await money.connection.fetchval("SELECT public.parley_expire_reservations_v1()") == 1
-    assert await money.connection.fetchval("SELECT public.parley_expire_reservations_v1()") == 0
+    assert await money.connection.fetchval("SELECT public.parley_expire_reservations_v4()") == 1
+    assert await money.connection.fetchval("SELECT public.parley_expire_reservations_v4()") == 0
     assert (await money.user(), await money.server()) == ((0, 30), (0, 0))
 
 
@@ -187,9 +193,9 @@ async def test_an_attempt_that_has_lost_its_turn_changes_nothing(money: Money) -
 
     assert await money.reserve(7, attempt=1) is None
     assert await money.settle((5, 5), attempt=1, reserve=7) is None
-    assert await money.row("SELECT * FROM public.parley_record_v2(1, 1, '[]', '[]', '')") is None
+    assert await money.row("SELECT * FROM public.parley_record_v3(1, 1, '[]', '[]', '')") is None
     close = (
-        "SELECT * FROM public.parley_close_turn_v2(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '', '[]', NULL)"
+        "SELECT * FROM public.parley_close_turn_v3(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '', '[]', NULL)"
     )
     assert await money.row(close) is None
 
@@ -201,7 +207,7 @@ async def test_an_attempt_that_has_lost_its_turn_changes_nothing(money: Money) -
 async def test_a_turn_whose_user_was_deleted_is_still_paid_for(money: Money) -> None:
     await money.connection.execute("DELETE FROM public.users")
 
-    assert verdict(await money.settle((5, 5), reserve=7)) == (True, False)
+    assert verdict(await money.settle((5, 5), reserve=7)) == (True, None)
     assert await money.reserve(7) is None
     assert await money.connection.fetchval("SELECT user_id IS NULL FROM public.token_logs")
     assert await money.server() == (0, 0)

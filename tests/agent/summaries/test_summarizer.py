@@ -116,7 +116,7 @@ async def test_a_worker_that_died_is_followed_by_another_one(parley: Parley, mod
     await pause(parley)
     async with parley.app.database.transaction() as session:
         dead = (await claims.claim(session, 1))[0]
-        assert await claims.hold(session, dead, 2500)
+        assert await claims.hold(session, dead, 2500, cost=None)
     assert await parley.value("SELECT tokens_reserved FROM users") == 2500
     await summarise_after_lease(parley)
 
