@@ -325,3 +325,34 @@ async def test_turns_log_nothing_and_the_views_show_what_they_cost(parley: Parle
     assert (server, people) == ("42", 1)
     assert turns == [("Ann", "discord", "general", "answered")] * 2
     assert (stuck, uncommented) == ([], [])
+
+
+async def test_each_change_of_a_persona_is_a_version_and_can_be_rolled_back(psql: Psql) -> None:
+    await psql.run("UPDATE personas SET system_prompt = 'You are wiser.', default_model = 'gpt-x'")
+    await psql.run("UPDATE personas SET default_model = 'gpt-x'")
+    assert await psql.rows("SELECT version, action, system_prompt, model FROM admin.persona_versions") == [
+        (2, "update", "You are wiser.", "gpt-x"),
+        (1, "insert", "You are wise.", None),
+    ]
+
+    assert await psql.value("SELECT admin.rollback_persona('Sage', 1)") == (
+        "Sage is as in version 1 again; this is its version 3"
+    )
+
+    assert await psql.rows("SELECT system_prompt, default_model FROM personas") == [("You are wise.", None)]
+    # The rollback is a change as any other.
+    await psql.run(f"SELECT admin.undo({await psql.last()})")
+    assert await psql.value("SELECT system_prompt FROM personas") == "You are wiser."
+    await psql.run("DELETE FROM personas")
+    assert await psql.value("SELECT admin.rollback_persona('Sage', 2)") == (
+        "Sage is as in version 2 again; this is its version 6"
+    )
+    assert await psql.rows("SELECT name, system_prompt FROM personas") == [("Sage", "You are wiser.")]
+    for refused, reason in (
+        ("SELECT admin.rollback_persona('Sage', 9)", "has the versions 1 to 6, not 9"),
+        ("SELECT admin.rollback_persona('Sague', 1)", "there is no persona 'Sague'; there are: Sage"),
+        ("UPDATE persona_versions SET version = 7 WHERE version = 6", "append-only"),
+        ("DELETE FROM persona_versions", "append-only"),
+    ):
+        with pytest.raises(asyncpg.RaiseError, match=reason):
+            await psql.run(refused)

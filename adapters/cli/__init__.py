@@ -11,7 +11,21 @@ import typer
 # typer has its own copy of click, whose errors have no public name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
-from adapters.cli import audit, chat, database, doctor, explain, mcp, personas, receipts, run, skills, tools, users
+from adapters.cli import (
+    audit,
+    chat,
+    database,
+    doctor,
+    explain,
+    mcp,
+    persona_versions,
+    personas,
+    receipts,
+    run,
+    skills,
+    tools,
+    users,
+)
 from adapters.cli.console import complain, find_version, say
 from adapters.folders import list_folders
 from shared.errors import ConfigurationError, ParleyError
@@ -27,6 +41,7 @@ app = typer.Typer(
 for commands in (run.app, chat.app, database.app, doctor.app, tools.app, explain.app, mcp.app, receipts.app):
     app.add_typer(commands)
 app.add_typer(users.app, name="user")
+personas.app.add_typer(persona_versions.app)
 app.add_typer(personas.app, name="persona")
 app.add_typer(audit.app, name="audit")
 app.add_typer(skills.app, name="skill")

@@ -42,8 +42,11 @@ FIND = text("""
 SELECT id, status FROM turns WHERE parent_turn_id = :turn_id AND parent_call_id = :call_id
 """)
 BEGIN = text("""
-INSERT INTO turns (conversation_id, user_id, persona_id, parent_turn_id, parent_call_id, agent, loop_mode)
-SELECT conversation_id, user_id, :persona_id, id, :call_id, :agent,
+INSERT INTO turns (conversation_id, user_id, persona_id, persona_version_id, parent_turn_id, parent_call_id, agent,
+                   loop_mode)
+SELECT conversation_id, user_id, :persona_id,
+       (SELECT id FROM persona_versions WHERE persona_id = :persona_id ORDER BY version DESC LIMIT 1),
+       id, :call_id, :agent,
        coalesce((SELECT loop_mode FROM personas WHERE id = :persona_id), 'native')
 FROM turns
 WHERE id = :turn_id AND attempt = :attempt AND status = 'running' FOR SHARE

@@ -4,17 +4,20 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
-from sqlalchemy import and_, bindparam, case, or_, select
+from sqlalchemy import and_, bindparam, case, literal, or_, select
 
-from agent.people.skills import STORED, ListedSkill, to_skills
+from agent.people.skills import NO_SKILLS, STORED, PersonaSkills, to_skills
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.messages import Place
-from shared.models import Persona
+from shared.models import Persona, PersonaVersion
 from shared.permissions import Permission
 from shared.settings import Settings
 
 LoopMode = Literal["native", "planner"]
+# Why a persona answers: it belongs to the channel, server or platform, it is the default, or there is none of these; or
+# the turn is that of an agent.
+ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent"]
 
 
 def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
@@ -32,11 +35,21 @@ DEFAULT_MAX_OUTPUT_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Which version of a persona answers, a row of `persona_versions`, and why it; the built-in one has no versions."""
+
+    by: ChosenBy = "built_in"
+    version_id: int | None = None
+
+
+BUILT_IN = Choice()
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedPersona:
     """The fields of a persona that a turn needs.
 
-    `allowed_modules` None: all modules that the permission allows. `loop_mode` None: `choose_mode` decides. `skills`
-    are the names that the persona lists, `stored_skills` those of them that are rows of the table.
+    `allowed_modules` None: all modules that the permission allows. `loop_mode` None: `choose_mode` decides.
     """
 
     id: int | None
@@ -47,8 +60,8 @@ class ResolvedPersona:
     max_output_tokens: int
     max_iterations: int
     loop_mode: LoopMode | None = None
-    skills: tuple[str, ...] = ()
-    stored_skills: tuple[ListedSkill, ...] = ()
+    skills: PersonaSkills = NO_SKILLS
+    choice: Choice = BUILT_IN
 
 
 async def resolve_persona(
@@ -77,21 +90,34 @@ COLUMNS = (
     Persona.loop_mode,
     Persona.skills,
     STORED,
+    select(PersonaVersion.id)
+    .where(PersonaVersion.persona_id == Persona.id)
+    .order_by(PersonaVersion.version.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("version_id"),
 )
 HERE = and_(
     Persona.platform == bindparam("platform"),
     or_(Persona.platform_server_id.is_(None), Persona.platform_server_id == bindparam("server")),
     or_(Persona.platform_channel_id.is_(None), Persona.platform_channel_id == bindparam("channel")),
 )
+RANKS: dict[ChosenBy, int] = {"channel": 3, "server": 2, "platform": 1, "default": 0}
 CLOSENESS = case(
-    (and_(HERE, Persona.platform_channel_id.is_not(None)), 3),
-    (and_(HERE, Persona.platform_server_id.is_not(None)), 2),
-    (HERE, 1),
-    else_=0,
+    (and_(HERE, Persona.platform_channel_id.is_not(None)), RANKS["channel"]),
+    (and_(HERE, Persona.platform_server_id.is_not(None)), RANKS["server"]),
+    (HERE, RANKS["platform"]),
+    else_=RANKS["default"],
 )
+CHOSEN_BY = {rank: chosen_by for chosen_by, rank in RANKS.items()}
 # Built once, because building the statements takes longer than running them.
-BY_ID = select(*COLUMNS).where(Persona.id == bindparam("id"))
-CLOSEST = select(*COLUMNS).where(or_(HERE, Persona.is_default)).order_by(CLOSENESS.desc(), Persona.id).limit(1)
+BY_ID = select(*COLUMNS, literal(None).label("closeness")).where(Persona.id == bindparam("id"))
+CLOSEST = (
+    select(*COLUMNS, CLOSENESS.label("closeness"))
+    .where(or_(HERE, Persona.is_default))
+    .order_by(CLOSENESS.desc(), Persona.id)
+    .limit(1)
+)
 
 
 def to_persona(row: Any, permission: Permission, settings: Settings) -> ResolvedPersona:
@@ -107,8 +133,8 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
         max_output_tokens=row.max_tokens_per_request or DEFAULT_MAX_OUTPUT_TOKENS,
         max_iterations=row.max_iterations or settings.max_agent_iterations,
         loop_mode=row.loop_mode,
-        skills=tuple(row.skills or ()),
-        stored_skills=to_skills(row.stored_skills),
+        skills=to_skills(row.skills, row.stored_skills),
+        choice=Choice(CHOSEN_BY.get(row.closeness, "agent"), row.version_id),
     )
 
 

@@ -25,6 +25,17 @@ class ListedSkill:
     description: str
 
 
-def to_skills(stored: Sequence[Sequence[str]] | None) -> tuple[ListedSkill, ...]:
-    """Return the skills of a value of `STORED`."""
-    return tuple(ListedSkill(name, description) for name, description in stored or ())
+@dataclass(frozen=True, slots=True)
+class PersonaSkills:
+    """The skills of a persona: the names that it lists, and those of them that are rows of the table."""
+
+    names: tuple[str, ...] = ()
+    stored: tuple[ListedSkill, ...] = ()
+
+
+NO_SKILLS = PersonaSkills()
+
+
+def to_skills(names: Sequence[str] | None, stored: Sequence[Sequence[str]] | None) -> PersonaSkills:
+    """Return the skills from the column `skills` and a value of `STORED`."""
+    return PersonaSkills(tuple(names or ()), tuple(ListedSkill(*each) for each in stored or ()))

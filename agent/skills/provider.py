@@ -68,10 +68,10 @@ class SkillTools(ToolProvider):
     def variant(self, scope: Scope) -> tuple[ListedSkill, ...]:
         """Return the skills that the persona lists and that there are, sorted by name; a row precedes a folder."""
         persona = scope.persona
-        if not persona.skills:
+        if not persona.skills.names:
             return ()
-        listed = {each.name: each for each in persona.stored_skills}
-        for name in persona.skills:
+        listed = {each.name: each for each in persona.skills.stored}
+        for name in persona.skills.names:
             if name not in listed and self._folder is not None and (found := self._folder.find(name)) is not None:
                 listed[name] = ListedSkill(found.name, found.description)
         return tuple(listed[name] for name in sorted(listed))

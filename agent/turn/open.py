@@ -257,6 +257,7 @@ def _to_new(
         conversation_id=participants.conversation.id,
         user_id=participants.user.id,
         persona_id=participants.persona.id,
+        persona_version_id=participants.persona.choice.version_id,
         loop_mode=loop_mode,
         tokens=tokens,
         cost=None if price is None else tokens * price,

@@ -25,7 +25,7 @@ from shared.models.memory import (
     MemoryVector,
     MemoryWord,
 )
-from shared.models.persona import Persona
+from shared.models.persona import Persona, PersonaVersion
 from shared.models.role import MemberRoles, RoleGrant
 from shared.models.schedule import ScheduledJob
 from shared.models.server import Server
@@ -71,6 +71,7 @@ __all__ = [
     "Message",
     "OutboxReply",
     "Persona",
+    "PersonaVersion",
     "RoleGrant",
     "ScheduledJob",
     "SchemaCompatibility",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index, Integer, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Text, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -72,4 +72,29 @@ class Persona(Row, Base):
     allow_mentions: Mapped[bool] = mapped_column(server_default=text("false"), comment="May replies mention people?")
     is_default: Mapped[bool] = mapped_column(
         server_default=text("false"), comment="Used where no closer persona is; at most one."
+    )
+
+
+class PersonaVersion(Row, Base):
+    """What a persona was after one change; triggers write it, nobody changes it."""
+
+    __tablename__ = "persona_versions"
+    __table_args__ = (
+        UniqueConstraint("persona_id", "version"),
+        CheckConstraint("action IN ('insert', 'update', 'delete')", name="action_is_insert_update_or_delete"),
+        Index(None, "name"),
+        {"comment": "What each persona was after each change. Append-only; a trigger writes it."},
+    )
+
+    # Without a foreign key: the versions of a deleted persona are kept.
+    persona_id: Mapped[int] = mapped_column(BigInteger, comment="The persona; it may be deleted.")
+    version: Mapped[int] = mapped_column(Integer, comment="Counts from 1 for each persona.")
+    name: Mapped[str] = mapped_column(Text, comment="Its name in this version.")
+    action: Mapped[str] = mapped_column(Text, comment="insert, update or delete.")
+    fields: Mapped[dict[str, Any]] = mapped_column(
+        JSONB, comment="The columns of the persona after the change; of a deleted one as they were."
+    )
+    database_user: Mapped[str] = mapped_column(Text, comment="The role that was connected to the database.")
+    actor: Mapped[str | None] = mapped_column(
+        Text, comment="Who, as the program says: cli, an account such as discord:80351110224678912; NULL: psql."
     )

@@ -3,7 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, DateTime, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -55,6 +66,11 @@ class Turn(Row, Base):
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"), comment="Who wrote.")
     persona_id: Mapped[int | None] = mapped_column(
         ForeignKey("personas.id", ondelete="SET NULL"), comment="Who answers."
+    )
+    # Without a foreign key: versions are never deleted, and each turn would lock the row and add to one more index.
+    persona_version_id: Mapped[int | None] = mapped_column(
+        BigInteger,
+        comment="The row of persona_versions that answered, which is kept; NULL: the built-in persona.",
     )
     status: Mapped[str] = mapped_column(
         Text, server_default="running", comment="running, answered, refused, failed or cancelled."

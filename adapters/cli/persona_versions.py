@@ -1,0 +1,115 @@
+"""`parley persona history|diff|rollback`: what a persona was, and how it becomes that again."""
+
+import json
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from adapters.cli.console import say, show_table
+from adapters.cli.opening import in_transaction
+from shared.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.settings import Settings
+
+app = typer.Typer()
+NAME = typer.Argument(help="The persona's name, also that of a deleted one.")
+VERSIONS = """
+SELECT version, to_char(at, 'YYYY-MM-DD HH24:MI') AS at, who, action, turns, name, fields
+FROM admin.persona_versions WHERE persona_id = admin.find_persona(:name) ORDER BY version
+"""
+
+
+@app.command("history")
+def show_history(
+    name: str = NAME, as_json: bool = typer.Option(False, "--json", help="Write JSON, with all fields.")
+) -> None:
+    """List the versions of a persona: when, by whom, what has changed, and how many turns each has answered."""
+    versions = _list_versions(name)
+    if as_json:
+        say(json.dumps([dict(each._mapping) for each in versions], ensure_ascii=False, indent=2))
+        return
+    before: list[Any] = [None, *versions]
+    rows = [
+        (each.version, each.at, each.who, _describe(each, earlier), each.turns)
+        for each, earlier in zip(versions, before, strict=False)
+    ]
+    show_table(("version", "at", "who", "what", "turns"), rows[::-1])
+
+
+@app.command("diff")
+def show_difference(
+    name: str = NAME,
+    old: int | None = typer.Argument(None, min=1, help="A version; none given: the one before the last."),
+    new: int | None = typer.Argument(None, min=1, help="Another version; none given: the last one."),
+) -> None:
+    """Show what differs between two versions of a persona, line by line."""
+    versions = {each.version: each for each in _list_versions(name)}
+    last = max(versions)
+    one, other = _pick(versions, old or max(1, last - 1)), _pick(versions, new or last)
+    lines = list(
+        unified_diff(
+            list(_to_lines(one.fields)),
+            list(_to_lines(other.fields)),
+            f"version {one.version}",
+            f"version {other.version}",
+            lineterm="",
+        )
+    )
+    for line in lines:
+        color = {"+": typer.colors.GREEN, "-": typer.colors.RED}.get(line[:1])
+        typer.secho(line, fg=color)
+    if not lines:
+        say(f"versions {one.version} and {other.version} are the same")
+
+
+@app.command("rollback")
+def roll_back(
+    name: str = NAME, version: int = typer.Argument(min=1, help="The version, as `parley persona history` shows it.")
+) -> None:
+    """Make a persona what it was in a version; it counts from the next message on, and is a new version itself."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> str:
+        from sqlalchemy import text
+
+        given = {"name": name, "version": version}
+        return str(await session.scalar(text("SELECT admin.rollback_persona(:name, :version)"), given))
+
+    say(in_transaction(work))
+
+
+def _list_versions(name: str) -> list[Any]:
+    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+        from sqlalchemy import text
+
+        return list((await session.execute(text(VERSIONS), {"name": name})).all())
+
+    return in_transaction(work)
+
+
+def _pick(versions: dict[int, Any], wanted: int) -> Any:
+    if wanted not in versions:
+        raise Refusal(f"There is no version {wanted}; there are 1 to {max(versions)}.")
+    return versions[wanted]
+
+
+def _describe(version: Any, before: Any) -> str:
+    if version.action == "delete":
+        return "deleted"
+    if before is None or before.action == "delete":
+        return "made"
+    changed = [name for name, value in version.fields.items() if before.fields.get(name) != value]
+    return f"changed: {', '.join(changed)}" if changed else "the same"
+
+
+def _to_lines(fields: dict[str, Any]) -> "Iterator[str]":
+    # One line for each field, but for the prompt, which people compare line by line.
+    for name, value in fields.items():
+        if name != "system_prompt" and value is not None:
+            yield f"{name}: {json.dumps(value, ensure_ascii=False)}"
+    yield from str(fields.get("system_prompt", "")).splitlines()
