@@ -25,7 +25,7 @@ from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.made_files import list_files
 from agent.tools.outcomes import ApprovalRequest
-from agent.turn.close import TurnResult, count_iterations, filtered, to_ending, to_last_step
+from agent.turn.close import TurnResult, count_iterations, filtered, to_ending, to_last_step, to_reasons
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices, find_price
 from shared.db.database import Database
@@ -251,7 +251,7 @@ async def close_child(database: Database, child: RunningTurn, answer: TurnResult
         announcer.event("turn_complete", **payload, **facts),
     ]
     async with database.transaction() as session:
-        entry = Entry([to_last_step(child, answer)], events)
+        entry = Entry([to_last_step(child, answer)], events, reasons=to_reasons(child))
         await end_turn(session, child.key, entry, ending=to_ending(child, answer))
         return await read_result(session, child.key.id)
 

@@ -48,7 +48,7 @@ SELECT * FROM parley_settle_v3(
 class Entry:
     """The data of one write: steps, events for clients that follow the turn, and the notification about them.
 
-    `reasons`: what the prompt was made of, stored at the end of the turn.
+    `reasons`: what the prompt was made of and what was decided on the way, stored at the end of the turn.
     """
 
     steps: Sequence[Step] = ()
@@ -129,15 +129,21 @@ SELECT * FROM parley_close_turn_v3(
 )
 """)
 
-# The end of a message's turn, which is remembered. In one statement, so that the ordinary turn has none more.
-END_AND_REMEMBER = text(f"""
+# In the statement that ends the turn, so that a turn has none more.
+NOTED = """
 WITH ending AS (
     SELECT id FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
 ), noted AS (
     INSERT INTO turn_contexts (turn_id, reasons)
-    SELECT id, CAST(:reasons AS jsonb) FROM ending WHERE CAST(:reasons AS jsonb) IS NOT NULL
+    SELECT id, jsonb_set(CAST(:reasons AS jsonb), '{budget,limits}', coalesce(parley_turn_limits_v1(id), '[]'))
+    FROM ending WHERE CAST(:reasons AS jsonb) IS NOT NULL
     ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
-), listed AS (
+)
+"""
+END_AND_NOTE = text(f"{NOTED}{END.text}")
+# The end of a message's turn, which is remembered.
+END_AND_REMEMBER = text(f"""
+{NOTED}, listed AS (
     INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending ON CONFLICT DO NOTHING
 )
 {END.text}
@@ -270,11 +276,9 @@ async def end_turn(
         "reply": reply.to_json() if reply else None,
         "question": json.dumps(asdict(question)) if question else None,
     }
-    if reply is None:
-        row = (await session.execute(END, given)).one_or_none()
-    else:
-        reasons = None if entry.reasons is None else json.dumps(dict(entry.reasons))
-        row = (await session.execute(END_AND_REMEMBER, given | {"reasons": reasons})).one_or_none()
+    given["reasons"] = None if entry.reasons is None else json.dumps(clean_json(dict(entry.reasons)))
+    statement = END_AND_NOTE if reply is None else END_AND_REMEMBER
+    row = (await session.execute(statement, given)).one_or_none()
     if row is None:
         raise Superseded
     return EndedTurn(row.reply_id or 0, row.live_message_id)

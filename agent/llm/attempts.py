@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from agent.llm.completions import (
     AttemptState,
@@ -13,6 +14,7 @@ from agent.llm.completions import (
     Model,
     ModelRequest,
     RejectedCall,
+    RouteAttempt,
     RouteFailed,
 )
 from agent.llm.protocols.protocol import Protocols
@@ -110,6 +112,7 @@ class Cooldowns:
 
 
 log = get_logger()
+ANSWERED = "answered"
 TRIES = 2
 # The longest wait in seconds before a retry on the same route; if it is longer, the next route is tried.
 SHORT_WAIT = 3.0
@@ -165,20 +168,38 @@ class Attempts:
                 await self.observer.pay()
             # At most half of the remaining time, so that there is time left for the next route.
             limit = self.seconds_left * (1.0 if is_last else 0.5)
-            request = self._fit(name)
+            request, began = self._fit(name), self.known.clock.monotonic()
+            note = partial(
+                self._note_attempt, name, began, is_pruned=len(request.messages) < len(self.request.messages)
+            )
             try:
                 completion = await self._ask(name, model, request, limit=limit)
+            except asyncio.CancelledError:
+                note("cancelled")
+                raise
             except RouteFailed as failure:
+                note(failure.cause.value, status=failure.status)
                 wait = self._wait_after(name, failure, tries=tries, request=request)
                 if wait is None:
                     return None
                 await asyncio.sleep(wait)
             else:
+                note(ANSWERED)
                 self.known.cooldowns.clear(name)
                 if self._routes[name].images_refused is Cause.IMAGES_REFUSED:
                     self.known.vision.learn(name)
                 return completion
         return None
+
+    def pass_over(self, name: str, reason: str) -> None:
+        """Note why a route is not tried."""
+        self.observer.attempts.append(RouteAttempt(name, f"passed over: {reason}"))
+
+    def _note_attempt(
+        self, name: str, began: float, outcome: str, *, is_pruned: bool, status: int | None = None
+    ) -> None:
+        seconds = round(self.known.clock.monotonic() - began, 3)
+        self.observer.attempts.append(RouteAttempt(name, outcome, seconds, status=status, is_pruned=is_pruned))
 
     def is_too_small(self, name: str) -> bool:
         """Return whether this route, or one with at least as large a window, has refused the prompt as too long."""

@@ -66,6 +66,20 @@ class RejectedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteAttempt:
+    """One attempt on a route: `answered`, the `Cause` of its failure, or why the route was passed over.
+
+    `is_pruned`: parts of the prompt were left out, because it was longer than the model's window.
+    """
+
+    route: str
+    outcome: str
+    seconds: float = 0.0
+    status: int | None = None
+    is_pruned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """One model answer; `rejected` are the paid attempts before it, `thinking` is not part of `text`."""
 
@@ -150,13 +164,14 @@ class CallObserver:
     `on_text` receives the streamed text; `on_reset` is called if the text so far belongs to a failed attempt. `spent`
     collects the paid attempts without an answer, also if the call is cancelled. `pay` is called before an attempt that
     follows one of those: it settles them, removes them from `spent`, and raises a `Refusal` if the budget does not
-    admit another attempt.
+    admit another attempt. `attempts` collects all of them, and the routes that were passed over.
     """
 
     on_text: OnText | None = None
     on_reset: Callable[[], None] | None = None
     spent: list[RejectedCall] = field(default_factory=list)
     pay: Callable[[], Awaitable[None]] | None = None
+    attempts: list[RouteAttempt] = field(default_factory=list)
 
 
 def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> EstimatedUsage:

@@ -124,8 +124,12 @@ class Router:
             await self._providers.load()
         while True:
             open_names = self._known.cooldowns.in_order(names)
+            for name in names:
+                if name not in open_names:
+                    attempts.pass_over(name, "it has failed a short while ago")
             for name in open_names:
                 if attempts.is_too_small(name):
+                    attempts.pass_over(name, "its window is too small")
                     continue
                 model = self._built_in.get(name, self._providers)
                 completion = await attempts.on_route(name, model, is_last=name == open_names[-1])

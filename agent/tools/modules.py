@@ -94,7 +94,7 @@ class ModuleTools(ToolProvider):
         self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
         self._instructions = dict(instructions)
         self.failures: dict[str, str] = {}
-        self.off: dict[str, str] = {}
+        self.off: Mapping[str, str] = {}
         self._find = find
         if find is not None:
             self._use(find())

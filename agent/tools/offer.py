@@ -1,7 +1,8 @@
 """The tools that are offered to a turn, and the scope (user, persona and place) that decides which they are."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -51,12 +52,13 @@ class Offer:
     """The tools of one turn, in the same order for every model call.
 
     `instructions` is the text that their modules add to the system prompt. `left_out` may be used too, but did not fit:
-    the model finds them by search.
+    the model finds them by search. `removed` has the tools that may not be used here, by the rule that forbids it.
     """
 
     tools: tuple[Tool, ...]
     instructions: str = ""
     left_out: tuple[Tool, ...] = ()
+    removed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def schemas(self) -> tuple[dict[str, Any], ...]:
@@ -67,6 +69,15 @@ class Offer:
         """Return `module.tool` for a name that a model wrote; an unknown name is cleaned and cut to 64 characters."""
         tool = self.find(name)
         return tool.name if tool else clean(name)[:64]
+
+    @cached_property
+    def reasons(self) -> dict[str, Any]:
+        """Return which tools are offered, found by search and removed, by name, as it is kept with the turn."""
+        return {
+            "offered": [each.name for each in self.tools],
+            "found_by_search": [each.name for each in self.left_out],
+            "removed": {rule: list(names) for rule, names in self.removed.items()},
+        }
 
     @cached_property
     def tokens(self) -> int:

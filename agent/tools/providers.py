@@ -35,6 +35,8 @@ class ToolProvider(Protocol):
     is_personal: bool = False
     # Tools of a searchable provider are left out of an offer that has grown too large, and found by search.
     is_searchable: bool = False
+    # The tools that lack something in the settings, and what.
+    off: Mapping[str, str] = NO_TEXTS
     # Changes whenever the tools change.
     version: int = 0
     # What modules answer over HTTP, and what they do in the background.

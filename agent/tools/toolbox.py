@@ -5,6 +5,7 @@
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Awaitable, Hashable, Sequence
 from typing import Any
 
@@ -76,7 +77,21 @@ class Toolbox:
         tools = tuple(tool for _, tool in permitted if id(tool) in shown) + (build_search(left_out) if left_out else ())
         known = {module: text for each in self._providers for module, text in each.describe(scope).items()}
         texts = [known.get(module, "") for module in dict.fromkeys(tool.module for tool in tools)]
-        return Offer(tools, "\n\n".join(text for text in texts if text), tuple(left_out))
+        instructions = "\n\n".join(text for text in texts if text)
+        return Offer(tools, instructions, tuple(left_out), removed=self._list_removed(scope))
+
+    def _list_removed(self, scope: Scope) -> dict[str, tuple[str, ...]]:
+        # By the rule that removes them, in the words that people are shown.
+        removed: dict[str, list[str]] = defaultdict(list)
+        for provider in self._providers:
+            for name, reason in provider.off.items():
+                removed[f"off: {reason}"].append(name)
+            for tool in () if provider.is_personal else provider.list(scope):
+                if tool.requires > scope.user.permission:
+                    removed[f"needs the permission {tool.requires.label}"].append(tool.name)
+                elif not authorize(scope, tool):
+                    removed["the persona does not allow the module"].append(tool.name)
+        return {rule: tuple(sorted(names)) for rule, names in removed.items()}
 
     def find(self, name: str) -> Tool | None:
         """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""

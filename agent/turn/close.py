@@ -82,7 +82,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         ended = await end_turn(
             session,
             turn.key,
-            Entry([to_last_step(turn, answer)], events, turn.announcer.note(is_end=True), reasons=turn.log.reasons),
+            Entry([to_last_step(turn, answer)], events, turn.announcer.note(is_end=True), reasons=to_reasons(turn)),
             ending=to_ending(turn, answer),
             reply=reply,
             question=question,
@@ -121,6 +121,16 @@ def to_ending(turn: RunningTurn, answer: TurnResult) -> Ending:
         cause=answer.cause,
         calls=turn.spend.unpaid,
     )
+
+
+def to_reasons(turn: RunningTurn) -> dict[str, Any]:
+    """Return why the turn went as it did, for `turn_contexts`: names, numbers and ids, no text of people."""
+    return {
+        **(turn.log.reasons or {}),
+        "persona": {"chosen_by": turn.persona.choice.by},
+        "tools": turn.offer.reasons,
+        **turn.spend.decisions.describe(),
+    }
 
 
 def to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:

@@ -111,6 +111,7 @@ async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> M
                 on_reset=stream.reset if stream else None,
                 spent=spent,
                 pay=partial(_pay_and_admit, services, turn, spent),
+                attempts=turn.spend.decisions.attempts,
             ),
         )
         spent.append(RejectedCall(completion.model, completion.usage))

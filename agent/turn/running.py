@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from agent.billing.budget import Admission, AdmissionStatus, Reservation
 from agent.billing.ledger import PaidCall, add_usage
@@ -12,7 +13,7 @@ from agent.context.attachments import PendingFile
 from agent.context.history import PastStep
 from agent.events.announcer import Announcer
 from agent.journal.steps import TurnKey, TurnLog
-from agent.llm.completions import RejectedCall
+from agent.llm.completions import RejectedCall, RouteAttempt
 from agent.people.personas import LoopMode, ResolvedPersona
 from agent.people.users import Participants, ResolvedConversation, ResolvedUser
 from agent.queue.slots import Slot
@@ -20,6 +21,36 @@ from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import ModelWork
 from shared.messages import IncomingMessage, Usage
+
+# A turn that is refused again and again must not fill the database.
+MOST_DECISIONS = 200
+
+
+@dataclass
+class Decisions:
+    """Collects decisions of a running turn; the statement that ends the turn stores them."""
+
+    attempts: list[RouteAttempt] = field(default_factory=list)
+    admissions: list[dict[str, Any]] = field(default_factory=list)
+
+    def note(self, admission: Admission, tokens: int) -> None:
+        """Note the budget's answer to the request for a model call of at most so many tokens."""
+        if admission.status is AdmissionStatus.NOT_REQUESTED:
+            return
+        noted: dict[str, Any] = {"tokens": tokens, "status": admission.status.name.lower()}
+        if not admission.is_admitted:
+            noted["refusal"] = str(admission.refusal())
+        last = self.admissions[-1] if self.admissions else {}
+        if noted == {name: last[name] for name in last if name != "times"}:
+            # While other turns hold the rest of a budget, the same is asked several times a second.
+            last["times"] = last.get("times", 1) + 1
+        elif len(self.admissions) < MOST_DECISIONS:
+            self.admissions.append(noted)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the decisions in the form that `turn_contexts.reasons` stores."""
+        routes = [asdict(each) for each in self.attempts[:MOST_DECISIONS]]
+        return {"budget": {"admissions": self.admissions}, "routes": routes}
 
 
 @dataclass
@@ -30,7 +61,7 @@ class Spend:
     dollars, None when one is unknown. `purpose` is the ledger's label for the calls.
     `usage` includes the calls of agents that the turn has delegated to. `numbers` yields the positions of model calls
     in a scripted conversation, shared with those agents; None when calls are not numbered. `one_call` is held during
-    the model call of a tool, because a turn has one reservation.
+    the model call of a tool, because a turn has one reservation. `decisions` are kept with the turn.
     """
 
     admission: Admission
@@ -42,6 +73,11 @@ class Spend:
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
     one_call: asyncio.Lock = field(default_factory=asyncio.Lock)
+    decisions: Decisions = field(default_factory=Decisions)
+
+    def __post_init__(self) -> None:
+        """Note the first admission, too."""
+        self.decisions.note(self.admission, self.estimate)
 
     def add(self, calls: Sequence[RejectedCall]) -> None:
         """Set the calls to be paid with the next step, rejected answers included, and add them to the usage."""
@@ -71,11 +107,13 @@ class Spend:
     def settle(self, admission: Admission | None) -> None:
         """Mark all calls as paid, and set the admission of the next call if there is one."""
         self.unpaid = []
-        self.admission = admission or self.admission
+        if admission is not None:
+            self.admit(admission)
 
     def admit(self, admission: Admission) -> None:
         """Set the budget's admission of the next call."""
         self.admission = admission
+        self.decisions.note(admission, self.estimate)
 
     def release(self) -> None:
         """Mark the reservation for the next call as released."""

@@ -37,6 +37,7 @@ __all__ = [
 
 
 SELECT = prepare("SELECT id, content, scope, said_at FROM memories WHERE id = :memory_id")
+READ = prepare("SELECT id, content, scope, said_at FROM memories WHERE id = ANY(CAST(:ids AS bigint[]))")
 # What is visible beside that is of other members of the channel.
 LIST = prepare("""
 SELECT id, content, scope, said_at FROM memories
@@ -245,6 +246,11 @@ class MemoryOfUser:
         parameters = {"user_id": self.visibility.user_id, "limit": limit, "skip": skip}
         async with self._transaction() as session:
             return [StoredMemory(*row) for row in await session.execute(LIST, parameters)]
+
+    async def read(self, ids: Sequence[int]) -> dict[int, StoredMemory]:
+        """Return those of these memories that still exist and are visible here, by id."""
+        async with self._transaction() as session:
+            return {row.id: StoredMemory(*row) for row in await session.execute(READ, {"ids": list(ids)})}
 
     async def forget(self, memory_id: int) -> bool:
         """Delete a memory and what else was made of the turn that it was said in; the turn that asks is forgotten, too.

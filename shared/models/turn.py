@@ -180,12 +180,14 @@ class TurnContext(Row, Base):
     __tablename__ = "turn_contexts"
     __table_args__ = (
         UniqueConstraint("turn_id"),
-        {"comment": "What the prompts of turns were made of, for parley explain: numbers and ids, no text."},
+        {"comment": "Why turns went as they did, for parley explain: names, numbers and ids, no text of people."},
     )
 
     turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"), comment="The turn.")
     reasons: Mapped[dict[str, Any]] = mapped_column(
-        JSONB, comment="How much history and summary, and which memories with which scores, images and quotes."
+        JSONB,
+        comment="What the prompt was made of, with the scores of memories; why the persona; tools offered and removed;"
+        " what the budget said; the attempts on routes.",
     )
 
 

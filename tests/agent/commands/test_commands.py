@@ -51,10 +51,10 @@ async def test_help_lists_what_the_platform_has(parley: Parley) -> None:
 
     assert [line.split()[0] for line in listed[1:]] == [
         "/budget", "/confirm", "/erase", "/export", "/help", "/me", "/memory", "/persona", "/reset", "/schedule",
-        "/stop",
+        "/stop", "/why",
     ]  # fmt: skip
     assert all(" - " in line and line.endswith(".") for line in listed[1:])
-    assert await ask(parley, "/help /stop") == listed[-1]
+    assert await ask(parley, "/help /stop") == listed[-2]
     assert await ask(parley, "/help quit") == "There is no command /quit; /help lists them all."
 
 

@@ -2,7 +2,6 @@
 
 import json
 
-from adapters.cli.explain import PARTS
 from agent.maintenance.retention import remove_expired
 from agent.maintenance.steps import Steps
 from agent.tools.results import to_shown_and_kept
@@ -33,8 +32,11 @@ async def test_a_long_result_is_kept_as_it_came_until_the_events_of_its_turn_go(
     assert short == "walrus " * 10
     shown = [str(each) for each in model.requests[-1].body["messages"] if each["role"] == "tool"]
     assert all(len(each) < 1.2 * settings.tool_result_max_chars for each in shown)
-    rows = await parley.sql(PARTS["long results"].replace(":id", str(answer.turn_id)))
-    long, huge = ((row[2], row[3], json.loads(row[4])) for row in rows)
+    story = await parley.value("SELECT admin.explain_turn(:id)", id=answer.turn_id)
+    long, huge = (
+        (each["characters_shown"], each["characters_kept"], json.loads(each["content"]))
+        for each in story["long_results"]
+    )
     assert long[0] <= settings.tool_result_max_chars < long[1]
     assert long[2] == "walrus " * 10_000
     assert huge[1] <= settings.tool_result_kept_chars

@@ -1,0 +1,103 @@
+"""The command `/why`: why the person was answered as they were."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.commands.base import Request, command
+from shared.errors import Refusal
+from shared.models.base import MAX_ID
+from shared.text import cut
+
+MOST_NAMED = 20
+MEMORY_CHARS = 100
+# A person's own turns: all of them where nobody else reads along, else those of this conversation. With an id that one.
+EXPLAIN = text("""
+SELECT parley_explain_turn_v1(turns.id) AS story
+FROM turns JOIN conversations AS place ON place.id = turns.conversation_id
+WHERE turns.user_id = :user_id AND turns.parent_turn_id IS NULL AND turns.status <> 'running'
+  AND (CAST(:turn_id AS bigint) IS NULL OR turns.id = :turn_id)
+  AND ((:is_direct AND CAST(:turn_id AS bigint) IS NOT NULL) OR (
+      place.platform = :platform AND place.platform_server_id IS NOT DISTINCT FROM CAST(:server AS text)
+      AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM CAST(:thread AS text)
+  ))
+ORDER BY turns.id DESC LIMIT 1
+""")
+
+
+@command("/why [TURN]")
+async def explain_answer(request: Request) -> str:
+    """Show why you got your last answer here: who answered, with what tools and memories, and what it cost you."""
+    given = request.argument.removeprefix("#")
+    if given and not (given.isascii() and given.isdecimal() and int(given) <= MAX_ID):
+        raise Refusal("Write /why for your last answer here, or /why and the number of one of your turns.")
+    place = request.place
+    wanted = {
+        "user_id": request.user.id,
+        "turn_id": int(given) if given else None,
+        "is_direct": place.is_direct,
+        "platform": place.platform,
+        "server": place.server,
+        "channel": place.channel,
+        "thread": place.thread,
+    }
+    async with request.app.database.transaction() as session:
+        story = (await session.execute(EXPLAIN, wanted)).scalar_one_or_none()
+    if story is None:
+        raise Refusal("You have no such turn here." if given else "I have not answered you here yet.")
+    recalled = story["context"].get("memories") or []
+    known = await request.app.memory.of_user(request.user.id, place, None).read([each["id"] for each in recalled])
+    memories = [
+        f'"{cut(known[each["id"]].content, MEMORY_CHARS)}" ({each["score"]})'
+        for each in recalled
+        if each["id"] in known
+    ]
+    return "\n".join(_lines(story, memories))
+
+
+def _lines(story: dict[str, Any], memories: Sequence[str]) -> Iterator[str]:
+    turn, persona, budget = story["turn"], story["persona"], story["budget"]
+    yield f"Turn {turn['id']}: {turn['status']} after {turn['seconds']} s, {turn['model_calls']} model calls."
+    version = f", version {persona['version']}" if persona["version"] is not None else ""
+    why = f": {persona['why']}" if persona["why"] else ""
+    yield f"Persona: {persona['name']}{version}{why}."
+    yield f"I was shown: {_describe_context(story['context'])}."
+    if memories:
+        yield f"Memories, with how well they fit: {'; '.join(memories)}."
+    if tools := story["tools"]:
+        yield f"Tools I had: {_some(tools['offered'])}."
+        yield from (f"Not {_some(names)}: {rule}." for rule, names in tools["removed"].items())
+    calls = [call for wave in story["waves"] or () for call in wave["calls"]]
+    if calls:
+        used = _some([f"{each['tool']} ({each['outcome'] or 'no result'})" for each in calls])
+        yield f"Tools I used: {used}."
+    if story["routes"]:
+        tried = _some([f"{each['route']} {each['outcome']}, {each['seconds']} s" for each in story["routes"]])
+        yield f"Models: {tried}."
+    dollars = "an unknown price" if story["dollars"] is None else f"{story['dollars']} $"
+    yield f"It cost you {budget['spent'] or 0:,} tokens, {dollars}."
+    yield from (f"Budget: {each['refusal']}" for each in budget["admissions"] or () if "refusal" in each)
+    # The budgets of others are not this person's concern.
+    own = [each for each in budget["limits"] or () if each["limit"] == "person"]
+    for each in own:
+        limit = "any number of" if each["tokens"] is None else f"{each['tokens']:,}"
+        yield f"Before the last call you had used {each['used']:,} of {limit} tokens; {each['reserved']:,} were held."
+    yield from (f"The reply was {each['status']}." for each in story["delivery"] or ())
+
+
+def _describe_context(context: dict[str, Any]) -> str:
+    history, summary = context.get("history") or {}, context.get("summary") or {}
+    turns = history.get("turns", 0)
+    shown = [f"{turns} earlier turns ({history.get('tokens', 0):,} tokens)" if turns else "no earlier turns"]
+    if summary.get("tokens"):
+        shown.append(f"a summary of what was before ({summary['tokens']:,} tokens)")
+    for name, what in (("memories", "memories"), ("image_ids", "pictures")):
+        if context.get(name):
+            shown.append(f"{len(context[name])} {what}")
+    return ", ".join(shown)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return (", ".join(names[:MOST_NAMED]) or "none") + (f" and {more} more" if more > 0 else "")
