@@ -106,6 +106,7 @@ async def open_app(
             events=events,
             senders=senders or {},
         )
+        _drop_on_change(app, peers)
         await _open_senders(app, closing)
         yield app
 
@@ -120,6 +121,12 @@ async def note_known_words(app: App) -> None:
     if models:
         words |= {"model": models, "provider": providers}
     await note_words(app.database, words)
+
+
+def _drop_on_change(app: App, peers: RemoteAgents) -> None:
+    # Almost everything is read with each message; these are kept.
+    app.events.on_change(peers.forget_cards)
+    app.events.on_change(app.toolbox.forget_offers)
 
 
 def list_routes() -> list["Route"]:

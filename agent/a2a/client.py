@@ -86,6 +86,11 @@ class RemoteAgents:
         for task in self._stopping:
             task.cancel()
 
+    def forget_cards(self, table: str | None) -> None:
+        """Fetch the agents' cards again if their table has changed, or may have: None."""
+        if table in (None, Agent.__tablename__):
+            self._cards.clear()
+
     async def ask(
         self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:

@@ -20,6 +20,8 @@ from shared.text import clean
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
 # `READERS`: a process asks whether any reader waits for a message, and another process answers.
 TURNS, CANCELLATIONS, READERS = "parley_turns", "parley_stops", "parley_readers"
+# Sent by triggers, with the name of the table that an admin has changed.
+CHANGES = "parley_changes"
 
 
 NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")

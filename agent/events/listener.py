@@ -17,6 +17,7 @@ from sqlalchemy import bindparam, select
 
 from agent.events.announcer import (
     CANCELLATIONS,
+    CHANGES,
     NOTIFY,
     READERS,
     TURNS,
@@ -60,6 +61,7 @@ class Listener:
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
         self._on_cancellation: list[Callable[[int], None]] = []
+        self._on_change: list[Callable[[str | None], None]] = []
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -85,6 +87,14 @@ class Listener:
     def on_cancellation(self, called: Callable[[int], None]) -> None:
         """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
         self._on_cancellation.append(called)
+
+    def on_change(self, called: Callable[[str | None], None]) -> None:
+        """Register a callback, which is called with the name of a table when an admin has changed it, by any door.
+
+        It is called with None when notes may have been missed, because the connection was lost: anything may have
+        changed.
+        """
+        self._on_change.append(called)
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
@@ -211,6 +221,7 @@ class Listener:
         await connection.add_listener(TURNS, self._on_turn_note)
         await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
         await connection.add_listener(READERS, self._on_reader_note)
+        await connection.add_listener(CHANGES, self._on_change_note)
         return connection
 
     async def _keep(self, connection: asyncpg.Connection) -> None:
@@ -237,6 +248,7 @@ class Listener:
                 await asyncio.sleep(0.5)
             else:
                 self._wake_all()
+                self._tell_change(None)
                 return connection
 
     def _wake(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
@@ -263,6 +275,13 @@ class Listener:
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for called in self._on_cancellation:
             called(int(str(payload)))
+
+    def _on_change_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        self._tell_change(str(payload))
+
+    def _tell_change(self, table: str | None) -> None:
+        for called in self._on_change:
+            called(table)
 
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(payload)

@@ -68,6 +68,10 @@ class Toolbox:
             self._offers[key] = self._build_offer(scope)
         return self._offers[key]
 
+    def forget_offers(self, _table: str | None = None) -> None:
+        """Build the offers again for the next messages, because an admin has changed something."""
+        self._offers.clear()
+
     def _build_offer(self, scope: Scope) -> Offer:
         permitted = [(each, tool) for each in self._providers for tool in _permitted(each, scope)]
         permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))

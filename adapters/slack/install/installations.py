@@ -12,6 +12,7 @@ from shared.clock import Clock
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.log import get_logger
+from shared.models import SlackInstallation
 
 # Short, because another process may change the table.
 CACHE_SECONDS = 5.0
@@ -81,6 +82,11 @@ class Installations:
         self._database, self._vault, self._clock = database, vault, clock
         self._cached: dict[str, _Cached] = {}
         self._unreadable: set[str] = set()
+
+    def forget(self, table: str | None) -> None:
+        """Read the tokens again if their table has changed, or may have: None."""
+        if table in (None, SlackInstallation.__tablename__):
+            self._cached.clear()
 
     async def find(self, team_id: str | None) -> Token | None:
         """Return a workspace's token, None if the app is not installed there.

@@ -38,7 +38,9 @@ def open_installations(app: "App", settings: "SlackSettings") -> Installations |
         return None
     if settings.client_secret is None:
         raise ConfigurationError("SLACK_CLIENT_SECRET is not set; it stands below SLACK_CLIENT_ID on the app's page.")
-    return Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
+    installations = Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
+    app.events.on_change(installations.forget)
+    return installations
 
 
 def open_tokens(
