@@ -1,11 +1,11 @@
-"""The interface of chat platforms: `ChatPlatform` with its optional parts, its settings, and its retry loop."""
+"""The interface of chat platforms: `ChatPlatform` with its optional parts, and its retry loop."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
+from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
 from shared.db.retries import retry_on_lost_db
 from shared.errors import EventIdInUse, Unavailable, Undeliverable
@@ -34,26 +34,6 @@ class Finding(NamedTuple):
 
     level: Literal["ok", "warn", "fail"]
     text: str
-
-
-@dataclass(frozen=True)
-class PlatformSettings:
-    """The settings of a platform: each field is read from the variable `<PLATFORM>_<FIELD>`."""
-
-    @property
-    def missing(self) -> str | None:
-        """Return the variables that have to be set before the platform can be used; None if it is configured."""
-        return None
-
-    @property
-    def serves_http(self) -> bool:
-        """Return whether the platform has `routes`: then the process with the web adapter opens it, too."""
-        return False
-
-    @property
-    def origins(self) -> Mapping[str, str]:
-        """Return the platform's addresses by variable: files may be fetched from there, even from private networks."""
-        return {}
 
 
 class ChatPlatform(ABC):

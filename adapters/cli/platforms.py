@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from adapters.folders import list_folders
+from adapters.settings import PlatformSettings
 from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from adapters.base import ChatPlatform, Finding, PlatformSettings
+    from adapters.base import ChatPlatform, Finding
     from shared.settings import Settings
 
 # Adapters that are not chat platforms, and how to start them.
@@ -39,8 +40,6 @@ def list_setting_names() -> list[str]:
 
 def find_settings_class(name: str) -> "type[PlatformSettings]":
     """Return the settings class of a platform; one without a `settings.py` has no settings."""
-    from adapters.base import PlatformSettings
-
     is_there = (list_folders()[name] / "settings.py").is_file()
     return _find_class(f"adapters.{name}.settings", PlatformSettings) if is_there else PlatformSettings
 

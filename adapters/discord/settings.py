@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from adapters.base import PlatformSettings
+from adapters.settings import PlatformSettings
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from adapters.base import PlatformSettings
+from adapters.settings import PlatformSettings
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.adapters.cli.forks import STREAMS, Request, get_forks
+from tests.support.folders import temporary_folder
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
-SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +46,12 @@ class Shell:
 
     def run(self, *arguments: str, stdin: str = "", **settings: str) -> Finished:
         """Run a command to its end."""
-        done = subprocess.run(  # our own program
-            [PARLEY, *arguments],
-            input=stdin,
-            cwd=self.folder,
-            env=self.environment(**settings),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=SECONDS,
-            check=False,
-        )
-        return Finished(done.returncode, done.stdout, done.stderr)
+        with temporary_folder("streams") as streams:
+            for name in STREAMS:
+                (streams / name).write_text(stdin if name == "stdin" else "", "utf-8")
+            request = Request(arguments, self.environment(**settings), str(self.folder), str(streams))
+            code = get_forks().run(request)
+            return Finished(code, *((streams / name).read_text("utf-8") for name in STREAMS[1:]))
 
     def says(self, *arguments: str, **settings: str) -> str:
         """Run a command that succeeds and return what it says."""

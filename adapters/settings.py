@@ -1,0 +1,24 @@
+"""The interface of a chat platform's settings; imported by every command, and therefore light."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PlatformSettings:
+    """The settings of a platform: each field is read from the variable `<PLATFORM>_<FIELD>`."""
+
+    @property
+    def missing(self) -> str | None:
+        """Return the variables that have to be set before the platform can be used; None if it is configured."""
+        return None
+
+    @property
+    def serves_http(self) -> bool:
+        """Return whether the platform has `routes`: then the process with the web adapter opens it, too."""
+        return False
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Return the platform's addresses by variable: files may be fetched from there, even from private networks."""
+        return {}
