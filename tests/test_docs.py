@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from adapters.cli.platforms import list_setting_names
+from adapters.cli.registry import GROUPS
 from agent.llm.scripted.model import ERRORS, ScriptedReply
 from agent.people.personas import ResolvedPersona
 from agent.tools.calls import PendingCall
@@ -228,7 +229,7 @@ def test_the_page_on_how_it_works_names_every_table() -> None:
 def test_the_commands_that_pages_name_exist() -> None:
     files = [*(ROOT / "adapters/cli").glob("*.py"), *(ROOT / "adapters").glob("*/cli.py")]
     commands = {name for file in files for name in re.findall(r'command\("([\w-]+)"', file.read_text("utf-8"))}
-    groups = {"audit", "persona", "skill", "slack", "user"}
+    groups = {*GROUPS, "slack"}
     prose = "\n".join(page.prose for page in documents())
 
     named = set(re.findall(r"`(?:\.venv/bin/)?parley ([a-z][\w-]*)(?: ([a-z][\w-]*))?", prose))

@@ -31,13 +31,17 @@ def chat() -> None:
     with progress("starting"):
         from adapters import terminal  # noqa: F401  # the slow imports, while something is shown
     try:
-        asyncio.run(_talk(settings, find_database(settings)))
+        has_failed = asyncio.run(_talk(settings, find_database(settings)))
     except asyncio.CancelledError:
         # After a signal everything is closed in order, including the embedded database.
         raise typer.Exit(128 + signal.SIGTERM) from None
+    if has_failed and not sys.stdin.isatty():
+        # Three: what was needed did not answer.
+        raise typer.Exit(3)
 
 
-async def _talk(settings: "Settings", address: "Address") -> None:
+async def _talk(settings: "Settings", address: "Address") -> bool:
+    """Talk until the input ends; return whether a turn has failed."""
     from adapters.cli.compose import open_app
     from adapters.cli.owner import resolve_terminal_user
     from adapters.cli.watchdog import watched
@@ -53,7 +57,9 @@ async def _talk(settings: "Settings", address: "Address") -> None:
         warming = asyncio.create_task(running_app.models.router.warm(), name="warm")
         try:
             with watched():
-                await Chat(running_app, reader, output, before_sending=worker.ensure_worker).run()
+                conversation = Chat(running_app, reader, output, before_sending=worker.ensure_worker)
+                await conversation.run()
+                return conversation.has_failed
         finally:
             warming.cancel()
             await worker.close()

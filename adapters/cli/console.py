@@ -1,27 +1,101 @@
 """Output of the command line: results on stdout, progress and errors on stderr."""
 
+import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.table import Table
+
+@dataclass
+class _Found:
+    """What a command has found so far, kept for one JSON text at its end."""
+
+    rows: list[Any] | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    value: Any = None
+    sentences: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def to_value(self, code: int) -> Any:
+        """Return the value: rows or fields where there are some, else the sentences."""
+        if self.value is not None:
+            return self.value
+        if self.fields:
+            return self.fields
+        if self.rows is not None:
+            return self.rows
+        if code:
+            return {"error": "; ".join(self.complaints or self.sentences), "exit_code": code}
+        return {"message": "\n".join(self.sentences)}
+
+
+# None unless the command was given `--json`.
+_found: ContextVar[_Found | None] = ContextVar("found", default=None)
+
+
+def answer_in_json() -> None:
+    """From now on keep what is shown; `end_json` writes it."""
+    _found.set(_Found())
+
+
+def is_json() -> bool:
+    """Return whether the command was given `--json`."""
+    return _found.get() is not None
+
+
+def end_json(code: int) -> None:
+    """Write what was kept as one JSON text, if the command was given `--json`."""
+    if (found := _found.get()) is not None:
+        _found.set(None)
+        typer.echo(json.dumps(found.to_value(code), default=str, ensure_ascii=False, indent=2))
 
 
 def say(text: str = "") -> None:
     """Write one line to stdout."""
-    typer.echo(text)
+    if (found := _found.get()) is not None:
+        found.sentences.append(text)
+    else:
+        typer.echo(text)
 
 
 def complain(text: str) -> None:
     """Write one line about an error to stderr."""
-    typer.echo(f"parley: {' '.join(text.split())}", err=True)
+    line = " ".join(text.split())
+    if (found := _found.get()) is not None:
+        found.complaints.append(line)
+    typer.echo(f"parley: {line}", err=True)
+
+
+def show_json(value: Any) -> None:
+    """Write a value as JSON, whether or not the command was given `--json`."""
+    if (found := _found.get()) is not None:
+        found.value = value
+    else:
+        typer.echo(json.dumps(value, default=str, ensure_ascii=False, indent=2))
+
+
+def show_fields(fields: Mapping[str, object], *, values: Mapping[str, object] | None = None) -> None:
+    """Write one line for each field that is not None; `values` are for programs, where they differ from the texts."""
+    if (found := _found.get()) is not None:
+        found.fields.update(_to_keys(fields) if values is None else values)
+        return
+    width = max(map(len, fields), default=0)
+    for name, value in fields.items():
+        if value is not None:
+            typer.echo(f"{name:{width}}  {value}")
 
 
 def seconds_since_start() -> float | None:
@@ -36,30 +110,43 @@ def seconds_since_start() -> float | None:
 
 def find_version() -> str:
     """Return the installed version."""
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("parley")
     except PackageNotFoundError:
         return "(not installed)"
 
 
-def make_table(*columns: str, title: str | None = None) -> "Table":
+def make_table(*columns: str, title: str | None = None) -> Table:
     """Return an empty table with these columns."""
-    from rich import box
-    from rich.table import Table
-
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write rows as a table, with cells as plain text."""
-    from rich.console import Console
-    from rich.text import Text
+def show_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    name: str | None = None,
+    values: Sequence[Mapping[str, object]] | None = None,
+    empty: str = "",
+) -> None:
+    """Write rows as a table, with cells as plain text; `empty` is said when there are none.
 
+    For programs a table with a name is a field, and one without a name is all that is written; `values` are its rows
+    where they differ from the texts.
+    """
+    if (found := _found.get()) is not None:
+        kept = [dict(each) for each in values] if values is not None else [_to_row(columns, row) for row in rows]
+        if name is None:
+            found.rows = kept
+        else:
+            found.fields[name] = kept
+        return
+    if not rows and empty:
+        say(empty)
+        return
     table = make_table(*columns)
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
@@ -70,13 +157,19 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     say("\n".join(line.rstrip() for line in written.get().splitlines()))
 
 
+def _to_row(columns: Sequence[str], row: Sequence[object]) -> dict[str, object]:
+    return _to_keys(dict(zip(columns, row, strict=True)))
+
+
+def _to_keys(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name.replace(" ", "_"): value for name, value in fields.items()}
+
+
 @contextmanager
 def progress(text: str) -> Iterator[None]:
     """Show a progress line on a terminal; write nothing elsewhere."""
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-
     with Console(stderr=True).status(text):
         yield

@@ -41,7 +41,7 @@ class Finding:
 def examine(
     call: bool = typer.Option(False, "--call", help="Also ask the first model one tiny question, which costs tokens."),
 ) -> None:
-    """Check settings, database, storage, models and space; exit code 1 when something fails."""
+    """Check that everything is in order: each line says OK or what to do; exit code 1 when something fails."""
     levels = []
     for finding in asyncio.run(_collect(call)):
         levels.append(finding.level)

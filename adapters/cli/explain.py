@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adapters.cli.console import say, show_table
+from adapters.cli.console import is_json, say, show_json, show_table
 from adapters.cli.opening import in_transaction
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ TABLES = (
 def explain_turn(
     turn: int = typer.Argument(metavar="TURN", min=1, max=2**63 - 1, help="The turn's number."),
     full: bool = typer.Option(False, "--full", help="Show every text whole."),
-    as_json: bool = typer.Option(False, "--json", help="Write JSON, with every text whole."),
 ) -> None:
     """Tell all about a turn: persona, tools, prompt, budget, routes, tool calls, cost, delivery."""
 
@@ -47,8 +46,8 @@ def explain_turn(
         return await session.scalar(text("SELECT admin.explain_turn(:turn)"), {"turn": turn})
 
     story = in_transaction(work)
-    if as_json:
-        say(json.dumps(story, ensure_ascii=False, indent=2))
+    if is_json():
+        show_json(story)
         return
     _show_turn(story)
     _show_tools(story["tools"])

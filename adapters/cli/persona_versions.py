@@ -26,20 +26,15 @@ FROM admin.persona_versions WHERE persona_id = admin.find_persona(:name) ORDER B
 
 
 @app.command("history")
-def show_history(
-    name: str = NAME, as_json: bool = typer.Option(False, "--json", help="Write JSON, with all fields.")
-) -> None:
+def show_history(name: str = NAME) -> None:
     """List the versions of a persona: when, by whom, what has changed, and how many turns each has answered."""
     versions = _list_versions(name)
-    if as_json:
-        say(json.dumps([dict(each._mapping) for each in versions], ensure_ascii=False, indent=2))
-        return
     before: list[Any] = [None, *versions]
     rows = [
         (each.version, each.at, each.who, _describe(each, earlier), each.turns)
         for each, earlier in zip(versions, before, strict=False)
     ]
-    show_table(("version", "at", "who", "what", "turns"), rows[::-1])
+    show_table(("version", "at", "who", "what", "turns"), rows[::-1], values=[dict(each._mapping) for each in versions])
 
 
 @app.command("diff")

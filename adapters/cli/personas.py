@@ -1,20 +1,28 @@
 """`parley persona …`: which persona answers in which place."""
 
+import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import typer
 
-from adapters.cli.console import say, show_table
+from adapters.cli import persona_versions
+from adapters.cli.console import complain, say, show_fields, show_table
+from adapters.cli.drafts import COLUMNS, read_draft, to_draft
 from adapters.cli.opening import in_transaction
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
+    from shared.models import Persona
     from shared.settings import Settings
 
-app = typer.Typer(help="Personas: list, create, set-default.", no_args_is_help=True)
+app = typer.Typer(help="Which persona answers in which place.", no_args_is_help=True)
+app.add_typer(persona_versions.app)
+NAME = typer.Argument(help="The persona's name.")
 
 
 @app.command("list")
@@ -28,11 +36,86 @@ def list_personas() -> None:
 
         return list((await session.scalars(select(Persona).order_by(Persona.id))).all())
 
-    rows = [_row(each) for each in in_transaction(work)]
-    if not rows:
-        say("There is no persona; the built-in one answers. Make one: parley persona create NAME --prompt TEXT")
-        return
-    show_table(("id", "name", "answers in", "modules", "skills", "model", "prompt"), rows)
+    found = in_transaction(work)
+    show_table(
+        ("id", "name", "answers in", "modules", "skills", "model", "prompt"),
+        [_row(each) for each in found],
+        values=[_to_values(each) for each in found],
+        empty="There is no persona; the built-in one answers. Make one: parley persona create NAME --prompt TEXT",
+    )
+
+
+@app.command("show")
+def show_persona(name: str = NAME) -> None:
+    """Show a persona with its whole prompt."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> dict[str, Any]:
+        return _to_values(await _get(session, name))
+
+    values = in_transaction(work)
+    prompt = values["system_prompt"]
+    shown = {key: _to_text(value) for key, value in values.items() if key != "system_prompt" and value is not None}
+    show_fields(shown | {"prompt": f"\n\n{prompt}"}, values=values)
+
+
+@app.command("edit")
+def edit_persona(name: str = NAME) -> None:
+    """Open a persona in your editor, and store it if it is right; wrong values are said and open again."""
+
+    async def read(session: "AsyncSession", _settings: "Settings") -> dict[str, Any]:
+        return _to_values(await _get(session, name))
+
+    values = in_transaction(read)
+    before = draft = to_draft(values)
+    while True:
+        edited = click.edit(draft, extension=".md")
+        if edited is None or edited == before:
+            say(f"{name} is as it was")
+            return
+        draft = edited
+        try:
+            _store(name, read_draft(draft, values))
+        except Refusal as error:
+            if not sys.stdin.isatty():
+                raise
+            complain(str(error))
+            if not typer.confirm("Edit again?", default=True):
+                raise typer.Exit(1) from None
+        else:
+            say(f"{name} is stored; it counts from the next message on")
+            return
+
+
+def _store(name: str, values: dict[str, Any]) -> None:
+    async def work(session: "AsyncSession", _settings: "Settings") -> None:
+        persona = await _get(session, name)
+        for column, value in values.items():
+            setattr(persona, column, value)
+
+    in_transaction(work)
+
+
+@app.command("delete")
+def delete_persona(
+    name: str = NAME, yes: bool = typer.Option(False, "--yes", help="Really delete; without it, say what would happen.")
+) -> None:
+    """Delete a persona; the next closer one answers in its places. `parley audit undo` brings it back."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> int:
+        from sqlalchemy import func, select
+
+        from shared.models import Turn
+
+        persona = await _get(session, name)
+        turns = await session.scalar(select(func.count()).select_from(Turn).where(Turn.persona_id == persona.id))
+        if yes:
+            await session.delete(persona)
+        return turns or 0
+
+    turns = in_transaction(work)
+    if not yes:
+        raise Refusal(f"{name} has answered in {turns:,} turns, which stay, without its name. Add --yes to delete it.")
+    say(f"{name} is deleted")
 
 
 @app.command("create")
@@ -94,13 +177,25 @@ def set_default(name: str = typer.Argument(help="The persona's name, or `none` f
     say("the built-in persona is the default" if name == "none" else f"{name} is the default")
 
 
-async def _set_default(session: "AsyncSession", name: str | None) -> None:
-    from sqlalchemy import select, update
+async def _get(session: "AsyncSession", name: str) -> "Persona":
+    from sqlalchemy import select
 
     from shared.models import Persona
 
-    if name is not None and (await session.scalars(select(Persona.id).where(Persona.name == name))).first() is None:
-        raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.")
+    if (found := (await session.scalars(select(Persona).where(Persona.name == name))).first()) is not None:
+        return found
+    nearest = get_close_matches(name, (await session.scalars(select(Persona.name))).all(), n=1)
+    meant = f" Did you mean {nearest[0]}?" if nearest else ""
+    raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.{meant}")
+
+
+async def _set_default(session: "AsyncSession", name: str | None) -> None:
+    from sqlalchemy import update
+
+    from shared.models import Persona
+
+    if name is not None:
+        await _get(session, name)
     # The old default first: the table allows one default at any moment.
     await session.execute(update(Persona).where(Persona.is_default).values(is_default=False))
     await session.execute(update(Persona).where(Persona.name == name).values(is_default=True))
@@ -122,6 +217,14 @@ def _prompt(prompt: str | None, prompt_file: Path | None) -> str:
 
 def _split(names: str | None) -> list[str] | None:
     return None if names is None else [part.strip() for part in names.split(",") if part.strip()]
+
+
+def _to_values(persona: "Persona") -> dict[str, Any]:
+    return {name: getattr(persona, name) for name in COLUMNS}
+
+
+def _to_text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _row(persona: Any) -> tuple[object, ...]:

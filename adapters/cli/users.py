@@ -2,11 +2,12 @@
 
 import asyncio
 from contextlib import aclosing
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adapters.cli.console import say, show_table
+from adapters.cli.console import progress, say, show_fields, show_json, show_table
 from adapters.cli.opening import in_transaction, opened_database, read_settings
 from shared.errors import Refusal
 from shared.permissions import Permission
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from shared.files.storage import Storage
     from shared.settings import Settings
 
-app = typer.Typer(help="People: list, promote, set-budget, link, export, erase.", no_args_is_help=True)
+app = typer.Typer(help="People, with permission, budget and accounts.", no_args_is_help=True)
 WHO = typer.Argument(
     metavar="WHO", help="A user's number (12), an account (discord:80351110224678912) or an account's name."
 )
@@ -40,11 +41,13 @@ def list_users(limit: int = typer.Option(50, min=1, max=10_000, help="At most so
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
         return await _read(session, "", limit=limit)
 
+    found = in_transaction(work)
     rows = [
-        (each.id, each.name, each.permission_level, _spent(each), f"{each.budget_reset_at:%Y-%m-%d}", each.accounts)
-        for each in in_transaction(work)
+        (each.id, each.name, each.permission_level, to_spent(each), f"{each.budget_reset_at:%Y-%m-%d}", each.accounts)
+        for each in found
     ]
-    show_table(("id", "name", "permission", "tokens", "renews", "accounts"), rows)
+    columns = ("id", "name", "permission", "tokens", "renews", "accounts")
+    show_table(columns, rows, values=[each._mapping for each in found])
 
 
 @app.command("show")
@@ -52,17 +55,19 @@ def show_user(who: str = WHO) -> None:
     """Show one person."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> Any:
-        user_id = await _find(session, who)
-        return (await _read(session, "WHERE users.id = :id", id=user_id, limit=1))[0]
+        return await read_user(session, await find_user(session, who))
 
     user = in_transaction(work)
     held = f" ({user.reserved:,} held by running requests)" if user.reserved else ""
-    say(f"user        {user.id}")
-    say(f"name        {user.name or '(none)'}")
-    say(f"permission  {user.permission_level}")
-    say(f"tokens      {_spent(user)}{held}; renews {user.budget_reset_at:%Y-%m-%d}")
-    say(f"time zone   {user.time_zone}")
-    say(f"accounts    {user.accounts or '(none)'}")
+    shown = {
+        "user": user.id,
+        "name": user.name or "(none)",
+        "permission": user.permission_level,
+        "tokens": f"{to_spent(user)}{held}; renews {user.budget_reset_at:%Y-%m-%d}",
+        "time zone": user.time_zone,
+        "accounts": user.accounts or "(none)",
+    }
+    show_fields(shown, values=user._mapping)
 
 
 @app.command("promote")
@@ -72,11 +77,11 @@ def promote(
     new: bool = NEW,
 ) -> None:
     """Set a person's permission; admins and owners have no budget limit. Counts from the next message on."""
-    permission = _permission(level)
+    permission = to_permission(level)
 
     async def work(session: "AsyncSession", settings: "Settings") -> str:
-        user_id = await _find(session, who, settings.default_guest_token_budget if new else None)
-        return await _promote(session, user_id, permission, guest_budget=settings.default_guest_token_budget)
+        user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
+        return await set_permission(session, user_id, permission, guest_budget=settings.default_guest_token_budget)
 
     say(in_transaction(work))
 
@@ -86,14 +91,14 @@ def set_budget(
     who: str = WHO, tokens: str = typer.Argument(metavar="TOKENS|unlimited", help="Per 30 days."), new: bool = NEW
 ) -> None:
     """Set what a person may spend in 30 days. Counts from the next message on."""
-    budget = _budget(tokens)
+    budget = to_budget(tokens)
 
     async def work(session: "AsyncSession", settings: "Settings") -> int:
         from sqlalchemy import update
 
         from shared.models import User
 
-        user_id = await _find(session, who, settings.default_guest_token_budget if new else None)
+        user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
         await session.execute(update(User).where(User.id == user_id).values(token_budget_monthly=budget))
         return user_id
 
@@ -111,7 +116,7 @@ def link(
     platform, account_id = _account(account)
 
     async def work(session: "AsyncSession", _settings: "Settings") -> int:
-        user_id = await _find(session, who)
+        user_id = await find_user(session, who)
         await _link(session, user_id, platform, account_id=account_id, may_move=move)
         return user_id
 
@@ -121,16 +126,15 @@ def link(
 @app.command("export")
 def export(who: str = WHO) -> None:
     """Print everything that is kept about a person, as JSON."""
-    import json
 
     async def work(session: "AsyncSession", settings: "Settings") -> Any:
         from agent.privacy.export import export_person
 
-        user_id = await _find(session, who)
+        user_id = await find_user(session, who)
         async with aclosing(_open_storage(settings)) as storage:
             return await export_person(session, storage, user_id)
 
-    say(json.dumps(in_transaction(work), default=str, ensure_ascii=False, indent=2))
+    show_json(in_transaction(work))
 
 
 @app.command("erase")
@@ -147,13 +151,15 @@ def erase(
         if known is not None:
             # An erasure that was interrupted, or a receipt that is wanted again.
             return known
-        user_id = await _find(session, who)
+        user_id = await find_user(session, who)
         return await request_erasure(session, user_id) if yes else None
 
     erasure_id = in_transaction(work)
     if erasure_id is None:
         raise Refusal("This can't be undone: rows, memories, messages and files of this person go. Add --yes.")
-    say(asyncio.run(_erase(erasure_id)))
+    with progress("erasing rows, memories, messages and files"):
+        receipt = asyncio.run(_erase(erasure_id))
+    say(receipt)
 
 
 async def _erase(erasure_id: int) -> str:
@@ -179,9 +185,10 @@ async def _read(session: "AsyncSession", where: str, **given: Any) -> list[Any]:
     return list((await session.execute(text(LIST.format(where=where)), given)).all())
 
 
-async def _find(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
+async def find_user(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
     """Return the user's id; with `new_budget`, an unknown account gets a new user. Raises `Refusal`."""
-    from agent.people.users import find_user, resolve_user
+    from agent.people.users import find_user as find_account
+    from agent.people.users import resolve_user
     from shared.messages import Sender
     from shared.models import User
 
@@ -194,7 +201,7 @@ async def _find(session: "AsyncSession", who: str, new_budget: int | None = None
     sender = Sender(*_account(who))
     if new_budget is not None:
         return (await resolve_user(session, sender, new_budget)).id
-    user = await find_user(session, sender)
+    user = await find_account(session, sender)
     if user is None:
         raise Refusal(
             f"Nobody has written from {who} yet; with --new the user is made now where the command allows it."
@@ -224,12 +231,26 @@ async def _find_by_name(session: "AsyncSession", name: str) -> int:
     if len(found) > 1:
         raise Refusal(f"Several users are called {name}: {', '.join(map(str, found))}; say which by number.")
     if not found:
-        raise Refusal(f"There is no user called {name}; `parley user list` shows them.")
+        raise Refusal(f"There is no user called {name}{await _nearest(session, name)}; `parley user list` shows them.")
     return found[0]
 
 
-async def _promote(session: "AsyncSession", user_id: int, permission: Permission, guest_budget: int) -> str:
-    user = (await _read(session, "WHERE users.id = :id", id=user_id, limit=1))[0]
+async def _nearest(session: "AsyncSession", name: str) -> str:
+    from sqlalchemy import text
+
+    known = (await session.scalars(text("SELECT DISTINCT name FROM admin.users ORDER BY name LIMIT 10000"))).all()
+    nearest = get_close_matches(name, known, n=1)
+    return f" (the nearest name is {nearest[0]})" if nearest else ""
+
+
+async def read_user(session: "AsyncSession", user_id: int) -> Any:
+    """Return a person's row of the list."""
+    return (await _read(session, "WHERE users.id = :id", id=user_id, limit=1))[0]
+
+
+async def set_permission(session: "AsyncSession", user_id: int, permission: Permission, guest_budget: int) -> str:
+    """Give a person this permission, and the budget that belongs to it; return a sentence about it."""
+    user = await read_user(session, user_id)
     was_unlimited = Permission.from_label(user.permission_level) in UNLIMITED_LEVELS
     budget = user.budget
     if permission in UNLIMITED_LEVELS:
@@ -263,7 +284,8 @@ async def _link(session: "AsyncSession", user_id: int, platform: str, account_id
     )
 
 
-def _spent(user: Any) -> str:
+def to_spent(user: Any) -> str:
+    """Return what a person has used of their budget, as text."""
     limit = "unlimited" if user.budget is None else f"{user.budget:,}"
     return f"{user.used:,} of {limit}"
 
@@ -277,14 +299,16 @@ def _account(account: str) -> tuple[str, str]:
     return platform.lower(), account_id
 
 
-def _permission(level: str) -> Permission:
+def to_permission(level: str) -> Permission:
+    """Return the permission of this name."""
     try:
         return Permission.from_label(level)
     except KeyError:
         raise typer.BadParameter(f"{level!r} is no permission; write guest, user, admin or owner.") from None
 
 
-def _budget(tokens: str) -> int | None:
+def to_budget(tokens: str) -> int | None:
+    """Return a budget as it was typed; None is unlimited."""
     if tokens.lower() == "unlimited":
         return None
     plain = tokens.replace(",", "").replace("_", "")

@@ -15,6 +15,7 @@ from adapters.terminal.output import Output, describe_file
 from adapters.terminal.reading import Reader
 from agent import commands
 from agent.app import App
+from agent.events.listener import LAST_EVENT
 from agent.turn.run import request_stop
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError
@@ -51,6 +52,8 @@ class Chat:
         self._files: list[Path] = []
         self._watching: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[bool] | None = None
+        # Whether a turn has ended with an error: its answer is only a sentence about that.
+        self.has_failed = False
 
     async def run(self) -> None:
         """Run the conversation until it ends; at a keyboard, Ctrl+C stops the answer and not the program."""
@@ -142,3 +145,5 @@ class Chat:
     async def _watch(self, inbox_id: int) -> None:
         async for event in self._app.events.follow(inbox_id):
             self._output.show(event)
+            if event.payload.get("error") and event.name == LAST_EVENT:
+                self.has_failed = True

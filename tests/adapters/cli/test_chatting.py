@@ -137,7 +137,15 @@ def test_an_admin_s_change_counts_from_the_next_message_on(shell: Shell) -> None
         shell.says("persona", "set-default", "none")
         assert chat.stdin is not None
         chat.stdin.close()
-        assert chat.wait(30) == 0
+        # One of the messages was refused.
+        assert chat.wait(30) == 3
+
+
+def test_a_model_that_fails_is_not_exit_code_0(shell: Shell) -> None:
+    done = shell.run("chat", stdin="hello\n", DEBUG_MOCK_RESPONSES='[{"content": "", "error": "AuthenticationError"}]')
+
+    assert "language model" in done.out
+    assert done.code == 3
 
 
 def test_sigterm_ends_it_and_stops_the_database(fresh: Shell) -> None:

@@ -82,7 +82,7 @@ def test_people_are_found_by_name_unless_two_have_the_same(shell: Shell) -> None
     cell(shell, "UPDATE user_platform_links SET platform_username = 'Eve' WHERE platform_user_id IN ('84', '85')")
 
     assert "Several users are called eve" in shell.run("user", "show", "eve").err
-    assert "There is no user called Nobody" in shell.run("user", "show", "Nobody").err
+    assert "There is no user called Evee (the nearest name is Eve);" in shell.run("user", "show", "Evee").err
     assert "There is no user 999999" in shell.run("user", "show", "999999").err
 
 
@@ -104,6 +104,45 @@ def test_personas_are_made_listed_and_made_the_default(shell: Shell) -> None:
     assert cell(shell, "SELECT name FROM personas WHERE is_default") == "Pirate"
     shell.says("persona", "set-default", "none")
     assert cell(shell, "SELECT count(*) FROM personas WHERE is_default") == "0"
+
+
+def test_a_persona_is_shown_edited_in_the_editor_and_deleted(shell: Shell) -> None:
+    shell.says("persona", "create", "Baker", "--prompt", "Bake bread.", "--modules", "knowledge")
+    assert "allowed_modules  knowledge\n" in shell.says("persona", "show", "Baker")
+
+    stored = shell.says(
+        "persona", "edit", "Baker", EDITOR="sed -i 's/Bake bread/Bake cake/; s/iterations: null/iterations: 3/'"
+    )
+
+    assert stored == "Baker is stored; it counts from the next message on\n"
+    shown = json.loads(shell.says("persona", "show", "Baker", "--json"))
+    assert (shown["system_prompt"], shown["max_iterations"]) == ("Bake cake.", 3)
+    assert shell.says("persona", "edit", "Baker", EDITOR="true") == "Baker is as it was\n"
+    for command, said in (
+        ("s/iterations: 3/iterations: many/", "max_iterations is 'many'; it has to be a whole number, or null."),
+        ("s/iterations: 3/iterations: 300/", "max_iterations_is_1_to_100"),
+        ("s/^Bake cake.//", "The prompt is empty."),
+        ("s/^- /- [/", "The YAML can't be read"),
+    ):
+        refused = shell.run("persona", "edit", "Baker", EDITOR=f"sed -i '{command}'")
+        assert (refused.code, said in refused.err) == (1, True), refused.err
+    assert json.loads(shell.says("persona", "show", "Baker", "--json")) == shown
+    assert "Did you mean Baker?" in shell.run("persona", "show", "Bakker").err
+    assert "0 turns" in shell.run("persona", "delete", "Baker").err
+    assert shell.says("persona", "delete", "Baker", "--yes") == "Baker is deleted\n"
+
+
+def test_grants_and_budgets_are_shown_and_changed(shell: Shell) -> None:
+    shell.says("grant", "add", "discord:70", "admin", "--new")
+    granted = [row for row in json.loads(shell.says("grant", "list", "--json")) if row["permission"] == "admin"]
+    assert [(row["by"], row["budget"]) for row in granted][-1:] == [("person", None)]
+    assert shell.says("grant", "remove", "discord:70").endswith("guest, 5,000 tokens in 30 days\n")
+
+    assert shell.says("budget", "set", "discord:70", "7000") == "70 may use 7000 tokens in 30 days\n"
+
+    assert "budget     7,000\n" in shell.says("budget", "show", "discord:70")
+    assert shell.says("budget", "set", "discord:70", "unlimited").endswith("any number of tokens in 30 days\n")
+    assert any(row["budget"] is None for row in json.loads(shell.says("budget", "show", "--json")))
 
 
 def test_a_change_is_listed_and_undone_and_a_changed_log_shows(shell: Shell) -> None:

@@ -1,11 +1,14 @@
 """What is typed or set wrongly is one line, and help answers at once."""
 
+import json
 import sys
 from pathlib import Path
 from subprocess import run
 
 import pytest
+from typer.core import TyperGroup
 
+from adapters.cli.registry import COMMANDS, GROUPS, WITHOUT_JSON, load
 from tests.adapters.cli.shell import Shell
 
 HEAVY = (
@@ -111,6 +114,42 @@ def test_an_unknown_name_in_the_env_file_is_reported_with_the_nearest_one(fresh:
 
     assert done.err == "parley: .env: unknown setting LLM_MODEL; did you mean LLM_MODELS? Correct or remove the line.\n"
     assert done.code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("parley ps", "psql"),
+        ("parley user pro", "promote"),
+        ("parley persona create Cook --mod", "--model\n--modules"),
+    ],
+)
+def test_a_shell_is_told_what_may_follow(fresh: Shell, typed: str, expected: str) -> None:
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+
+    assert "_PARLEY_COMPLETE=complete_bash" in fresh.says("completion", "bash")
+    assert sorted(fresh.says(_PARLEY_COMPLETE="complete_bash", **asked).split()) == sorted(expected.split())
+
+
+def test_each_command_is_listed_with_the_help_that_it_has_and_can_answer_in_json() -> None:
+    for name, (_, summary) in {**COMMANDS, **GROUPS}.items():
+        command = load(name)
+        leaves = list(command.commands.values()) if isinstance(command, TyperGroup) else [command]
+        assert isinstance(command, TyperGroup) or (command.help or "").startswith(summary.rstrip(".")), name
+        if name not in WITHOUT_JSON:
+            assert all("--json" in param.opts for each in leaves for param in each.params[-1:]), name
+
+
+def test_a_program_gets_json_whatever_becomes_of_the_command(shell: Shell) -> None:
+    shell.says("user", "set-budget", "discord:1", "1000", "--new")
+
+    listed = json.loads(shell.says("user", "list", "--json"))
+    assert (listed[0]["accounts"], listed[0]["budget"], listed[0]["used"]) == ("discord:1", 1000, 0)
+    assert json.loads(shell.says("persona", "list", "--json")) == []
+    assert json.loads(shell.says("persona", "set-default", "none", "--json"))["message"].startswith("the built-in")
+    refused = shell.run("user", "show", "discord:2", "--json")
+    assert (refused.code, json.loads(refused.out)["exit_code"]) == (1, 1)
+    assert "Nobody has written from discord:2" in json.loads(refused.out)["error"]
 
 
 def test_the_console_script_is_the_one_that_the_project_names() -> None:

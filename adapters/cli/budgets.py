@@ -1,0 +1,59 @@
+"""`parley budget …`: what people may spend."""
+
+from typing import Any
+
+import typer
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.cli.console import say, show_fields, show_table
+from adapters.cli.opening import in_transaction
+from adapters.cli.users import WHO, find_user, to_budget
+from shared.settings import Settings
+
+app = typer.Typer(help="What people may spend.", no_args_is_help=True)
+
+COLUMNS = ("name", "budget", "used", "reserved", "renews_at")
+LIST = """
+SELECT id, name, budget, used, reserved, renews_at FROM admin.users
+WHERE CAST(:id AS bigint) IS NULL OR id = :id ORDER BY used DESC, id LIMIT :limit
+"""
+ACCOUNT = "SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :id ORDER BY id LIMIT 1"
+
+
+@app.command("show")
+def show_budgets(
+    who: str | None = typer.Argument(None, metavar="[WHO]", help="A person, as `parley user show` takes it."),
+    limit: int = typer.Option(50, min=1, max=10_000, help="At most so many, who spent most first."),
+) -> None:
+    """Show what people may spend in 30 days and what they have spent, as the program computes it."""
+
+    async def work(session: AsyncSession, _settings: Settings) -> list[Any]:
+        user_id = None if who is None else await find_user(session, who)
+        return list((await session.execute(text(LIST), {"id": user_id, "limit": limit})).all())
+
+    rows = in_transaction(work)
+    if who is not None:
+        show_fields({name: _shown(getattr(rows[0], name)) for name in COLUMNS}, values=rows[0]._mapping)
+        return
+    shown = [(row.id, *(_shown(getattr(row, name)) for name in COLUMNS)) for row in rows]
+    show_table(("id", *COLUMNS), shown, values=[row._mapping for row in rows], empty="Nobody has written yet.")
+
+
+@app.command("set")
+def set_budget(who: str = WHO, tokens: str = typer.Argument(metavar="TOKENS|unlimited", help="Per 30 days.")) -> None:
+    """Set what a person may spend in 30 days, as admin.set_budget does. Counts from the next message on."""
+    budget = to_budget(tokens)
+
+    async def work(session: AsyncSession, _settings: Settings) -> str:
+        link = (await session.execute(text(ACCOUNT), {"id": await find_user(session, who)})).one()
+        given = {"platform": link.platform, "account": link.platform_user_id, "tokens": budget}
+        return str(await session.scalar(text("SELECT admin.set_budget(:platform, :account, :tokens)"), given))
+
+    say(in_transaction(work))
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "unlimited"
+    return f"{value:%Y-%m-%d}" if hasattr(value, "strftime") else f"{value:,}" if isinstance(value, int) else str(value)

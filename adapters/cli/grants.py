@@ -1,0 +1,58 @@
+"""`parley grant …`: who may more than a guest."""
+
+from typing import Any
+
+import typer
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.cli.console import say, show_table
+from adapters.cli.opening import in_transaction
+from adapters.cli.users import NEW, WHO, find_user, set_permission, to_permission
+from shared.permissions import Permission
+from shared.settings import Settings
+
+app = typer.Typer(help="Who may more than a guest.", no_args_is_help=True)
+
+LIST = "SELECT coalesce(name, role) AS who, by, permission, server, budget FROM admin.grants ORDER BY by, who"
+
+
+@app.command("list")
+def list_grants() -> None:
+    """List the people who may more than a guest, and the roles of servers that give more."""
+
+    async def work(session: AsyncSession, _settings: Settings) -> list[Any]:
+        return list((await session.execute(text(LIST))).all())
+
+    rows = in_transaction(work)
+    show_table(("who", "by", "permission", "server", "budget"), rows, empty="Nobody may more than a guest.")
+
+
+@app.command("add")
+def add_grant(
+    who: str = WHO,
+    level: str = typer.Argument(metavar="user|admin|owner", help="The permission."),
+    new: bool = NEW,
+) -> None:
+    """Give a person a permission, with the budget that belongs to it. Counts from the next message on."""
+    permission = to_permission(level)
+
+    async def work(session: AsyncSession, settings: Settings) -> str:
+        budget = settings.default_guest_token_budget
+        user_id = await find_user(session, who, budget if new else None)
+        return await set_permission(session, user_id, permission, guest_budget=budget)
+
+    say(in_transaction(work))
+
+
+@app.command("remove")
+def remove_grant(who: str = WHO) -> None:
+    """Make a person a guest again, with a guest's budget if it was unlimited."""
+
+    async def work(session: AsyncSession, settings: Settings) -> str:
+        user_id = await find_user(session, who)
+        return await set_permission(
+            session, user_id, Permission.GUEST, guest_budget=settings.default_guest_token_budget
+        )
+
+    say(in_transaction(work))
