@@ -1,25 +1,19 @@
-"""`parley migrate`, `psql`, `dump` and `restore`."""
+"""`parley migrate`, `psql` and `dump`, and the restore of a dump."""
 
 import asyncio
 import getpass
 import os
-import shutil
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 import typer
 
 from adapters.cli.console import complain, say
 from adapters.cli.opening import find_database, read_settings
-from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from shared.db.database import Address
 
 app = typer.Typer()
@@ -95,12 +89,8 @@ def dump(
     raise typer.Exit(code)
 
 
-@app.command("restore")
-def restore(
-    file: Path = typer.Argument(exists=True, dir_okay=False, help="A file that `parley dump` has written."),
-    yes: bool = typer.Option(False, "--yes", help="Replace what is in the database now."),
-) -> None:
-    """Replace the database by a dump; stop everything else first."""
+def restore_dump(file: Path, *, yes: bool) -> None:
+    """Replace the database by what `parley dump` has written; does nothing without `yes`."""
     if not yes:
         complain("this replaces everything in the database; stop Parley, then say it again with --yes")
         raise typer.Exit(2)
@@ -113,49 +103,14 @@ def restore(
 
 def _run_client(address: "Address", program: str, arguments: Sequence[str], role: str | None = None) -> int:
     """Run a program of Postgres on our database, as this role or as the owner, and return its exit code."""
-    path = _find_client(program, is_embedded=address.is_embedded)
-    with _connection_string(address, role) as target:
+    from shared.db.programs import connection_string, find_program
+
+    path = find_program(program, is_embedded=address.is_embedded)
+    # The log of changes names whoever types them, also where several people work as one role.
+    with connection_string(address, role=role, options=_actor_option()) as target:
         # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
     return code if code >= 0 else 128 - code
-
-
-def _find_client(program: str, *, is_embedded: bool) -> str:
-    """Return the path of the program; for the embedded server, of its own version."""
-    from shared.db.embedded import find_programs
-
-    bundled, installed = find_programs(), shutil.which(program)
-    if bundled and (is_embedded or installed is None):
-        return str(bundled / program)
-    if installed is None:
-        raise ConfigurationError(f"{program} is not installed; on Debian: apt-get install postgresql-client.")
-    return installed
-
-
-@contextmanager
-def _connection_string(address: "Address", role: str | None) -> Iterator[str]:
-    """Yield the connection string; the password goes into a file, because arguments are visible to all users."""
-    from sqlalchemy import make_url
-
-    url = make_url(address.libpq(role=role) if role else address.libpq(as_owner=True))
-    # The log of changes names whoever types them, also where several people work as one role.
-    url = url.update_query_dict({"options": f"{url.query.get('options', '')} {_actor_option()}".strip()})
-    password = url.password
-    if not password:
-        yield _render(url)
-        return
-    with NamedTemporaryFile("w", prefix="parley-pgpass-", encoding="utf-8") as file:
-        escaped = str(password).replace("\\", "\\\\").replace(":", "\\:")
-        file.write(f"*:*:*:*:{escaped}\n")
-        file.flush()
-        without = url.set(password=None)
-        yield _render(without.update_query_dict({"passfile": file.name}))
-
-
-def _render(url: "URL") -> str:
-    # libpq reads the `+` that stands for a space in SQLAlchemy's own text as a plus sign.
-    address, question_mark, query = url.render_as_string().partition("?")
-    return f"{address}{question_mark}{query.replace('+', '%20')}"
 
 
 def _actor_option() -> str:

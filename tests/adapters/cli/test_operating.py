@@ -3,6 +3,7 @@
 import getpass
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -378,3 +379,26 @@ def test_a_damaged_dump_changes_nothing(shell: Shell) -> None:
 
 def test_tables_that_are_there_are_left_alone(shell: Shell) -> None:
     assert shell.says("migrate").endswith("nothing to change\n")
+
+
+def test_a_backup_is_verified_and_brings_everything_back_in_a_new_folder(shell: Shell) -> None:
+    shell.says("user", "set-budget", "discord:92", "4321", "--new")
+    # The open psql of the fixture.
+    assert "Others use the database: psql (role postgres, from this machine" in shell.run("backup", "all.zip").err
+
+    assert "entries in the audit log; it holds secrets" in shell.says("backup", "all.zip", "--live")
+    assert "all.zip is whole, and could be restored: " in shell.says("backup", "verify", "all.zip")
+    refused = shell.run("restore", "all.zip")
+    assert (refused.code, "holds postgres and" in refused.err) == (2, True)
+    whole = (shell.folder / "all.zip").read_bytes()
+    (shell.folder / "cut.zip").write_bytes(whole[:-100])
+    new = str(shell.folder / "new")
+    cut = shell.run("restore", "cut.zip", PARLEY_HOME=new)
+    assert (cut.code, "cut.zip is cut off" in cut.err, Path(new).exists()) == (1, True, False)
+
+    assert "restored the backup of " in shell.says("restore", "all.zip", PARLEY_HOME=new)
+
+    assert "0 of 4,321" in shell.says("user", "show", "discord:92", PARLEY_HOME=new)
+    for name in ("api_token", "secret_key"):
+        assert (Path(new) / name).read_text() == (shell.home / name).read_text()
+        assert (Path(new) / name).stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,127 @@
+"""The work of `parley backup` and `parley restore`; the commands import it when they run, as it imports much."""
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from adapters.cli.console import complain, find_version, progress, say
+from adapters.cli.database import restore_dump
+from adapters.cli.opening import find_database, prepare, read_settings
+from adapters.folders import list_migrations
+from shared.backup.archive import FILES, Archive, BackupError, Manifest, opened
+from shared.backup.create import Installation, make_backup
+from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files, restore_secrets
+from shared.clock import SystemClock
+from shared.db.compatibility import list_revisions, version_table_of
+from shared.db.database import VERSIONS, check
+from shared.db.embedded import find_server
+from shared.errors import ConfigurationError
+from shared.files.storage import Storage, open_storage
+from shared.settings import Secrets, Settings, load_secrets
+
+# What `parley dump` writes begins so.
+DUMP = b"PGDMP"
+# What an installation keeps in its home; an archive has the secrets under these names.
+TOKEN, KEY = "api_token", "secret_key"
+KEPT = ("postgres", "files", TOKEN, KEY)
+
+
+def write(file: Path, *, is_live: bool) -> None:
+    """Write an archive of the installation that the settings describe."""
+    if not file.absolute().parent.is_dir():
+        raise BackupError(f"There is no folder {file.absolute().parent}.")
+    settings = read_settings(quiet=True)
+    address, secrets = find_database(settings), load_secrets(settings)
+    kept = {TOKEN: secrets.api_token, KEY: ",".join(secrets.secret_keys)}
+
+    async def work() -> Manifest:
+        storage = _open_storage(settings, secrets)
+        try:
+            source = Installation(address, storage, secrets=kept, version=find_version())
+            return await make_backup(source, file, is_live=is_live)
+        finally:
+            await storage.aclose()
+
+    with progress("writing the backup"):
+        manifest = asyncio.run(work())
+    for key in manifest.missing:
+        complain(f"the file {key} is not in the store, and so not in the backup")
+    say(f"{file}: {file.stat().st_size / 1e6:.1f} MB, {_describe(manifest)}; it holds secrets: keep it safe")
+
+
+def verify(file: Path) -> None:
+    """Restore an archive into a temporary folder with a Postgres of its own, which are removed again."""
+    with ExitStack() as closing:
+        home = Path(closing.enter_context(TemporaryDirectory(prefix="parley-verify-", ignore_cleanup_errors=True)))
+        settings = read_settings(quiet=True).model_copy(
+            update={"parley_home": home, "database_url": None, "s3_endpoint": None}
+        )
+        closing.callback(_stop_server, home)
+        manifest = _restore(file, settings)
+    say(f"{file} is whole, and could be restored: {_describe(manifest)}")
+
+
+def restore(file: Path, *, replaces: bool) -> None:
+    """Restore an archive into what is new, or a dump into the database of today, which it `replaces`."""
+    with file.open("rb") as beginning:
+        is_dump = beginning.read(len(DUMP)) == DUMP
+    if is_dump:
+        restore_dump(file, yes=replaces)
+        return
+    settings = read_settings(quiet=True)
+    used = [name for name in KEPT if (settings.parley_home / name).exists()]
+    if used:
+        raise ConfigurationError(
+            f"PARLEY_HOME: {settings.parley_home} holds {' and '.join(used)} already, and a backup replaces nothing; "
+            f"name a new folder: PARLEY_HOME=/new/folder parley restore {file}."
+        )
+    manifest = _restore(file, settings)
+    say(f"restored the backup of {manifest.made_at:%d %B %Y %H:%M} UTC: {_describe(manifest)}; `parley run` starts it")
+
+
+def _restore(file: Path, settings: Settings) -> Manifest:
+    folders = {version_table_of(name): folder for name, folder in list_migrations().items()}
+    known = {table: list_revisions(folder) for table, folder in {**folders, "alembic_version": VERSIONS}.items()}
+    with progress("reading the backup"), opened(file) as archive:
+        refuse_newer(archive.manifest, known)
+        asyncio.run(_restore_all(archive, settings))
+        return archive.manifest
+
+
+async def _restore_all(archive: Archive, settings: Settings) -> None:
+    address = find_database(settings)
+    if not address.is_embedded:
+        await check(address)
+    await refuse_used(archive.manifest, address)
+    is_complete = False
+    try:
+        await restore_database(archive, address)
+        restore_secrets(archive, settings.parley_home)
+        storage = _open_storage(settings, load_secrets(settings))
+        try:
+            await restore_files(archive, storage, address)
+        finally:
+            await storage.aclose()
+        await prepare(address)
+        is_complete = True
+    finally:
+        if not is_complete:
+            complain("the restore has not come to its end: begin again with a new folder, and a new database")
+
+
+def _open_storage(settings: Settings, secrets: Secrets) -> Storage:
+    return open_storage(settings, secrets, SystemClock())
+
+
+def _stop_server(home: Path) -> None:
+    if (home / "postgres").exists():
+        find_server(home).detach()
+
+
+def _describe(manifest: Manifest) -> str:
+    files = sum(name.startswith(FILES) for name in manifest.entries)
+    return (
+        f"{sum(manifest.rows.values()):,} rows in {len(manifest.rows)} tables, {files:,} files, "
+        f"{manifest.audit.entries:,} entries in the audit log"
+    )

@@ -1,0 +1,1 @@
+"""Backups: the database, the files and the secrets of an installation in one archive."""

@@ -1,0 +1,105 @@
+"""Makes a backup: the database as one snapshot shows it, the files that its rows name, and the secrets."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+from shared.backup.archive import DATABASE, FILES, FORMAT, SECRETS, ArchiveWriter, Manifest, created, is_permitted
+from shared.backup.database import read_contents, read_roles, refuse_others, write_dump
+from shared.db.database import Address
+from shared.errors import NotFound
+from shared.files.storage import Storage
+
+# Uploads whose message waits for its turn have no row of their own yet.
+KEYS = """
+SELECT minio_key AS key, status = 'stored' AS is_stored FROM file_records WHERE status <> 'failed'
+UNION
+SELECT file ->> 'storage_key', false FROM inbox, jsonb_array_elements(attachments) AS file
+WHERE status IN ('waiting', 'claimed') AND file ->> 'storage_key' IS NOT NULL
+ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What a backup is made of: the database, the store of the files, and the secrets by the names of their files."""
+
+    address: Address
+    storage: Storage
+    secrets: Mapping[str, str]
+    version: str
+
+
+async def make_backup(source: Installation, path: Path, *, is_live: bool = False) -> Manifest:
+    """Write a new archive and return its manifest; memory does not grow with what it holds.
+
+    Raises `BackupError` when others are connected to the database. With `is_live` they may be: the archive then has
+    the state of the moment in which it was begun, and a file that is deleted meanwhile counts as missing.
+    """
+    connection = await asyncpg.connect(timeout=10, **source.address.asyncpg_arguments(as_owner=True))
+    try:
+        if not is_live:
+            await refuse_others(connection)
+        # The transaction waits while files are copied.
+        await connection.execute("SET idle_in_transaction_session_timeout = 0")
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            with created(path) as archive:
+                return await _write(source, connection, archive)
+    finally:
+        await connection.close()
+
+
+async def _write(source: Installation, connection: asyncpg.Connection, archive: ArchiveWriter) -> Manifest:
+    snapshot, now = await connection.fetchrow("SELECT pg_export_snapshot(), now()")
+    major = connection.get_server_version().major
+    contents = await read_contents(connection)
+    roles, members = await read_roles(connection)
+    with archive.entry(DATABASE) as sink:
+        await asyncio.to_thread(write_dump, source.address, major, snapshot, sink)
+    missing = []
+    if "file_records" in contents.rows:
+        async for row in connection.cursor(KEYS):
+            is_there = await _write_file(source.storage, row["key"], archive)
+            if row["is_stored"] and not is_there:
+                missing.append(row["key"])
+    for name, value in source.secrets.items():
+        with archive.entry(f"{SECRETS}{name}") as sink:
+            sink.write(value.encode())
+    manifest = Manifest(
+        format=FORMAT,
+        version=source.version,
+        made_at=now,
+        postgres=major,
+        revisions=contents.revisions,
+        roles=roles,
+        members=members,
+        rows=contents.rows,
+        audit=contents.audit,
+        missing=missing,
+        entries=archive.entries,
+    )
+    archive.finish(manifest)
+    return manifest
+
+
+async def _write_file(storage: Storage, key: str, archive: ArchiveWriter) -> bool:
+    # Returns whether the store has it; one that is missing must not leave an empty entry.
+    name = f"{FILES}{key}"
+    if name in archive.entries:
+        return True
+    if not is_permitted(name):
+        return False
+    async with aclosing(storage.get(key)) as chunks:
+        try:
+            first = await anext(chunks, b"")
+        except NotFound:
+            return False
+        with archive.entry(name) as sink:
+            sink.write(first)
+            async for chunk in chunks:
+                sink.write(chunk)
+    return True

@@ -1,0 +1,131 @@
+"""The database's part of a backup: what it holds, who uses it, and the programs that write and read its dump."""
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from tempfile import TemporaryFile
+from typing import NamedTuple
+
+import asyncpg
+
+from shared.backup.archive import CHUNK_BYTES, AuditState, BackupError, Sink
+from shared.db.database import Address
+from shared.db.programs import connection_string, find_program
+
+MOST_NAMED = 5
+LAST_LINES = 3
+
+OTHERS = """
+SELECT coalesce(nullif(application_name, ''), 'a program without a name') AS name, usename AS role,
+       coalesce(host(client_addr), 'this machine') AS host, count(*) AS connections, min(backend_start) AS since
+FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+GROUP BY 1, 2, 3 ORDER BY since
+"""
+TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY relname"
+# Objects in the schemas that people use, those of extensions left out.
+OBJECTS = """
+SELECT count(*) FROM pg_class
+WHERE relnamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND relkind IN ('r', 'v', 'm', 'S') AND relpersistence = 'p'
+  AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')
+"""
+AUDIT = "SELECT entries, last_hash, first_broken FROM public.parley_verify_audit_v1()"
+ROLES = r"SELECT rolname, rolcanlogin FROM pg_roles WHERE rolname LIKE 'parley\_%'"
+MEMBERS = r"""
+SELECT DISTINCT role.rolname, member.rolname FROM pg_auth_members
+JOIN pg_roles AS role ON role.oid = roleid JOIN pg_roles AS member ON member.oid = pg_auth_members.member
+WHERE role.rolname LIKE 'parley\_%' AND member.rolname LIKE 'parley\_%'
+"""
+
+
+class Person(NamedTuple):
+    """A program that is connected, with the role and the host it came from, and since when."""
+
+    name: str
+    role: str
+    host: str
+    connections: int
+    since: datetime
+
+    def __str__(self) -> str:
+        several = f", {self.connections} connections" if self.connections > 1 else ""
+        return f"{self.name} (role {self.role}, from {self.host}, since {self.since:%d %B %H:%M} UTC{several})"
+
+
+class Contents(NamedTuple):
+    """What a database holds, by which a restored one is compared."""
+
+    revisions: dict[str, str]
+    rows: dict[str, int]
+    audit: AuditState
+
+
+async def refuse_others(connection: asyncpg.Connection) -> None:
+    """Raise `BackupError` with the names of those who are connected to this database, if there are any."""
+    others = [Person(*row) for row in await connection.fetch(OTHERS)]
+    if not others:
+        return
+    shown = "; ".join(map(str, others[:MOST_NAMED]))
+    more = f"; and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    raise BackupError(f"Others use the database: {shown}{more}. Stop them first.")
+
+
+async def is_empty(connection: asyncpg.Connection) -> bool:
+    """Tell whether the database has no tables, views or sequences yet, except those of extensions."""
+    return not await connection.fetchval(OBJECTS)
+
+
+async def read_contents(connection: asyncpg.Connection) -> Contents:
+    """Return the revisions of the tables, the number of rows in each, and the state of the audit log."""
+    names = [row["relname"] for row in await connection.fetch(TABLES)]
+    rows = {name: await connection.fetchval(f'SELECT count(*) FROM public."{name}"') for name in names}
+    versions = [name for name in names if name.startswith("alembic_version")]
+    revisions = {name: await connection.fetchval(f'SELECT version_num FROM public."{name}"') for name in versions}
+    # Tables of a release without an audit log.
+    audit = AuditState(**dict(await connection.fetchrow(AUDIT))) if "audit_log" in names else AuditState()
+    return Contents({name: found for name, found in revisions.items() if found}, rows, audit)
+
+
+async def read_roles(connection: asyncpg.Connection) -> tuple[dict[str, bool], list[tuple[str, str]]]:
+    """Return our roles, with whether each may log in, and the pairs of a role and its member."""
+    roles = {row["rolname"]: row["rolcanlogin"] for row in await connection.fetch(ROLES)}
+    return roles, sorted(tuple(row) for row in await connection.fetch(MEMBERS))
+
+
+def write_dump(address: Address, major: int, snapshot: str, sink: Sink) -> None:
+    """Write what the snapshot shows with the server's own pg_dump."""
+    program = find_program("pg_dump", is_embedded=address.is_embedded, major=major)
+    with TemporaryFile() as said, connection_string(address) as target:
+        command = [program, f"--dbname={target}", "--format=custom", f"--snapshot={snapshot}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # Postgres's own
+            while running.stdout is not None and (chunk := running.stdout.read(CHUNK_BYTES)):
+                sink.write(chunk)
+        if running.returncode:
+            said.seek(0)
+            raise BackupError(f"pg_dump failed: {_last_lines(said.read())}")
+
+
+def run_pg_restore(
+    address: Address, major: int, dump: Iterable[bytes], *, options: Sequence[str], connects: bool = True
+) -> str:
+    """Feed a dump to the server's own pg_restore and return what that writes; raises `BackupError` when it fails."""
+    program = find_program("pg_restore", is_embedded=address.is_embedded, major=major)
+    with TemporaryFile() as said, TemporaryFile() as written, connection_string(address) as target:
+        command = [program, *([f"--dbname={target}"] if connects else []), *options]
+        given = {"stdin": subprocess.PIPE, "stdout": written, "stderr": said}
+        # It may end before it has read everything: with an error, or because it has what it needs.
+        with suppress(BrokenPipeError), subprocess.Popen(command, **given) as running:  # type: ignore[call-overload]  # noqa: S603  # its own
+            running.stdin.writelines(dump)
+            running.stdin.close()
+        said.seek(0)
+        if running.returncode:
+            raise BackupError(f"pg_restore failed, and the database was left as it was: {_last_lines(said.read())}")
+        written.seek(0)
+        return written.read().decode()
+
+
+def _last_lines(said: bytes) -> str:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return " ".join(lines[-LAST_LINES:]) or "it said nothing"

@@ -1,0 +1,174 @@
+"""Restores a backup into an empty database and a new folder, and compares what is there then with the manifest."""
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import asyncpg
+
+from shared.backup.archive import DATABASE, FILES, SECRETS, Archive, BackupError, Manifest
+from shared.backup.database import Contents, is_empty, read_contents, refuse_others, run_pg_restore
+from shared.db.database import Address
+from shared.errors import NotFound
+from shared.files.storage import Storage
+
+OF_US = re.compile(r"parley_[a-z_]{1,40}")
+# The comment of an extension belongs to whoever has installed it, and rights that are given in advance name the role
+# that owned the old database.
+EXTENSION = re.compile(r"\d+; \d+ \d+ (EXTENSION - |COMMENT - EXTENSION )")
+RIGHTS_IN_ADVANCE = re.compile(r"\d+; \d+ \d+ DEFAULT ACL ")
+FOR_OLD_OWNER = re.compile(r'^(ALTER DEFAULT PRIVILEGES) FOR ROLE (?:"(?:[^"]|"")+"|\S+)')
+ADD_ROLE = """
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{name}') THEN
+        CREATE ROLE {name} {login} NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS;
+    END IF;
+    IF NOT pg_has_role(current_user, '{name}', CASE
+        WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET'
+    END) THEN
+        EXECUTE format('GRANT {name} TO %I', current_user);
+    END IF;
+END
+$$
+"""
+MIME_TYPE = "SELECT mime_type FROM file_records WHERE minio_key = $1"
+UNKNOWN_TYPE = "application/octet-stream"
+
+
+def refuse_newer(manifest: Manifest, known: Mapping[str, Collection[str]]) -> None:
+    """Raise `BackupError` when a newer release made the backup; `known` are the revisions of each version table."""
+    for table, revision in manifest.revisions.items():
+        if revision not in known.get(table, ()):
+            raise BackupError(
+                f"The backup was made by Parley {manifest.version}, whose tables (revision {revision}) this release "
+                "does not know; install that release or a later one, then restore."
+            )
+
+
+async def refuse_used(manifest: Manifest, address: Address) -> None:
+    """Raise `BackupError` when the database is not empty, others use it, or its server is older than the backup's."""
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        await refuse_others(connection)
+        if not await is_empty(connection):
+            raise BackupError("The database is not empty; a backup is restored into a new one alone.")
+        major = connection.get_server_version().major
+        if major < manifest.postgres:
+            raise BackupError(f"The backup is of Postgres {manifest.postgres}, and this server is {major}.")
+    finally:
+        await connection.close()
+
+
+async def restore_database(archive: Archive, address: Address) -> None:
+    """Restore into an empty database, as a whole or not at all.
+
+    Raises `BackupError` when the rows in a table, or the audit log, are not those of the manifest afterwards.
+    """
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        await _add_roles(connection, archive.manifest)
+        await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        rights = await asyncio.to_thread(_load, archive, address, connection.get_server_version().major)
+        await connection.execute(rights)
+        found = await read_contents(connection)
+    finally:
+        await connection.close()
+    _compare(archive.manifest, found)
+
+
+async def restore_files(archive: Archive, storage: Storage, address: Address) -> None:
+    """Store the files; raises `BackupError` when the store has another content for one of them afterwards."""
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        for key in archive.names(FILES):
+            entry = archive.manifest.entries[f"{FILES}{key}"]
+            mime_type = await connection.fetchval(MIME_TYPE, key) or UNKNOWN_TYPE
+            chunks = _chunks(archive, f"{FILES}{key}")
+            await storage.put(key, chunks, mime_type, max_bytes=entry.bytes)
+            if await _hash_of(storage, key) != entry.sha256:
+                raise BackupError(f"The store has something else for the file {key} than the backup.")
+    finally:
+        await connection.close()
+
+
+def restore_secrets(archive: Archive, home: Path) -> list[str]:
+    """Write the secrets into files that only their owner may read; return their names."""
+    names = archive.names(SECRETS)
+    for name in names:
+        with open(home / name, "xb", opener=_open_owner_only) as file:
+            file.writelines(archive.chunks(f"{SECRETS}{name}"))
+    return names
+
+
+async def _add_roles(connection: asyncpg.Connection, manifest: Manifest) -> None:
+    # Roles belong to the server, so that the dump of a database does not have them.
+    for name in {*manifest.roles, *(each for pair in manifest.members for each in pair)}:
+        if not OF_US.fullmatch(name):
+            raise BackupError(f"The backup names the role {name!r}, which is none of Parley's.")
+    for name, may_log_in in manifest.roles.items():
+        await connection.execute(ADD_ROLE.format(name=name, login="LOGIN" if may_log_in else "NOLOGIN"))
+    for role, member in manifest.members:
+        await connection.execute(f"GRANT {role} TO {member}")
+
+
+def _load(archive: Archive, address: Address, major: int) -> str:
+    # Returns the statements that give rights in advance, for the role that owns the database now.
+    listed = run_pg_restore(address, major, archive.chunks(DATABASE), options=["--list"], connects=False)
+    rights: list[str] = []
+    objects: list[str] = []
+    for line in listed.splitlines(keepends=True):
+        if not EXTENSION.match(line):
+            (rights if RIGHTS_IN_ADVANCE.match(line) else objects).append(line)
+    with _listed(objects) as chosen:
+        options = ["--single-transaction", "--exit-on-error", "--no-owner", chosen]
+        run_pg_restore(address, major, archive.chunks(DATABASE), options=options)
+    with _listed(rights) as chosen:
+        options = ["--file=-", chosen]
+        written = run_pg_restore(address, major, archive.chunks(DATABASE), options=options, connects=False)
+    given = [line for line in written.splitlines() if line.startswith("ALTER DEFAULT PRIVILEGES")]
+    return "\n".join(FOR_OLD_OWNER.sub(r"\1", line) for line in given)
+
+
+@contextmanager
+def _listed(lines: Iterable[str]) -> Iterator[str]:
+    # The option that makes pg_restore take these objects of the dump alone.
+    with NamedTemporaryFile("w", prefix="parley-restore-", encoding="utf-8") as file:
+        file.writelines(lines)
+        file.flush()
+        yield f"--use-list={file.name}"
+
+
+async def _chunks(archive: Archive, name: str) -> AsyncIterator[bytes]:
+    for chunk in archive.chunks(name):
+        yield chunk
+
+
+async def _hash_of(storage: Storage, key: str) -> str | None:
+    sha256 = hashlib.sha256()
+    try:
+        async with aclosing(storage.get(key)) as chunks:
+            async for chunk in chunks:
+                sha256.update(chunk)
+    except NotFound:
+        return None
+    return sha256.hexdigest()
+
+
+def _compare(manifest: Manifest, found: Contents) -> None:
+    tables = sorted(manifest.rows.keys() | found.rows.keys())
+    wrong = [name for name in tables if manifest.rows.get(name) != found.rows.get(name)]
+    if wrong:
+        before, after = (each.get(wrong[0], "no") for each in (manifest.rows, found.rows))
+        raise BackupError(f"{wrong[0]} has {after} rows after the restore, and {before} in the backup.")
+    if manifest.audit != found.audit:
+        raise BackupError("The audit log is another one after the restore than in the backup.")
+
+
+def _open_owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,1 @@
+"""Backups: the archive, and the whole circle."""

@@ -1,0 +1,101 @@
+"""A backup of a Parley that has answered, restored into the Postgres of somebody else."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL, text
+
+from shared.backup.archive import BackupError, opened
+from shared.backup.create import Installation, make_backup
+from shared.backup.database import read_contents
+from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files
+from shared.db.database import Address, Database, migrate
+from shared.errors import NotFound
+from shared.files.folder import FolderStore
+from shared.files.storage import Storage
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.given_database import connect, given_database
+from tests.support.parley import open_parley
+
+KEY, LOST = "7/abc/notes.txt", "7/def/lost.txt"
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    for _ in range(40):
+        yield b"x" * 100_000
+
+
+@pytest.fixture
+async def source(settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path) -> Installation:
+    """An installation with an answered message, a large file, a file that is lost, and entries in the audit log."""
+    async with open_parley(settings, address, model) as parley:
+        await parley.ask("hello")
+        await parley.sql(
+            "INSERT INTO file_records (user_id, filename, minio_key, mime_type, status)"
+            " SELECT id, 'notes.txt', key, 'text/plain', 'stored' FROM users, unnest(CAST(:keys AS text[])) AS key",
+            keys=[KEY, LOST],
+        )
+        await parley.sql("INSERT INTO personas (name, system_prompt) VALUES ('Cook', 'You cook.')")
+        await parley.sql("UPDATE users SET token_budget_monthly = 7000")
+    storage = Storage(FolderStore(tmp_path / "files"), "http://localhost", ("key",))
+    await storage.put(KEY, chunks(), "text/plain")
+    return Installation(address, storage, {"api_token": "secret"}, "0.1.0")
+
+
+async def test_a_backup_is_restored_into_another_postgres(source: Installation, postgres: URL, tmp_path: Path) -> None:
+    path, store = tmp_path / "backup.zip", Storage(FolderStore(tmp_path / "new"), "http://localhost", ("key",))
+
+    manifest = await make_backup(source, path)
+
+    assert manifest.missing == [LOST]
+    assert manifest.audit.entries >= 2
+    async with given_database(postgres) as target:
+        with opened(path) as archive:
+            await refuse_used(manifest, target)
+            await restore_database(archive, target)
+            await restore_files(archive, store, target)
+            with pytest.raises(BackupError, match="not empty"):
+                await refuse_used(manifest, target)
+        assert b"".join([chunk async for chunk in store.get(KEY)]) == b"x" * 4_000_000
+        with pytest.raises(NotFound):
+            await store.size(LOST)
+        owner = await connect(target)
+        assert (await read_contents(owner)).rows == manifest.rows
+        # What later migrations make belongs to the program as before.
+        await owner.execute("CREATE TABLE later (id bigint)")
+        await owner.close()
+        database = Database(target, pool_size=2)
+        async with database.statement() as session:
+            rows = (await session.execute(text("SELECT token_budget_monthly AS tokens FROM users"))).all()
+            assert [row.tokens for row in rows] == [7000]
+            assert (await session.execute(text("SELECT count(*) FROM later"))).scalar_one() == 0
+        await database.close()
+        assert not await migrate(target)
+
+
+async def test_others_are_named_and_a_live_backup_has_the_state_of_one_moment(
+    source: Installation, tmp_path: Path
+) -> None:
+    other = await connect(source.address)
+    await other.execute("SET application_name = 'an open psql'")
+
+    with pytest.raises(BackupError, match=r"Others use the database: an open psql \(role postgres, from this machine"):
+        await make_backup(source, tmp_path / "backup.zip")
+    # Nothing is left of the first try: the name is free.
+    manifest = await make_backup(source, tmp_path / "backup.zip", is_live=True)
+
+    assert manifest.rows["users"] == 1
+    with pytest.raises(BackupError, match="an open psql"):
+        await refuse_used(manifest, source.address)
+    await other.close()
+
+
+async def test_a_backup_of_a_newer_release_is_refused(source: Installation, tmp_path: Path) -> None:
+    manifest = await make_backup(source, tmp_path / "backup.zip")
+
+    refuse_newer(manifest, {"alembic_version": [manifest.revisions["alembic_version"]]})
+    newer = manifest.model_copy(update={"version": "9.0", "revisions": {"alembic_version": "9999"}})
+    with pytest.raises(BackupError, match=r"made by Parley 9\.0, whose tables \(revision 9999\) this release"):
+        refuse_newer(newer, {"alembic_version": ["0001"]})
