@@ -1,5 +1,6 @@
 """The composition root of a worker: the function that runs turns, and the periodic jobs."""
 
+from collections import Counter
 from functools import partial
 
 from adapters.cli.compose import list_periodic_tasks
@@ -8,7 +9,7 @@ from agent.maintenance.files import remove_expired_files
 from agent.maintenance.memories import remove_expired_memories
 from agent.maintenance.retention import remove_expired
 from agent.maintenance.steps import Steps
-from agent.maintenance.totals import count_finished
+from agent.maintenance.totals import count_finished, store_events
 from agent.memories.turns import TurnMemories
 from agent.privacy.erasure import finish_erasures
 from agent.queue import outbox
@@ -26,6 +27,7 @@ SUMMARY_SECONDS = 5.0
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
+EVENT_SECONDS = 5.0
 
 
 def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds: float = MAINTENANCE_SECONDS) -> Worker:
@@ -51,6 +53,11 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),
             PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
+            PeriodicTask(
+                "model events",
+                partial(store_events, app.database, app.models.router.take_events, Counter()),
+                EVENT_SECONDS,
+            ),
             PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),

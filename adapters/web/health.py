@@ -2,10 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy import text
 from starlette.requests import Request
@@ -14,7 +21,13 @@ from starlette.responses import JSONResponse, Response
 from adapters.folders import list_migrations
 from adapters.web.auth import app_of, with_token
 from agent.app import App
-from agent.maintenance.totals import read_call_totals, read_turn_totals
+from agent.maintenance.totals import (
+    TOOL_SECONDS,
+    read_call_totals,
+    read_event_totals,
+    read_tool_totals,
+    read_turn_totals,
+)
 from agent.queue.heartbeats import LiveWorkers
 from shared.db.compatibility import find_incompatibility, find_old_platform, list_revisions
 from shared.db.database import VERSIONS
@@ -27,8 +40,13 @@ QUEUES = text("""
 SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
        (SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')),
-       (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting')
+       (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting'),
+       (SELECT count(*) FROM outbox WHERE status = 'failed'),
+       (SELECT coalesce(sum(memories), 0) FROM memory_scopes),
+       (SELECT count(*) FROM unremembered_turns)
 """)
+# What the codes of errors have in common that say that a budget is used up.
+OF_A_BUDGET = "budget"
 
 
 async def get_health(_request: Request) -> Response:
@@ -70,7 +88,10 @@ async def get_metrics(request: Request) -> Response:
     """Return Prometheus metrics; they are read from the tables, so every process returns the same."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(Snapshot(await read_metrics(app_of(request))))
+    app = app_of(request)
+    has_worker = await find_missing_worker(app, request.app.state.workers) is None
+    ready = GaugeMetricFamily("parley_worker_ready", "Whether a worker runs: 1 or 0.", value=float(has_worker))
+    registry.register(Snapshot([ready, *await read_metrics(app)]))
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
@@ -90,23 +111,64 @@ async def read_metrics(app: App) -> list[Metric]:
     async with app.database.transaction() as session:
         turns = await read_turn_totals(session)
         ledger = await read_call_totals(session)
-        waiting, running, unsent, age = (await session.execute(QUEUES)).one()
-    calls = CounterMetricFamily("parley_model_calls", "Model calls.", labels=["model", "purpose"])
-    tokens = CounterMetricFamily("parley_tokens", "Tokens by kind.", labels=["model", "purpose", "kind"])
-    cost = CounterMetricFamily("parley_cost_usd", "Known cost in US dollars.", labels=["model", "purpose"])
-    for model, purpose, count, given, cached, made, dollars in ledger:
-        calls.add_metric([model, purpose], count)
-        cost.add_metric([model, purpose], float(dollars))
-        for kind, sum_of_kind in (("input", given), ("cached", cached), ("output", made)):
-            tokens.add_metric([model, purpose, kind], sum_of_kind)
+        tools = await read_tool_totals(session)
+        events = await read_event_totals(session)
+        waiting, running, unsent, age, undeliverable, memories, unremembered = (await session.execute(QUEUES)).one()
     gauges = (
         ("parley_inbox_waiting", "Messages that wait for a turn.", waiting),
         ("parley_inbox_oldest_seconds", "Age of the oldest message that waits.", age),
         ("parley_turns_running", "Turns that run.", running),
         ("parley_outbox_open", "Replies that are not delivered.", unsent),
+        ("parley_outbox_failed", "Replies that could not be delivered, as long as they are kept.", undeliverable),
+        ("parley_memories", "Memories that recall can find.", memories),
+        ("parley_turns_unremembered", "Turns whose messages are not memories yet.", unremembered),
     )
     families = [GaugeMetricFamily(name, about, value=float(value)) for name, about, value in gauges]
-    return [*_turns(turns), calls, tokens, cost, *families, *await _vectors(app)]
+    return [*_turns(turns), *_calls(ledger), _tools(tools), *_events(events), *families, *await _vectors(app)]
+
+
+def _calls(rows: Sequence[Any]) -> list[Metric]:
+    labels = ["model", "purpose"]
+    calls = CounterMetricFamily("parley_model_calls", "Model calls.", labels=labels)
+    unpriced = CounterMetricFamily("parley_model_calls_unpriced", "Model calls whose price is unknown.", labels=labels)
+    tokens = CounterMetricFamily("parley_tokens", "Tokens by kind.", labels=[*labels, "kind"])
+    cost = CounterMetricFamily("parley_cost_usd", "Known cost in US dollars.", labels=labels)
+    for model, purpose, count, given, cached, made, dollars, without_price in rows:
+        calls.add_metric([model, purpose], count)
+        unpriced.add_metric([model, purpose], without_price)
+        if without_price < count:
+            # An unknown price is no price of 0.
+            cost.add_metric([model, purpose], float(dollars))
+        for kind, sum_of_kind in (("input", given), ("cached", cached), ("output", made)):
+            tokens.add_metric([model, purpose, kind], sum_of_kind)
+    return [calls, unpriced, tokens, cost]
+
+
+def _tools(rows: Sequence[Any]) -> Metric:
+    family = HistogramMetricFamily("parley_tool_seconds", "How long calls of tools took.", labels=["tool", "outcome"])
+    for (tool, outcome), group in groupby(rows, key=lambda row: (row.tool, row.outcome)):
+        classes = {row.most_seconds: row for row in group}
+        below, buckets = 0, []
+        for bound in (*TOOL_SECONDS, float("inf")):
+            below += int(classes[bound].calls) if bound in classes else 0
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), below))
+        family.add_metric([tool, outcome], buckets, sum_value=sum(float(each.seconds) for each in classes.values()))
+    return family
+
+
+def _events(rows: Sequence[Any]) -> list[Metric]:
+    errors = CounterMetricFamily("parley_turn_errors", "Turns that ended with an error.", labels=["error"])
+    refused = CounterMetricFamily("parley_budget_refusals", "Turns that a used-up budget ended.", labels=["error"])
+    failures = CounterMetricFamily("parley_route_failures", "Attempts that failed.", labels=["model", "cause"])
+    fallbacks = CounterMetricFamily(
+        "parley_fallbacks", "Answers of another model than was asked first.", labels=["model", "answered"]
+    )
+    families = {"turn_error": errors, "route_failure": failures, "fallback": fallbacks}
+    for kind, subject, detail, count in rows:
+        families[kind].add_metric([subject, detail] if detail else [subject], count)
+        if kind == "turn_error" and OF_A_BUDGET in subject:
+            refused.add_metric([subject], count)
+    return [*families.values(), refused]
 
 
 async def _vectors(app: App) -> list[Metric]:

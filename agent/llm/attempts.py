@@ -1,7 +1,7 @@
 """The attempts of one model call: which routes may be tried now, and whether to retry one or go on to the next."""
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -131,6 +131,13 @@ class RouteKnowledge:
     protocols: Protocols
     vision: VisionSupport
     jitter: Callable[[], float]
+    # Since they were stored last: ("route_failure", model, cause) and ("fallback", first model, the one that answered).
+    events: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    def note_answer(self, name: str, *, first: str) -> None:
+        """Count the answer of a model if another one was to be asked first."""
+        if name != first:
+            self.events["fallback", first, name] += 1
 
 
 @dataclass(slots=True)
@@ -272,6 +279,7 @@ class Attempts:
     def _wait_after(self, name: str, failure: RouteFailed, tries: int, request: ModelRequest) -> float | None:
         """Record the failure; return the seconds to wait before a retry on this route, or None to try the next one."""
         self._retract()
+        self.known.events["route_failure", name, failure.cause.value] += 1
         self._routes[name].cause = failure.cause
         self._note(name, failure.usage)
         if request.images and failure.cause in PERHAPS_IMAGES:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -108,6 +109,12 @@ class Router:
         name = self.routes(models)[0]
         return None if name in self._built_in else self._known.windows.get(name)
 
+    def take_events(self) -> Counter[tuple[str, str, str]]:
+        """Return what went wrong since the last time: failed attempts with their cause, and answers of other routes."""
+        taken = self._known.events.copy()
+        self._known.events.clear()
+        return taken
+
     async def complete(
         self, request: ModelRequest, *, deadline: float, observer: CallObserver | None = None
     ) -> Completion:
@@ -134,6 +141,7 @@ class Router:
                 model = self._built_in.get(name, self._providers)
                 completion = await attempts.on_route(name, model, is_last=name == open_names[-1])
                 if completion is not None:
+                    self._known.note_answer(name, first=names[0])
                     return replace(completion, rejected=tuple(observer.spent))
             wait = self._known.cooldowns.seconds_until_open(names)
             if wait is None or wait >= attempts.seconds_left:

@@ -31,7 +31,7 @@ from shared.models.schedule import ScheduledJob
 from shared.models.server import Server
 from shared.models.skill import Skill
 from shared.models.slack import SlackGroupList, SlackGroupMember, SlackInstallation, SlackOAuthState
-from shared.models.totals import CallTotal, CountedRows, TurnTotal
+from shared.models.totals import CallTotal, CountedRows, EventTotal, ToolTotal, TurnTotal
 from shared.models.turn import ForgottenTurn, FullResult, Message, Turn, TurnContext, TurnEvent, UnrememberedTurn
 from shared.models.user import User, UserPlatformLink
 
@@ -53,6 +53,7 @@ __all__ = [
     "DirectChannel",
     "EmbeddingModel",
     "Erasure",
+    "EventTotal",
     "Feedback",
     "FileRecord",
     "ForgottenTurn",
@@ -84,6 +85,7 @@ __all__ = [
     "SlackOAuthState",
     "Summary",
     "TokenLog",
+    "ToolTotal",
     "Turn",
     "TurnContext",
     "TurnEvent",

@@ -58,6 +58,7 @@ PERIODIC_TASKS = {
     "scheduled jobs",
     "checks of jobs",
     "MCP servers",
+    "model events",
     "claim",
     "live message",
 }

@@ -2,20 +2,26 @@
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import asyncpg
 import pytest
+import yaml
 
 from adapters.web import serve
 from adapters.web.health import read_metrics
+from agent.maintenance.steps import Steps
+from agent.maintenance.totals import count_finished, store_events
 from shared.db.database import Database, migrate
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
+from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
 from tests.support.planning import call, plan
+from tests.support.source_tree import ROOT
 
 
 async def test_health_needs_no_token(site: Site) -> None:
@@ -115,6 +121,72 @@ async def test_metrics_count_turns_tokens_and_what_waits(site: Site) -> None:
     assert "parley_inbox_oldest_seconds 0.0" in text
     assert "parley_outbox_open 0.0" in text
     assert "process_resident_memory_bytes" in text
+
+
+async def test_metrics_tell_how_long_tools_take_and_what_goes_wrong(site: Site, parley: Parley) -> None:
+    listing = [("file_manager__list_files", {}), ("file_manager__read_document", {"file_id": 1})]
+    parley.model.play([Answer(tool_calls=listing), "Done.", "Hello."])
+    await site.posts("list my files")
+    happened = [("fallback", "big", "small"), ("fallback", "big", "small"), ("route_failure", "big", "empty")]
+    await store_events(parley.app.database, lambda: Counter(happened), Counter())
+    await parley.sql("UPDATE users SET token_budget_monthly = 0")
+    await site.posts("hello")
+
+    before = (await site.client.get("/metrics")).text.splitlines()
+    # As if all of this were old enough to be counted.
+    await parley.sql(
+        "WITH hour AS (SELECT interval '1 hour' AS hour),"
+        " calls AS (UPDATE token_logs SET created_at = created_at - hour FROM hour),"
+        " steps AS (UPDATE messages SET created_at = created_at - hour FROM hour)"
+        " UPDATE turns SET started_at = started_at - hour, finished_at = finished_at - hour FROM hour"
+    )
+    await count_finished(Steps(parley.app.database, parley.app.clock))
+    after = (await site.client.get("/metrics")).text.splitlines()
+
+    assert await parley.value("SELECT count(*) FROM tool_totals") == 2
+    counted = [line for line in before if line.startswith("parley_") and not line.startswith("parley_turn_seconds")]
+    assert [line for line in counted if line not in after and "_seconds_sum" not in line] == []
+    for line in (
+        "parley_worker_ready 1.0",
+        'parley_tool_seconds_count{outcome="result",tool="file_manager.list_files"} 1.0',
+        'parley_tool_seconds_bucket{le="+Inf",outcome="failed",tool="file_manager.read_document"} 1.0',
+        'parley_turn_errors_total{error="budget_exhausted"} 1.0',
+        'parley_budget_refusals_total{error="budget_exhausted"} 1.0',
+        'parley_fallbacks_total{answered="small",model="big"} 2.0',
+        'parley_route_failures_total{cause="empty",model="big"} 1.0',
+        'parley_model_calls_unpriced_total{model="openai/stub",purpose="answer"} 2.0',
+        "parley_memories 0.0",
+    ):
+        assert line in before
+    # The price of the stand-in is unknown: that is not 0.
+    assert not any(line.startswith("parley_cost_usd_total{") for line in before)
+
+
+async def test_the_dashboard_and_the_alerts_name_metrics_that_there_are(site: Site) -> None:
+    text = (await site.client.get("/metrics")).text
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    suffixes = {"summary": ("_sum", "_count"), "histogram": ("_sum", "_count", "_bucket")}
+    known = {"up", *(name + suffix for name, kind in kinds.items() for suffix in suffixes.get(kind, ("",)))}
+    rules = [rule for group in monitoring("alerts.yml")["groups"] for rule in group["rules"]]
+    panels = [panel for panel in monitoring("grafana.json")["panels"] if panel["type"] != "row"]
+
+    for rule in rules:
+        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
+        assert set(rule["annotations"]) == {"summary", "remedy"}
+    for expression in [rule["expr"] for rule in rules] + [
+        each["expr"] for panel in panels for each in panel["targets"]
+    ]:
+        named = set(re.findall(r"\b(?:parley|process)_\w+|\bup\b", expression))
+        assert named, expression
+        assert named <= known, expression
+        assert expression.count("(") == expression.count(")"), expression
+    shown = " ".join(each["expr"] for panel in panels for each in panel["targets"])
+    assert {name for name in kinds if name.startswith("parley_") and name not in shown} == set()
+
+
+def monitoring(name: str) -> Any:
+    # JSON is YAML, too.
+    return yaml.safe_load((ROOT / "docs" / "monitoring" / name).read_text("utf-8"))
 
 
 async def test_metrics_count_the_memories_without_vectors(parley: Parley) -> None:

@@ -44,6 +44,10 @@ async def test_a_route_that_fails_leads_to_the_next(fault: Fault, is_streamed: b
         assert (answer.text, answer.model) == ("Here I am.", "second")
         assert at.asked_models[-1] == "second"
         assert "".join(at.told) == ("Here I am." if is_streamed else "")
+        events = at.router.take_events()
+        assert events["fallback", "first", "second"] == 1
+        assert {(kind, subject) for kind, subject, _ in events} >= {("route_failure", "first")}
+        assert not at.router.take_events()
 
 
 @pytest.mark.parametrize(

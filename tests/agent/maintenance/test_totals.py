@@ -44,7 +44,7 @@ async def test_counting_changes_no_total(parley: Parley, address: Address) -> No
         ("native", "failed", 240, 480, 240, 480),
         ("native", "finished", 11_760, 23_520, 11_760, 23_520),
     ]
-    assert before[1] == [("openai/stub", "answer", 24_000, 2_400_000, 0, 240_000, 24)]
+    assert before[1] == [("openai/stub", "answer", 24_000, 2_400_000, 0, 240_000, 24, 0)]
     assert await parley.value("SELECT sum(turns) FROM turn_totals") > 11_990
     await count_finished(steps_of(parley))
     assert await totals(parley) == before
@@ -58,7 +58,7 @@ async def test_a_row_behind_which_another_could_still_appear_is_not_counted(parl
 
     await count_finished(steps_of(parley))
 
-    assert await counted(parley) == {"turns": 4, "token_logs": 6}
+    assert await counted(parley) == {"turns": 4, "token_logs": 6, "messages": 18}
     await parley.sql("UPDATE turns SET started_at = now() - interval '2 days' WHERE id = 5")
     await parley.sql("UPDATE token_logs SET created_at = now() - interval '2 days' WHERE id = 7")
     await count_finished(steps_of(parley))
