@@ -1,21 +1,19 @@
 """The application's collaborators, assembled once per process and passed as arguments; there are no globals."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from agent.events.listener import Listener
-from agent.llm.router import Router
 from agent.mcp.servers import RemoteTools
-from agent.people.personas import LoopMode
 from agent.queue.inbox import Inbox
 from agent.queue.outbox import Senders
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
-from agent.turn.modes import Mode
-from agent.turn.services import Files, TurnServices
+from agent.turn.services import Files, Models, TurnServices
 from shared.clock import Clock
+from shared.credentials.people import Credentials
 from shared.db.database import Database
 from shared.hooks import ModuleContext
 from shared.memory.memories import Memories
@@ -33,14 +31,6 @@ class NeedsApp(Protocol):
     async def aclose(self) -> None:
         """Release the sender's resources."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Models:
-    """The models, and the modes in which a turn asks them; "native" is always one of the modes."""
-
-    router: Router
-    modes: Mapping[LoopMode, Mode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +69,11 @@ class App:
         """Build the inbox, which stores this process's events."""
         return Inbox(self.database)
 
+    @cached_property
+    def credentials(self) -> Credentials:
+        """Build the store of people's credentials, which encrypts them."""
+        return Credentials(self.database, self.secrets.secret_keys)
+
     def context_of(self, module: str) -> ModuleContext:
         """Return what the routes and ticks of a module can use."""
         return ModuleContext(module, self.clock, self.files.http, database=self.database, app_settings=self.settings)
@@ -96,11 +91,11 @@ class App:
             settings=self.settings,
             clock=self.clock,
             database=self.database,
-            router=self.models.router,
+            models=self.models,
             toolbox=self.toolbox,
-            modes=self.models.modes,
             memory=self.memory,
             files=self.files,
             events=self.events,
             senders=self.senders,
+            credentials=self.credentials,
         )

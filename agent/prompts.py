@@ -142,6 +142,7 @@ class TurnTexts:
     no_text: Text
     secret_removed: Text
     secret_result: Text
+    credential_typed: Text
     repeated_call: Text
     left_out: Text
     unknown_outcome: Text

@@ -13,6 +13,17 @@ SECRET_FIELD = re.compile(r"(token|secret|password|api_?key|authorization)$", re
 SECRET_TEXT = re.compile(
     r"(sk-[A-Za-z0-9_-]{8,}|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}|://[^/\s:@]{1,256}:[^@\s]{1,256}@|Bearer\s+\S+)"
 )
+# The credentials of people that were read last, which no line of the log may contain.
+MAX_HIDDEN = 1000
+_hidden: dict[str, None] = {}
+
+
+def hide_in_logs(secret: str) -> None:
+    """Keep this text out of all further lines."""
+    _hidden.pop(secret, None)
+    _hidden[secret] = None
+    while len(_hidden) > MAX_HIDDEN:
+        _hidden.pop(next(iter(_hidden)))
 
 
 def configure_logging(level: str, style: str) -> None:
@@ -73,8 +84,15 @@ def redact_rendered(_logger: WrappedLogger, _method: str, event: EventDict) -> E
     """Replace what looks like a key or a password inside text values, including tracebacks."""
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = SECRET_TEXT.sub("***", value)
+            event[name] = SECRET_TEXT.sub("***", _without_hidden(value))
     return event
+
+
+def _without_hidden(value: str) -> str:
+    for secret in _hidden:
+        if secret in value:
+            value = value.replace(secret, "***")
+    return value
 
 
 def get_logger(**bound: Any) -> FilteringBoundLogger:

@@ -1,5 +1,6 @@
 """Incoming messages and responses, in one format for all platforms."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
@@ -152,13 +153,22 @@ class DueJob:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenCredentials:
+    """The credentials that a program gives for one message, encrypted, by name; `owner` is what they are bound to."""
+
+    owner: str = ""
+    encrypted: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class IncomingMessage:
     """One message of a platform, ready for the inbox.
 
     `adapter` names the adapter that sends the reply (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
     `event_id` is the platform's own id of the event, unique per platform. `sent_at` is the platform's time, None where
     it has none: then the message is ordered by its arrival in the inbox. `replied_to` is the `event_id` of the message
-    that this one replies to; in a thread, of the thread's first message.
+    that this one replies to; in a thread, of the thread's first message. `credentials` may be used by the tools of the
+    message's turn, and are kept no longer.
     """
 
     adapter: str
@@ -174,6 +184,7 @@ class IncomingMessage:
     decision: Decision | None = None
     replied_to: str | None = None
     due_job: DueJob | None = None
+    credentials: GivenCredentials | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
+from shared.credentials.people import CredentialsOfUser
 from shared.db.database import Database
 from shared.errors import ConfirmationNeeded, ToolError
 from shared.files.storage import FilesOfUser
@@ -86,6 +87,7 @@ class ToolContext:
     app_settings: Settings
     agreed_to: str | None = None
     models: ModelAccess | None = None
+    credentials: CredentialsOfUser | None = None
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Open a transaction; never wait for the network inside it."""
@@ -94,6 +96,16 @@ class ToolContext:
     def settings(self, kind: type[ModuleSettings]) -> ModuleSettings:
         """Return this module's settings: `kind` is a frozen dataclass, read from variables with the module's prefix."""
         return self.app_settings.of_module(kind, self.module)
+
+    async def credential(self, name: str) -> str:
+        """Return the person's credential for another service: one that came with this message, or was entered before.
+
+        Nobody but the tool sees it: it is removed from results, replies and the log. Raises `CredentialMissing`, which
+        tells the model how the person enters it.
+        """
+        if self.credentials is None:
+            raise ToolError("Credentials of people can't be used here.")
+        return await self.credentials.get(name)
 
     def confirm(self, question: str, *, approver: Permission | None = None) -> Awaitable[None]:
         """Continue only if the person has answered this question with yes; otherwise end the call and ask it.

@@ -75,7 +75,7 @@ async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: ModuleTool
 def test_the_page_on_modules_names_every_argument_and_field() -> None:
     page = document("docs/modules.md").text
     arguments = [each.name for each in fields(Tool) if each.name not in {"run", "module"}]
-    given = set(ToolContext.__dataclass_fields__) - {"module", "database", "app_settings", "models"}
+    given = set(ToolContext.__dataclass_fields__) - {"module", "database", "app_settings", "models", "credentials"}
 
     assert [name for name in arguments if f"| `{name}` |" not in page] == []
     assert [name for name in given if not re.search(rf"`(context\.)?{name}`", page)] == []

@@ -151,6 +151,10 @@ class OneLine:
         """Return the line, and then the end."""
         return next(self._lines, None)
 
+    async def read_secret(self, prompt: str) -> str | None:
+        """Return the end: nobody is asked for a secret."""
+        return None
+
 
 @pytest.mark.parametrize("output", [PlainOutput, LiveOutput])
 async def test_nothing_leaves_at_a_terminal_that_a_model_made_up_hid_or_left_open(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from adapters.base import ChatPlatform
 from adapters.folders import list_folders, list_migrations
 from agent.a2a.client import RemoteAgents
-from agent.app import App, Models, NeedsApp, ToolSources
+from agent.app import App, NeedsApp, ToolSources
 from agent.delegation.agents import MODULE as AGENTS
 from agent.delegation.child_turn import end_orphans
 from agent.delegation.provider import AgentTools
@@ -29,7 +29,7 @@ from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
 from agent.tools.search import MODULE as SEARCH
 from agent.turn.modes import Mode, NativeMode
-from agent.turn.services import Files
+from agent.turn.services import Files, Models
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, check, locate, migrate, migrate_platforms
 from shared.files.images import Images

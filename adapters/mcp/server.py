@@ -7,7 +7,7 @@ terminal, who may name others as an owner. The person's permission is checked he
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -99,11 +99,12 @@ class ModuleServer:
         except ToolError as error:
             return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
         scope, tool_context = await self._prepare(call, tool)
-        toolbox = self._app.toolbox
+        toolbox, outflow = self._app.toolbox, self._app.events.outflow()
         arguments = read_arguments(json.dumps(params.arguments or {}))
         pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=toolbox.offered_to(scope))
-        outcome = await toolbox.call(pending, tool_context)
-        return _to_result(outcome.content, is_error=is_error(outcome))
+        own = self._app.credentials.of_user(tool_context.user.id, on_read=outflow.hide)
+        outcome = await toolbox.call(pending, replace(tool_context, credentials=own))
+        return _to_result(outflow.json_without_secrets(outcome.content), is_error=is_error(outcome))
 
     def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:
         call_id = str(meta.get(CALL_ID) or context.request_id)[:200]

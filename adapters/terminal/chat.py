@@ -88,6 +88,9 @@ class Chat:
             return True
         if not line and not self._files:
             return True
+        if (name := commands.find_credential_form(line)) is not None:
+            await self._enter_credential(name)
+            return True
         reply = await commands.answer(self._app, self._sender, self._place, text=text)
         if reply is None:
             await self._ask(text)
@@ -95,6 +98,13 @@ class Chat:
         hints = [ATTACH_HELP] if line.lower() == "/help" else []
         self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(each)) for each in reply.files)]))
         return not reply.quit
+
+    async def _enter_credential(self, name: str) -> None:
+        value = await self._reader.read_secret(f"{name}: ")
+        if value is None:
+            self._output.note("Nothing was kept.")
+            return
+        self._output.write(await commands.keep_credential(self._app, self._sender, name, value=value))
 
     def _attach(self, path: Path) -> None:
         self._files.append(path)

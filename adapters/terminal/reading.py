@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
+from shared.credentials.typed import without_typed
+
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
@@ -22,6 +24,10 @@ class Reader(Protocol):
         """Return the next message, None at the end."""
         ...
 
+    async def read_secret(self, prompt: str) -> str | None:
+        """Return what is typed behind the prompt, which is neither shown nor kept; None when it is left."""
+        ...
+
 
 class PipedLines:
     """One message per line of stdin."""
@@ -33,6 +39,10 @@ class PipedLines:
 
     async def read(self) -> str | None:
         """Return the next line, None at the end of the input."""
+        return await self._lines.get()
+
+    async def read_secret(self, prompt: str) -> str | None:
+        """Return the next line."""
         return await self._lines.get()
 
     def _feed(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -68,6 +78,20 @@ class PersonAtKeyboard:
             except EOFError:
                 return None
 
+    async def read_secret(self, prompt: str) -> str | None:
+        """Return what is typed, shown as asterisks; None after Ctrl+C or Ctrl+D."""
+        try:
+            return await _new_secret_session().prompt_async(prompt, is_password=True, handle_sigint=False)
+        except (KeyboardInterrupt, EOFError):
+            return None
+
+
+def _new_secret_session() -> "PromptSession[str]":
+    # Without the history of the other one.
+    from prompt_toolkit import PromptSession
+
+    return PromptSession()
+
 
 def _new_session(history: Path, commands: list[str]) -> "PromptSession[str]":
     # Imported here because a pipe does not need it.
@@ -80,12 +104,16 @@ def _new_session(history: Path, commands: list[str]) -> "PromptSession[str]":
     history.touch(mode=0o600)
     keys = KeyBindings()
 
+    class Kept(FileHistory):
+        def store_string(self, string: str) -> None:
+            super().store_string(without_typed(string))
+
     @keys.add("escape", "enter")
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
     return PromptSession(
-        history=FileHistory(history),
+        history=Kept(history),
         key_bindings=keys,
         completer=WordCompleter(commands, sentence=True),
         complete_while_typing=False,

@@ -17,7 +17,7 @@ from adapters.base import ChatPlatform
 from adapters.web import files, health, modules
 from adapters.web.api import messages, openai
 from adapters.web.faults import HANDLERS, ReadableAddresses
-from adapters.web.page import chat, memories, page
+from adapters.web.page import chat, credentials, memories, page
 from adapters.web.wire import BoundedProtocol, HalfOpen
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
@@ -42,6 +42,7 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
             Route("/chat/history", chat.get_history),
             Route("/chat/memories", memories.get_memories),
             Route("/chat/commands", memories.post_command, methods=["POST"]),
+            Route("/chat/credentials", credentials.post_credential, methods=["POST"]),
             Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
             Route("/v1/models", openai.get_models),
             Route("/v1/models/{model}", openai.get_model),

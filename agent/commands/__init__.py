@@ -4,13 +4,24 @@ import re
 
 from agent.app import App
 from agent.commands.base import Answered, Command, CommandChoice, CommandReply, Request, command
+from agent.commands.credentials import find_credential_form, keep_credential
 from agent.commands.registry import find_command, list_commands, unknown_command
 from agent.people.users import resolve_user, with_roles
 from shared.errors import ParleyError
 from shared.messages import Place, PlatformContext, Sender
 from shared.text import clean, cut
 
-__all__ = ["Command", "CommandChoice", "CommandReply", "answer", "command", "find_command", "list_commands"]
+__all__ = [
+    "Command",
+    "CommandChoice",
+    "CommandReply",
+    "answer",
+    "command",
+    "find_command",
+    "find_credential_form",
+    "keep_credential",
+    "list_commands",
+]
 
 # A path such as /etc/hosts contains another slash and is not a command.
 COMMAND_LINE = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)

@@ -28,7 +28,7 @@ from agent.events.announcer import (
 )
 from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
-from agent.outflow.reply import OutflowRules
+from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
 from shared.log import get_logger
 from shared.messages import AgentResponse
@@ -66,6 +66,10 @@ class Listener:
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
+
+    def outflow(self) -> Outflow:
+        """Return a new filter for what is sent outside of a turn."""
+        return Outflow(self._rules)
 
     def announcer(
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False

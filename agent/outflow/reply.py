@@ -34,6 +34,10 @@ class Outflow:
         self._stream: TextStream | None = None
         self._links = LinkRules(f"{rules.base_url.rstrip('/')}{FILES}")
 
+    def hide(self, secret: str) -> None:
+        """From now on, remove this text, too."""
+        self._secrets = self._secrets.with_value(secret)
+
     def restrict(self, hosts: Iterable[str]) -> None:
         """From now on, allow links only to these hosts and to the installation itself."""
         self._links = replace(self._links, hosts=Hosts({*hosts, self._own_host}))

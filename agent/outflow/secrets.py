@@ -27,12 +27,17 @@ class Secrets:
     """The secrets that no reply may contain."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        found = {squeeze(form) for value in values for form in _forms(value)}
+        self._values = frozenset(values)
+        found = {squeeze(form) for value in self._values for form in _forms(value)}
         self._needles = sorted(each for each in found if len(each) >= LEAST_CHARS)
         self._longest = max(map(len, self._needles), default=0)
         self._by_head: dict[str, list[str]] = defaultdict(list)
         for needle in self._needles:
             self._by_head[needle[:HEAD_CHARS]].append(needle)
+
+    def with_value(self, value: str) -> "Secrets":
+        """Return these secrets and one more."""
+        return self if value in self._values else Secrets({*self._values, value})
 
     def removed_from(self, text: str) -> str:
         """Return the text with a note in the place of each secret."""

@@ -47,6 +47,8 @@ SELECT place_id, conversation_id, event, content, repeats FROM location_reminder
     "position": text("""
 SELECT latitude, longitude, accuracy_metres, recorded_at FROM location_trackers WHERE user_id = :user_id
 """),
+    # The credentials themselves stay here: whoever gets hold of the archive could use them.
+    "credentials": text("SELECT name, created_at FROM credentials WHERE user_id = :user_id ORDER BY name"),
     "usage": text("""
 SELECT purpose, model, count(*) AS calls, sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
 FROM token_logs WHERE user_id = :user_id GROUP BY purpose, model ORDER BY purpose, model

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from agent.memories.turns import forget_turns
 from agent.summaries.claims import forget_summaries
+from shared.credentials.typed import without_typed
 from shared.db.database import Database
 
 SENT_WITHIN_SECONDS = 10
@@ -37,7 +38,7 @@ class Edited:
 
 async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
     """Replace the text of an accepted message; returns None if it was never accepted."""
-    given = {"platform": platform, "message_id": message_id, "content": content}
+    given = {"platform": platform, "message_id": message_id, "content": without_typed(content)}
     async with database.transaction() as session:
         row = (await session.execute(CHANGE, given)).one_or_none()
         if row is not None and row.turn_id is not None:

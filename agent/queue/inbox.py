@@ -9,11 +9,21 @@ from sqlalchemy import bindparam, select, text
 
 from agent.events.announcer import TURNS
 from agent.queue.job import Job
+from shared.credentials.typed import had_typed, without_typed
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import EventIdInUse
-from shared.messages import Attachment, Decision, DueJob, IncomingMessage, Place, PlatformContext, Sender
+from shared.messages import (
+    Attachment,
+    Decision,
+    DueJob,
+    GivenCredentials,
+    IncomingMessage,
+    Place,
+    PlatformContext,
+    Sender,
+)
 from shared.models import InboxMessage
 from shared.text import clean, clean_json
 
@@ -43,7 +53,7 @@ LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
 
 STORED = """door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id, platform_thread_id,
 is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream, surroundings,
-sent_at, decision, replied_to, due_job"""
+sent_at, decision, replied_to, due_job, credentials"""
 ACCEPT = text(f"""
 WITH place AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
@@ -52,7 +62,7 @@ WITH place AS MATERIALIZED (
     SELECT :door, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean), :user_id,
            :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
            CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
-           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb)
+           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb)
     FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform, platform_user_id
@@ -74,12 +84,12 @@ WITH places AS MATERIALIZED (
     INSERT INTO inbox ({STORED})
     SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
            content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision,
-           replied_to, due_job
+           replied_to, due_job, credentials
     FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
         number int, door text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
         wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb, replied_to text,
-        due_job jsonb
+        due_job jsonb, credentials jsonb
     )
     ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
@@ -219,7 +229,7 @@ class Inbox:
 
 def _to_json(row: dict[str, Any]) -> dict[str, Any]:
     decoded = {name: json.loads(row[name]) for name in ("attachments", "surroundings")}
-    decoded |= {name: json.loads(row[name]) if row[name] else None for name in ("decision", "due_job")}
+    decoded |= {name: json.loads(row[name]) if row[name] else None for name in ("decision", "due_job", "credentials")}
     return row | decoded | {"sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
 
 
@@ -246,12 +256,16 @@ def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
         if (
             each.message.sender.platform_user_id != first.sender.platform_user_id
             or each.message.adapter != first.adapter
-            # A due job is a turn of its own.
-            or (run and (each.message.due_job or first.due_job))
+            or (run and (_is_alone(each.message) or _is_alone(first)))
         ):
             break
         run.append(each)
     return run[:MAX_COALESCED]
+
+
+def _is_alone(message: IncomingMessage) -> bool:
+    # A due job is a turn of its own; so is what gets a fixed answer, and what may use credentials.
+    return message.due_job is not None or message.credentials is not None or had_typed(message.content)
 
 
 async def requeue_lost(session: Session) -> int:
@@ -271,7 +285,7 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
 
 def to_row(message: IncomingMessage) -> dict[str, Any]:
     """Convert a message to the parameters of the statements that store it."""
-    sender, place, content = message.sender, _cleaned(message.place), clean(message.content)
+    sender, place, content = message.sender, _cleaned(message.place), without_typed(clean(message.content))
     if message.decision is not None and not content.strip():
         # A click on a button has no text, so its meaning is stored as the text for the history.
         content = message.decision.word
@@ -290,11 +304,12 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "content": content,
         "attachments": json.dumps(clean_json([_to_attachment_row(each) for each in message.attachments])),
         "wants_stream": message.wants_stream,
-        "surroundings": json.dumps(clean_json(message.platform_context.to_row())),
+        "surroundings": json.dumps(clean_json(_without_typed(message.platform_context).to_row())),
         "sent_at": message.sent_at,
         "decision": json.dumps(asdict(message.decision)) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
         "due_job": json.dumps(clean_json(asdict(message.due_job))) if message.due_job else None,
+        "credentials": json.dumps(asdict(message.credentials)) if message.credentials else None,
     }
 
 
@@ -302,6 +317,12 @@ def _to_attachment_row(attachment: Attachment) -> dict[str, Any]:
     # None is left out, because the previous release, which does not know these fields, may still read the row.
     newer = ("credential", "voice_seconds")
     return {name: value for name, value in asdict(attachment).items() if name not in newer or value is not None}
+
+
+def _without_typed(context: PlatformContext) -> PlatformContext:
+    if not context.earlier:
+        return context
+    return replace(context, earlier=tuple(replace(each, text=without_typed(each.text)) for each in context.earlier))
 
 
 def _cleaned(place: Place) -> Place:
@@ -334,6 +355,7 @@ COLUMNS = (
     InboxMessage.decision,
     InboxMessage.replied_to,
     InboxMessage.due_job,
+    InboxMessage.credentials,
 )
 ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
 PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
@@ -362,5 +384,6 @@ def _to_waiting(row: Any) -> Waiting:
         decision=Decision(**row.decision) if row.decision else None,
         replied_to=row.replied_to,
         due_job=DueJob.from_row(row.due_job) if row.due_job else None,
+        credentials=GivenCredentials(**row.credentials) if row.credentials else None,
     )
     return Waiting(row.id, message, row.turn_id)

@@ -96,7 +96,7 @@ async def _call(app: App, due: DueRow, scope: Scope) -> Outcome:
     row, tool = due.row, app.toolbox.find(due.row.check_tool)
     if tool is None or not tool.read_only or tool.spends_budget or tool.resumable or tool.ends_turn:
         return failed(NOT_TO_CHECK.format(tool=row.check_tool))
-    user_id, place = due.user.id, due.message.place
+    user_id, place, outflow = due.user.id, due.message.place, app.events.outflow()
     context = ToolContext(
         user=scope.user,
         place=place,
@@ -110,10 +110,12 @@ async def _call(app: App, due: DueRow, scope: Scope) -> Outcome:
         memory=app.memory.of_user(user_id, place, row.conversation_id),
         database=app.database,
         app_settings=app.settings,
+        credentials=app.credentials.of_user(user_id, on_read=outflow.hide),
     )
     arguments = dict(row.check_arguments)
     call = PendingCall(context.call_id, tool.name, arguments, scope=scope, offer=app.toolbox.offered_to(scope))
-    return await app.toolbox.call(call, context)
+    outcome = await app.toolbox.call(call, context)
+    return replace(outcome, content=outflow.json_without_secrets(outcome.content))
 
 
 def _find_message(due: DueRow, condition: Condition, outcome: Outcome) -> IncomingMessage | None:

@@ -299,6 +299,7 @@ def _build_tool_context(services: TurnServices, turn: RunningTurn, call: Pending
         database=services.database,
         app_settings=services.settings,
         agreed_to=call.agreed_to,
+        credentials=services.credentials.of_user(user.id, turn.message.credentials, turn.announcer.outflow.hide),
         models=ToolModels(services, turn) if call.tool is not None and call.tool.spends_budget else None,
     )
 

@@ -38,6 +38,7 @@ from agent.turn.restriction import build_taint, restrict
 from agent.turn.running import RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_models import ToolModels
+from shared.credentials.typed import had_typed
 from shared.db.database import Database, DatabaseLost
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Refusal, Stopped, TurnTimedOut, Unavailable
@@ -161,6 +162,8 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         raise Stopped
     if due_job is not None and due_job.notice is not None:
         return TurnResult(due_job.notice)
+    if had_typed(turn.message.content):
+        return TurnResult(prompts().turn.credential_typed)
     if decision is not None and decision.refusal is not None:
         raise decision.refusal
     if decision is not None and decision.again is not None:

@@ -10,6 +10,7 @@ from agent.queue.outbox import Senders
 from agent.tools.toolbox import Toolbox
 from agent.turn.modes import Mode
 from shared.clock import Clock
+from shared.credentials.people import Credentials
 from shared.db.database import Database
 from shared.files.images import Images
 from shared.files.storage import Storage
@@ -33,19 +34,37 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Models:
+    """The models, and the modes in which a turn asks them; "native" is always one of the modes."""
+
+    router: Router
+    modes: Mapping[LoopMode, Mode]
+
+
+@dataclass(frozen=True, slots=True)
 class TurnServices:
-    """The collaborators of a turn. `modes` maps the names of the installed modes; "native" is always one of them."""
+    """The collaborators of a turn."""
 
     settings: Settings
     clock: Clock
     database: Database
-    router: Router
+    models: Models
     toolbox: Toolbox
-    modes: Mapping[LoopMode, Mode]
     memory: Memories
     files: Files
     events: Listener
     senders: Senders
+    credentials: Credentials
+
+    @property
+    def router(self) -> Router:
+        """Return the models that are asked, one after another."""
+        return self.models.router
+
+    @property
+    def modes(self) -> Mapping[LoopMode, Mode]:
+        """Return the installed modes by name."""
+        return self.models.modes
 
 
 def find_price(services: TurnServices, persona: ResolvedPersona) -> float | None:

@@ -35,6 +35,8 @@ class ToolModels:
 
     async def complete(self, prompt: str, *, instructions: str, max_tokens: int, image_id: int | None = None) -> str:
         """Return a model's answer; raises `ToolError` for a refusal by the budget, `Unavailable` without any model."""
+        # The tool may have put a credential of the person into it, or what another service has answered.
+        prompt, instructions = map(self.turn.announcer.outflow.without_secrets, (prompt, instructions))
         images = {} if image_id is None else {image_id: await self._show(image_id)}
         messages = [{"role": "user", "content": with_images(prompt, list(images))}]
         if instructions:

@@ -10,6 +10,7 @@ from shared.models.command_confirmation import CommandConfirmation
 from shared.models.compatibility import SchemaCompatibility
 from shared.models.confirmation import Confirmation
 from shared.models.conversation import Conversation, Summary
+from shared.models.credential import Credential
 from shared.models.erasure import Erasure
 from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
@@ -50,6 +51,7 @@ __all__ = [
     "Confirmation",
     "Conversation",
     "CountedRows",
+    "Credential",
     "DirectChannel",
     "EmbeddingModel",
     "Erasure",

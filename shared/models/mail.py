@@ -95,6 +95,11 @@ class InboxMessage(Row, Base):
     turn_id: Mapped[int | None] = mapped_column(
         ForeignKey("turns.id", ondelete="SET NULL"), comment="The turn that took it."
     )
+    credentials: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True),
+        comment="What a program gave for this message: {owner, encrypted: {name: …}}; removed once the message is"
+        " answered.",
+    )
 
 
 class OutboxReply(Row, Base):

@@ -227,12 +227,22 @@ def test_a_person_at_the_keyboard_talks_stops_an_answer_and_leaves() -> None:
             keyboard.type("/budget\r")
             keyboard.until("Your budget is unlimited")
             keyboard.until(PROMPT)
+            enter_credential(keyboard, shell.home / "chat_history")
             keyboard.type(CTRL_D)
             assert keyboard.program.wait(30) == 0
 
         said = shell.says("psql", "-At", "-c", "SELECT content FROM messages WHERE role = 'user' ORDER BY id")
         assert said == "hello\na long story\nfirst\nsecond\n"
         assert (shell.home / "chat_history").stat().st_mode & 0o777 == 0o600
+
+
+def enter_credential(keyboard: Keyboard, history: Path) -> None:
+    keyboard.type("/credential set pms\r")
+    keyboard.until(PROMPT)
+    keyboard.type("lantern-4711-heron\r")
+    keyboard.until("I keep your credential pms encrypted")
+    keyboard.until(PROMPT)
+    assert "lantern" not in keyboard.screen + history.read_text()
 
 
 def wait_for_a_turn(shell: Shell) -> None:

@@ -74,6 +74,7 @@ def message(content: str, **given: Any) -> IncomingMessage:
         decision=given.get("decision"),
         platform_context=given.get("platform_context", PlatformContext()),
         replied_to=given.get("replied_to"),
+        credentials=given.get("credentials"),
     )
 
 

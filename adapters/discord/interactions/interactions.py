@@ -19,15 +19,17 @@ from adapters.discord.events.incoming import (
 )
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.clicks import DiscordClick
-from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, store, text_of
+from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, Form, store, text_of
 from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.message_writer import INTERACTION, WHISPER, ResponseWriter
 from adapters.discord.transport.rest import Refused, insist
 from agent import commands
 from agent.commands import CommandReply
+from shared.credentials.people import MAX_CHARS
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
 from shared.messages import Attachment, IncomingMessage, QuotedMessage
+from shared.text import cut
 
 if TYPE_CHECKING:
     from adapters.discord.transport.rest import Rest
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
 SORRY = "I can't do this just now; please try again in a moment."
 SUMMARISE = "Summarise what was said from there on."
 MOST_SUMMARISED = 100
-FORM_PREFIX = "parley-about"
-QUESTION_FIELD = "question"
+FORM_PREFIX, CREDENTIAL_PREFIX = "parley-about", "parley-credential"
+QUESTION_CHARS = 1500
+QUESTION = Form("Ask about this", "Your question", QUESTION_CHARS, is_long=True)
+# The longest label that Discord shows.
+MAX_LABEL_CHARS = 45
 
 log = get_logger()
 
@@ -88,9 +93,13 @@ class Interactions:
             values = {each["name"]: each["value"] for each in options}
             await self._ask(interaction, str(values["question"]), files=_files(given, values.get("file")))
         elif name == slash.ABOUT_THIS:
-            await self._acknowledger.ask_for_text(interaction, f"{FORM_PREFIX}:{given['target_id']}", QUESTION_FIELD)
+            await self._acknowledger.ask_for_text(interaction, f"{FORM_PREFIX}:{given['target_id']}", QUESTION)
         elif name == slash.FROM_HERE:
             await self._summarise(interaction, str(given["target_id"]), me)
+        elif (asked := commands.find_credential_form(slash.to_line(name, options))) is not None:
+            # At once and without the database: a form can only be the first response.
+            form = Form("Your credential", cut(f"The password or key for {asked}", MAX_LABEL_CHARS), MAX_CHARS)
+            await self._acknowledger.ask_for_text(interaction, f"{CREDENTIAL_PREFIX}:{asked}", form)
         else:
             await self._run(interaction, name, options)
 
@@ -146,12 +155,20 @@ class Interactions:
 
     async def _on_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
         prefix, _, target_id = str(given.get("custom_id", "")).partition(":")
+        if prefix == CREDENTIAL_PREFIX:
+            await self._keep_credential(interaction, target_id, text_of(given))
         if prefix != FORM_PREFIX:
             return
         about = await self._list_messages(interaction, str(int(target_id) - 1), me, most=1)
         if not about:
             raise Unreadable
-        await self._ask(interaction, text_of(given, QUESTION_FIELD), earlier=about)
+        await self._ask(interaction, text_of(given), earlier=about)
+
+    async def _keep_credential(self, interaction: discord.Interaction, name: str, value: str) -> None:
+        await self._acknowledger.defer(interaction, is_private=True)
+        kept = await commands.keep_credential(self._app, to_sender(interaction.user), name, value=value)
+        writer = ResponseWriter(self._rest, interaction.token, is_private=True)
+        await writer.write({"content": kept, "allowed_mentions": {"parse": []}}, "credential-0")
 
     async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
         await self._acknowledger.defer(interaction, is_private=True)

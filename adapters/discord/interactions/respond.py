@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import discord
@@ -16,12 +17,22 @@ from shared.log import get_logger
 from shared.messages import IncomingMessage
 
 SAY, DEFER, DEFER_UPDATE, UPDATE, FORM = 4, 5, 6, 7, 9
-TEXT_INPUT, LABEL, PARAGRAPH = 4, 18, 2
-QUESTION_CHARS = 1500
+TEXT_INPUT, LABEL, SHORT, PARAGRAPH = 4, 18, 1, 2
+FIELD = "text"
 # Seconds that storing a message may take before the acknowledgement is sent.
 AT_ONCE_SECONDS = 1.5
 
 log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form with one text field, of one line or of several."""
+
+    title: str
+    label: str
+    max_chars: int
+    is_long: bool = False
 
 
 class Acknowledger:
@@ -66,12 +77,13 @@ class Acknowledger:
         except ParleyError as error:
             log.info("buttons_not_replaced", cause=str(error))
 
-    async def ask_for_text(self, interaction: discord.Interaction, custom_id: str, field: str) -> None:
+    async def ask_for_text(self, interaction: discord.Interaction, custom_id: str, form: Form) -> None:
         """Open a form with one text field."""
-        text: Json = {"type": TEXT_INPUT, "custom_id": field, "style": PARAGRAPH, "max_length": QUESTION_CHARS}
-        label: Json = {"type": LABEL, "label": "Your question", "component": text}
-        form: Json = {"custom_id": custom_id, "title": "Ask about this", "components": [label]}
-        await self._respond(interaction, FORM, form)
+        style = PARAGRAPH if form.is_long else SHORT
+        text: Json = {"type": TEXT_INPUT, "custom_id": FIELD, "style": style, "max_length": form.max_chars}
+        label: Json = {"type": LABEL, "label": form.label, "component": text}
+        body: Json = {"custom_id": custom_id, "title": form.title, "components": [label]}
+        await self._respond(interaction, FORM, body)
 
     async def apologise(self, interaction: discord.Interaction, text: str) -> None:
         """Tell only this person why there is no answer, whether the interaction is acknowledged or not."""
@@ -103,10 +115,9 @@ async def store(
         await storing
 
 
-def text_of(given: Any, field: str) -> str:
-    """Return the text in a field of a form."""
+def text_of(given: Any) -> str:
+    """Return the text in the field of a form."""
     for label in given.get("components", ()):
-        each = label.get("component") or {}
-        if each.get("custom_id") == field:
-            return str(each.get("value", ""))
+        if "value" in (field := label.get("component") or {}):
+            return str(field["value"])
     return ""

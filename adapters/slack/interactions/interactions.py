@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from adapters.slack.events import groups
-from adapters.slack.interactions import assistant, clicks, home, shortcuts, slash
+from adapters.slack.interactions import assistant, clicks, credentials, home, shortcuts, slash
 from adapters.slack.interactions.actors import Actors
 from adapters.slack.interactions.assistant import Assistant
 from adapters.slack.interactions.clicks import Clicks
+from adapters.slack.interactions.credentials import CredentialForms
 from adapters.slack.interactions.home import Homes
 from adapters.slack.interactions.respond import Responses
 from adapters.slack.interactions.shortcuts import Shortcuts
@@ -28,7 +29,9 @@ def register(bolt: "AsyncApp", app: "App", clients: "Clients", *, running: "Runn
     actors = Actors(clients, events.directory, events.groups)
     groups.register(bolt, events.groups)
     clicks.register(bolt, Clicks(app, actors, responses, running=running))
-    slash.register(bolt, Slash(app, actors, responses, running=running))
+    forms = CredentialForms(app, clients, actors, responses=responses)
+    credentials.register(bolt, forms)
+    slash.register(bolt, Slash(app, actors, responses, running=running, forms=forms))
     shortcuts.register(bolt, Shortcuts(app, clients, actors, responses=responses, directory=events.directory))
     homes = Homes(app, actors, running)
     home.register(bolt, homes)

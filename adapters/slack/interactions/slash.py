@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from adapters.chat.running import Running
     from adapters.slack.interactions.actors import Actors
+    from adapters.slack.interactions.credentials import CredentialForms
     from adapters.slack.interactions.respond import Responses
     from agent.app import App
 
@@ -54,8 +55,11 @@ log = get_logger()
 class Slash:
     """Answers the slash command; it is acknowledged within three seconds, an answer may take longer."""
 
-    def __init__(self, app: "App", actors: "Actors", responses: "Responses", running: "Running") -> None:
+    def __init__(
+        self, app: "App", actors: "Actors", responses: "Responses", running: "Running", forms: "CredentialForms"
+    ) -> None:
         self._app, self._actors, self._responses, self._running = app, actors, responses, running
+        self._forms = forms
 
     async def on_command(self, ack: Any, body: Json) -> None:
         """Run one command."""
@@ -64,6 +68,9 @@ class Slash:
             await self._ask(ack, body, rest.strip())
             return
         await ack()
+        if (asked := commands.find_credential_form(f"/{name.removeprefix('/')} {rest}")) is not None:
+            self._running.start(self._forms.open(body, asked), "slack credential form")
+            return
         self._running.start(self._answer(body, name, rest.strip()), "slack command")
 
     async def _ask(self, ack: Any, body: Json, question: str) -> None:

@@ -56,7 +56,7 @@ async def post_message(request: Request) -> Response:
             return sse.follow(command_events(answered))
         return to_json(AgentResponse(0, answered.text, files=answered.files))
     files = await store_sent(app, sent.attachments) if sent.attachments else ()
-    message = sent.to_incoming(files, wants_stream=watched)
+    message = sent.to_incoming(files, wants_stream=watched, credentials=app.credentials)
     accepted = await accept_once(app, message)
     is_named = sent.platform_event_id is not None
     if watched:
@@ -109,11 +109,16 @@ def to_json(response: AgentResponse) -> Response:
     return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
 
 
-async def command_events(reply: commands.CommandReply) -> AsyncGenerator[Event]:
-    """Yield a command's answer as the events of a turn; `commands` are those that its buttons give."""
+async def command_events(reply: commands.CommandReply, credential: str | None = None) -> AsyncGenerator[Event]:
+    """Yield a command's answer as the events of a turn; `commands` are those that its buttons give.
+
+    `credential` is the name of one for which the page shows a form.
+    """
     message: dict[str, Any] = {"content": reply.text, "files": [asdict(each) for each in reply.files]}
     if reply.choices:
         message["commands"] = [asdict(each) for each in reply.choices]
+    if credential is not None:
+        message["credential"] = credential
     yield Event(0, 0, "message", payload=message)
     nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
     yield Event(

@@ -1,5 +1,6 @@
 """Schemas of requests, and their conversion to an `IncomingMessage`."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -16,12 +17,15 @@ from pydantic import (
     model_validator,
 )
 
+from shared.credentials.people import Credentials, check_name, check_value
+from shared.errors import Refusal
 from shared.messages import Attachment, Decision, IncomingMessage, Place, Sender
 from shared.text import clean
 
 MAX_CONTENT = 100_000
 ADAPTER = "http"
 MAX_ATTACHMENTS = 20
+MAX_CREDENTIALS = 10
 # Years that Postgres and its drivers accept in every time zone.
 YEARS = range(1970, 2101)
 
@@ -45,10 +49,22 @@ def _not_blank(value: str) -> str:
     return value
 
 
+def _check(rule: Callable[[str], str]) -> Callable[[str], str]:
+    def checked(value: str) -> str:
+        try:
+            return rule(value)
+        except Refusal as refusal:
+            raise ValueError(str(refusal)) from None
+
+    return checked
+
+
 Strict = StringConstraints(strict=True, max_length=200)
 Name = Annotated[str, Strict, AfterValidator(clean), AfterValidator(_not_blank)]
 LooseName = Annotated[str, Strict, AfterValidator(clean)]
 Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_CONTENT), AfterValidator(clean)]
+CredentialName = Annotated[str, AfterValidator(_check(check_name))]
+Credential = Annotated[str, Field(strict=True), AfterValidator(_check(check_value))]
 Moment = Annotated[datetime, BeforeValidator(_from_text), AfterValidator(_in_utc)]
 WebAddress = Annotated[str, StringConstraints(strict=True, max_length=4000, pattern=r"^https?://\S+$")]
 Flag = Annotated[bool, Field(strict=True)]
@@ -98,6 +114,9 @@ class SentMessage(Closed):
     content: Text = ""
     attachments: Annotated[list[SentFile], Field(max_length=MAX_ATTACHMENTS)] = Field(default_factory=list)
     confirmation: SentDecision | None = None
+    credentials: Annotated[dict[CredentialName, Credential], Field(max_length=MAX_CREDENTIALS, repr=False)] = Field(
+        default_factory=dict
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> "SentMessage":
@@ -127,8 +146,11 @@ class SentMessage(Closed):
             is_direct=is_direct,
         )
 
-    def to_incoming(self, files: tuple[Attachment, ...], *, wants_stream: bool) -> IncomingMessage:
-        """Return the message as an `IncomingMessage`."""
+    def to_incoming(
+        self, files: tuple[Attachment, ...], *, wants_stream: bool, credentials: Credentials
+    ) -> IncomingMessage:
+        """Return the message as an `IncomingMessage`, with its credentials encrypted."""
+        given, owner = self.credentials, f"message of {self.platform} {self.platform_user_id}"
         return IncomingMessage(
             adapter=ADAPTER,
             sender=self.sender,
@@ -139,6 +161,7 @@ class SentMessage(Closed):
             attachments=files,
             wants_stream=wants_stream,
             decision=self.decision,
+            credentials=credentials.encrypt_given(owner, given) if given else None,
         )
 
 

@@ -24,6 +24,7 @@ from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
 
 PLATFORM = "web"
+ENTER_HERE = commands.CommandReply("Enter it here; it is kept encrypted, and no model sees it.", is_private=True)
 
 # Chosen by the page; these become parts of a channel and of an event id.
 Key = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -63,6 +64,8 @@ async def post_chat_message(request: Request) -> Response:
     try:
         typed, uploads = _split(form)
         sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
+        if (credential := commands.find_credential_form(typed.content)) is not None:
+            return sse.follow(command_events(ENTER_HERE, credential))
         if (answered := await commands.answer(app, sender, place, text=typed.content)) is not None:
             return sse.follow(command_events(answered))
         message = IncomingMessage(

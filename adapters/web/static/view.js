@@ -1,5 +1,6 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
+import { credentialForm } from "./credentials.js";
 import { codeBlock, render } from "./markdown.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -166,6 +167,7 @@ export class TurnView {
     this.text = event.content;
     this.draw();
     if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
+    if (event.credential) this.body.append(credentialForm(event.credential));
     if (event.choices?.length || event.commands?.length) {
       const buttons = [
         ...(event.choices ?? []).map((text) => choiceButton(text, event.confirmation?.id)),

@@ -151,7 +151,7 @@ async def test_a_message_can_be_asked_about_from_its_menu(pond: Scene) -> None:
     said = await pond.bob.says("the pond is green", pond.general)
 
     opened_form = await (await pond.ann.picks("Ask about this", said)).acked()
-    asked = await pond.ann.fills(opened_form, question="why?")
+    asked = await pond.ann.fills(opened_form, text="why?")
 
     assert await asked.answered() == "Because of the algae."
     assert "why?" in pond.prompt()
@@ -205,7 +205,7 @@ async def test_a_question_about_an_unreadable_message_is_refused_with_the_reason
 
     summary = await (await pond.ann.picks("Summarise from here", first)).answered()
     form = await (await pond.ann.picks("Ask about this", first)).acked()
-    about = await (await pond.ann.fills(form, question="why?")).answered()
+    about = await (await pond.ann.fills(form, text="why?")).answered()
 
     assert summary == about
     assert summary.startswith("I can't read what was written there; I need the permission to read the history")
@@ -257,3 +257,26 @@ async def test_no_private_memory_enters_a_conversation_of_several_people(pond: S
     # Alone with the agent, it is there.
     assert await (await pond.ann.types("ask", pond.ann.dm(), question="what is my secret?")).answered() == "A pond."
     assert "a pond" in str(pond.model.requests[-1].body["messages"])
+
+
+async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_not_kept(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+
+    opened_form = await (await pond.ann.types("credential", pond.general, sub="set", name="pms")).acked()
+    (label,) = opened_form.form["components"]
+    assert (label["type"], label["label"]) == (18, "The password or key for pms")
+    assert label["component"]["style"] == 1
+    kept = await pond.ann.fills(opened_form, text="lantern-4711-heron")
+    assert (await kept.answered()).startswith("I keep your credential pms encrypted")
+    short = await pond.ann.fills(opened_form, text="short")
+    assert (await short.answered()).startswith("A credential has at least 8")
+    listed = await pond.ann.types("credential", pond.general, sub="list")
+    assert "pms (since" in await listed.answered()
+    assert kept.is_private
+    assert listed.is_private
+
+    await pond.ann.asks("/credential set pms lantern-4711-heron", pond.general)
+    (said,) = await pond.ann.hears(pond.ann.dm())
+    assert said.startswith("I have not kept the credential that you wrote")
+    assert not pond.model.requests
+    assert "lantern" not in str(await pond.sql("SELECT content FROM inbox"))

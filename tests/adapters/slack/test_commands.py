@@ -218,3 +218,21 @@ async def test_commands_come_by_http_as_well(scene: Scene, address: Address, mod
         assert "5,000 tokens" in (await asked.answered())[0]
         await scene.ann.opens_home()
         await scene.slack.until(lambda: scene.ann.home)
+
+
+async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_not_kept(office: Scene) -> None:
+    form = await (await office.ann.slash(office.general, "/parley", "credential set pms")).view()
+    kept = await office.ann.submits(form, credential="lantern-4711-heron")
+    assert kept.response["response_action"] == "update"
+    assert "I keep your credential pms encrypted" in str(kept.response["view"]["blocks"])
+    short = await office.ann.submits(form, credential="short")
+    assert "A credential has at least 8" in short.response["errors"]["credential"]
+    assert "pms (since" in await told(office, office.ann, "credential list")
+
+    assert "I have not kept" in await told(office, office.ann, "credential set pms lantern-4711-heron")
+    await office.ann.mentions(office.general, "/credential set pms lantern-4711-heron")
+    await office.slack.until(lambda: office.ann.whispers(office.general))
+    assert "I have not kept" in office.ann.whispers(office.general)[-1]["text"]
+    assert not office.model.requests
+    assert "lantern" not in str(await office.sql("SELECT content FROM inbox"))
+    assert office.refusals() == []

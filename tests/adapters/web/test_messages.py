@@ -290,3 +290,15 @@ async def test_wrong_conversations_and_pages_are_refused(site: Site) -> None:
     assert refusal(await site.client.get(path.format("x"))).startswith("400 invalid_request: id: write a whole number")
     for query in ("after=-1", "after=1e3", "limit=100000", "limit=٣"):
         assert refusal(await site.client.get(path.format(1) + "?" + query)).startswith("400 invalid_request: ")
+
+
+async def test_a_program_gives_credentials_with_a_message_and_they_end_with_its_turn(site: Site) -> None:
+    answered = await site.posts("hello", credentials={"pms": "lantern-4711-heron"})
+    assert answered.json()["content"] == "You said: hello"
+    assert await site.parley.sql("SELECT credentials FROM inbox") == [(None,)]
+
+    for given in ({"pms": "short"}, {"no name": "lantern-4711-heron"}, {"pms": 12345678}, ["lantern-4711-heron"]):
+        refused = await site.posts("hello", credentials=given)
+        assert refused.status_code == 400
+        assert "credentials" in refused.json()["error"]["message"]
+        assert "lantern" not in refused.text

@@ -344,3 +344,19 @@ async def test_the_page_fits_a_phone_and_the_dark_mode(site: Site, chromium: Bro
 
     assert width == 390
     assert ground == "rgb(21, 25, 23)"
+
+
+async def test_a_credential_is_entered_in_a_field_that_hides_it(window: Window, site: Site) -> None:
+    await window.says("/credential set pms")
+    field = window.answer().get_by_label("The password or key for pms")
+    assert await field.get_attribute("type") == "password"
+    await field.fill("short")
+    await window.page.keyboard.press("Enter")
+    await expect(window.answer().get_by_role("status")).to_contain_text("at least 8 letters and digits")
+    await field.fill("lantern-4711-heron")
+    await window.page.keyboard.press("Enter")
+    await expect(window.answer().get_by_role("status")).to_contain_text("I keep your credential pms encrypted")
+    await expect(field).to_have_count(0)
+    assert await site.parley.value("SELECT name FROM credentials") == "pms"
+    # The browser notes each answer with an error.
+    window.complaints.clear()

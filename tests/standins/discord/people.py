@@ -95,7 +95,7 @@ class Person:
         return await self._interact(COMPONENT, channel, chosen, message=message)
 
     async def types(
-        self, name: str, channel: Json, *, attached: tuple[str, bytes] | None = None, **options: str
+        self, name: str, channel: Json, /, *, attached: tuple[str, bytes] | None = None, **options: str
     ) -> Interaction:
         """Run a slash command; a key `sub` names its subcommand, `attached` is the value of its option `file`."""
         wanted = next((each for each in self.standin.commands if each["name"] == name), None)

@@ -1,0 +1,27 @@
+"""Credentials that a person enters on the chat page, in a form that hides them."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.web.api.bodies import MAX_JSON_BYTES, read_json
+from adapters.web.api.schemas import Closed, Credential, CredentialName
+from adapters.web.auth import app_of, session_of, with_session
+from adapters.web.page.chat import PLATFORM
+from agent import commands
+from shared.messages import Sender
+
+
+class Entered(Closed):
+    """The body of `POST /chat/credentials`."""
+
+    name: CredentialName
+    value: Credential
+
+
+@with_session
+async def post_credential(request: Request) -> Response:
+    """Keep a credential."""
+    app, who = app_of(request), session_of(request)
+    entered = await read_json(request, Entered, MAX_JSON_BYTES)
+    kept = await commands.keep_credential(app, Sender(PLATFORM, who), entered.name, value=entered.value)
+    return JSONResponse({"content": kept}, headers={"Cache-Control": "no-store"})

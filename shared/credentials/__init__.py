@@ -1,0 +1,1 @@
+"""Credentials of people for other services: encrypted at rest, readable by tools alone."""

@@ -1,0 +1,149 @@
+"""The credentials of each person, by name; and those that a program gives for one message."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import text
+
+from shared.credentials.vault import Undecryptable, Vault
+from shared.db.database import Database
+from shared.errors import Refusal, ToolError
+from shared.log import hide_in_logs
+from shared.messages import GivenCredentials
+from shared.text import clean
+
+PURPOSE = b"parley credentials of people"
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+MAX_CREDENTIALS = 50
+# Replies are searched for the letters and digits of a credential; fewer of them are found in ordinary text.
+LEAST_CHARS, MAX_CHARS = 8, 4000
+
+NAMED = text("SELECT encrypted FROM credentials WHERE user_id = :user_id AND name = :name")
+KEEP = text("""
+INSERT INTO credentials (user_id, name, encrypted)
+SELECT :user_id, :name, :encrypted
+WHERE (SELECT count(*) FROM credentials WHERE user_id = :user_id AND name <> :name) < :most
+ON CONFLICT (user_id, name) DO UPDATE SET encrypted = excluded.encrypted, created_at = now()
+RETURNING id
+""")
+REPLACE = text("""
+UPDATE credentials SET encrypted = :encrypted WHERE user_id = :user_id AND name = :name AND encrypted = :old
+""")
+NAMES = text("SELECT name, created_at FROM credentials WHERE user_id = :user_id ORDER BY name")
+FORGET = text("DELETE FROM credentials WHERE user_id = :user_id AND name = :name RETURNING id")
+
+
+class CredentialMissing(ToolError):
+    """There is no credential of this person for {name}. Tell them: {remedy} They must not write it into this chat."""
+
+    code = "credential_missing"
+
+
+REMEDY = "the command /credential set {name} asks for it privately."
+
+
+class CredentialsOfUser:
+    """The credentials of one person. `on_read` is told each value that is read, so that no reply contains it."""
+
+    def __init__(
+        self,
+        database: Database,
+        vault: Vault,
+        user_id: int,
+        *,
+        given: GivenCredentials | None = None,
+        on_read: Callable[[str], None] | None = None,
+    ) -> None:
+        self._database, self._vault, self._user_id = database, vault, user_id
+        self._given, self._on_read = given or GivenCredentials(), on_read
+
+    async def get(self, name: str) -> str:
+        """Return the credential with this name; one that came with the message is preferred.
+
+        Raises `CredentialMissing` if there is none, or `SECRET_KEY` has been replaced since it was kept.
+        """
+        try:
+            value = await self._read(check_name(name))
+        except Undecryptable:
+            value = None
+        if value is None:
+            raise CredentialMissing(name=name, remedy=REMEDY.format(name=name))
+        hide_in_logs(value)
+        if self._on_read is not None:
+            self._on_read(value)
+        return value
+
+    async def _read(self, name: str) -> str | None:
+        if name in self._given.encrypted:
+            return self._vault.decrypt(self._given.owner, self._given.encrypted[name])
+        async with self._database.statement() as session:
+            row = (await session.execute(NAMED, {"user_id": self._user_id, "name": name})).one_or_none()
+        if row is None:
+            return None
+        found = str(row.encrypted)
+        value = self._vault.decrypt(self._owner(name), found)
+        if not self._vault.is_current(found):
+            # So that the older key can be removed from SECRET_KEY some day.
+            renewed = self._vault.encrypt(self._owner(name), value)
+            async with self._database.statement() as session:
+                await session.execute(
+                    REPLACE, {"user_id": self._user_id, "name": name, "old": found, "encrypted": renewed}
+                )
+        return value
+
+    async def keep(self, name: str, value: str) -> None:
+        """Keep a credential, in place of the one with the same name; raises `Refusal` for what can't be kept."""
+        kept = check_value(value)
+        given = {"user_id": self._user_id, "name": check_name(name), "most": MAX_CREDENTIALS}
+        encrypted = self._vault.encrypt(self._owner(name), kept)
+        async with self._database.statement() as session:
+            done = (await session.execute(KEEP, given | {"encrypted": encrypted})).one_or_none()
+        if done is None:
+            raise Refusal(f"You have {MAX_CREDENTIALS} credentials here; /credential forget removes one.")
+
+    async def list(self) -> Sequence[Any]:
+        """Return the `name` and the `created_at` of each kept credential."""
+        async with self._database.statement() as session:
+            return (await session.execute(NAMES, {"user_id": self._user_id})).all()
+
+    async def forget(self, name: str) -> bool:
+        """Delete a kept credential; return whether there was one."""
+        async with self._database.statement() as session:
+            gone = await session.execute(FORGET, {"user_id": self._user_id, "name": check_name(name)})
+            return bool(gone.all())
+
+    def _owner(self, name: str) -> str:
+        return f"user {self._user_id} {name}"
+
+
+class Credentials:
+    """The credentials of all people."""
+
+    def __init__(self, database: Database, secret_keys: Sequence[str]) -> None:
+        self._database, self._vault = database, Vault(secret_keys, PURPOSE)
+
+    def of_user(
+        self, user_id: int, given: GivenCredentials | None = None, on_read: Callable[[str], None] | None = None
+    ) -> CredentialsOfUser:
+        """Return one person's credentials; see `CredentialsOfUser`."""
+        return CredentialsOfUser(self._database, self._vault, user_id, given=given, on_read=on_read)
+
+    def encrypt_given(self, owner: str, values: Mapping[str, str]) -> GivenCredentials:
+        """Return the credentials of one message, encrypted."""
+        return GivenCredentials(owner, {name: self._vault.encrypt(owner, value) for name, value in values.items()})
+
+
+def check_name(name: str) -> str:
+    """Return the name of a credential; raises `Refusal` for one that is none."""
+    if NAME.fullmatch(name) is None:
+        raise Refusal("A credential's name has at most 40 small letters, digits, - and _, and begins with a letter.")
+    return name
+
+
+def check_value(value: str) -> str:
+    """Return a credential without the blanks around it; raises `Refusal` for one that can't be kept."""
+    kept = clean(value).strip()
+    if sum(each.isascii() and each.isalnum() for each in kept) < LEAST_CHARS or len(kept) > MAX_CHARS:
+        raise Refusal(f"A credential has at least {LEAST_CHARS} letters and digits, and {MAX_CHARS:,} characters.")
+    return kept

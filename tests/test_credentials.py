@@ -1,0 +1,206 @@
+"""Credentials of people: entered in private, used by tools, and seen by nobody else."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from agent import commands
+from agent.app import App
+from agent.privacy.erasure import erase, request_erasure
+from agent.privacy.export import export_person
+from agent.queue import inbox
+from shared.credentials.typed import had_typed, without_typed
+from shared.db.database import Address
+from shared.errors import Refusal
+from shared.log import redact_rendered
+from shared.messages import IncomingMessage, Place, PlatformContext, QuotedMessage
+from shared.messages import Sender as Writer
+from shared.settings import Settings
+from tests.standins.cabins import Cabins
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.parley import Parley, message, open_parley
+
+SECRET = "lantern-4711-heron"  # it opens nothing
+ANN = Writer("test", "ann", "Ann")
+DIRECT, CHANNEL = Place("test", None, "dm-ann", is_direct=True), Place("test", "guild", "general")
+BOOKINGS = Answer(tool_calls=[("cabins__bookings", {})])
+
+
+@pytest.fixture(name="cabins")
+def new_cabins() -> Cabins:
+    """A booking system that nobody has logged in to."""
+    return Cabins()
+
+
+@pytest.fixture(name="settings")
+def settings_with_cabins(settings: Settings) -> Settings:
+    """Settings with which guests may use it."""
+    allowed = {"default_guest_modules": ("cabins",), "default_guest_token_budget": 1_000_000}
+    return settings.model_copy(update=allowed)
+
+
+@pytest.fixture(name="parley")
+async def parley_with_cabins(
+    settings: Settings, address: Address, model: OpenAIStub, cabins: Cabins
+) -> AsyncIterator[Parley]:
+    """A running Parley whose guests may book cabins."""
+    async with open_parley(settings, address, model, modules=cabins.modules()) as parley:
+        yield parley
+
+
+async def give(parley: Parley, line: str, place: Place = DIRECT) -> str:
+    """Give a command and return its answer."""
+    reply = await commands.answer(parley.app, ANN, place, line)
+    assert reply is not None
+    assert reply.is_private
+    return reply.text
+
+
+async def dump(parley: Parley) -> str:
+    """Return all rows of all tables as text."""
+    tables = await parley.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    rows = [await parley.sql(f"SELECT CAST(row_to_json(t) AS text) FROM {each[0]} AS t") for each in tables]  # noqa: S608
+    return "\n".join(str(row[0]) for found in rows for row in found)
+
+
+async def test_a_tool_uses_the_persons_credential_and_nobody_else_gets_to_see_it(
+    parley: Parley, cabins: Cabins
+) -> None:
+    assert "I keep your credential cabins" in await give(parley, f"/credential set cabins {SECRET}")
+    calls = Answer(tool_calls=[("cabins__bookings", {}), ("cabins__broken", {}), ("cabins__tell", {})])
+    parley.model.play([calls, Answer("You have the lake cabin."), Answer(f"Your login is {SECRET}, {SECRET[::-1]}.")])
+
+    reply = await parley.ask("what have I booked?")
+
+    assert cabins.logins == [SECRET]
+    assert reply.content.count("[a secret was removed here]") == 2
+    assert reply.tool_calls_made[0].result["bookings"] == ["Lake cabin"]
+    assert redact_rendered(None, "", {"exception": f"no such login: {SECRET}"}) == {"exception": "no such login: ***"}
+    for shown in (str(reply), json.dumps([each.body for each in parley.model.requests]), await dump(parley)):
+        assert SECRET not in shown
+
+
+async def test_without_one_the_model_is_told_how_the_person_enters_it(parley: Parley, cabins: Cabins) -> None:
+    parley.model.play([BOOKINGS, Answer("Please use /credential set cabins.")])
+
+    reply = await parley.ask("what have I booked?")
+
+    told = reply.tool_calls_made[0].result
+    assert told["error"] is True
+    assert "/credential set cabins" in told["message"]
+    assert "must not write it into this chat" in told["message"]
+    assert cabins.logins == []
+
+
+async def test_it_is_listed_replaced_forgotten_exported_by_name_and_erased_with_the_person(
+    parley: Parley, cabins: Cabins
+) -> None:
+    assert "no credentials" in await give(parley, "/credential")
+    await give(parley, "/credential set cabins another-one-0815")
+    await give(parley, f"/credential set cabins  {SECRET} ")
+    assert "cabins (since" in await give(parley, "/credential list")
+    parley.model.play([BOOKINGS, Answer("One."), BOOKINGS, Answer("None.")])
+    await parley.ask("what have I booked?")
+    # Another person has none, whatever the name.
+    await parley.ask("what have I booked?", user="bob")
+    assert cabins.logins == [SECRET]
+
+    user_id = await parley.value("SELECT user_id FROM user_platform_links WHERE platform_user_id = 'ann'")
+    async with parley.app.database.transaction() as session:
+        exported = await export_person(session, parley.app.files.storage, user_id)
+        assert exported is not None
+        assert [each["name"] for each in exported["credentials"]] == ["cabins"]
+        erasure_id = await request_erasure(session, user_id)
+    assert SECRET not in str(exported)
+    assert await give(parley, "/credential forget nothing") == "You have no credential nothing here."
+    assert await give(parley, "/credential forget cabins") == "I have forgotten cabins."
+    await give(parley, f"/credential set cabins {SECRET}")
+    assert erasure_id is not None
+    await erase(parley.app.database, parley.app.files.storage, erasure_id)
+    assert await parley.value("SELECT count(*) FROM credentials") == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["/credential set cabins short1", "/credential set Cabins 12345678", "/credential set", "/credential nothing",
+     "/credential forget", "/credential set cabins " + "x" * 5000],
+)  # fmt: skip
+async def test_what_can_not_be_kept_is_refused(parley: Parley, line: str) -> None:
+    said = await give(parley, line)
+
+    assert said.startswith(("A credential", "Write /credential"))
+    assert await parley.value("SELECT count(*) FROM credentials") == 0
+
+
+async def test_what_is_typed_where_others_read_is_not_stored_and_no_model_sees_it(parley: Parley) -> None:
+    assert "I have not kept the credential" in await give(parley, f"/credential set cabins {SECRET}", CHANNEL)
+    quoted = PlatformContext(earlier=(QuotedMessage("Ann", f"@Parley /credential set cabins {SECRET}"),))
+    await parley.accept("hello", server="guild", platform_context=quoted, user="bob", event_id="1")
+
+    first = await parley.ask(f"@Parley /Credential set cabins\n{SECRET} please", server="guild", event_id="2")
+
+    assert first.content.startswith("I have not kept the credential that you wrote, and no model has seen it.")
+    assert (first.iterations, first.finished) == (0, True)
+    assert SECRET not in await dump(parley)
+    assert SECRET not in json.dumps([each.body for each in parley.model.requests])
+    assert await parley.value("SELECT count(*) FROM credentials") == 0
+
+
+def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
+    assert without_typed("see /credential list and /credential forget pms") == (
+        "see /credential list and /credential forget pms"
+    )
+    assert without_typed("/credential set pms") == "/credential set pms"
+    assert without_typed("/credential pms hunter2") == "/credential set pms [removed]"
+    once = without_typed("please /credential set pms [removed] hunter2\nand more")
+    assert once == without_typed(once) == "please /credential set pms [removed]"
+    assert had_typed(once)
+    assert not had_typed("/credential set pms")
+
+
+def given_for(parley: Parley, content: str) -> IncomingMessage:
+    """Return a message of Ann with a credential that a program gives for it."""
+    return message(content, credentials=parley.app.credentials.encrypt_given("Ann's", {"cabins": SECRET}))
+
+
+async def test_a_program_gives_one_for_a_single_message_and_it_outlives_the_death_of_a_worker(
+    settings: Settings, address: Address, model: OpenAIStub, cabins: Cabins
+) -> None:
+    async with open_parley(settings, address, model, modules=cabins.modules(), works=False) as door:
+        await inbox.accept(door.app.database, given_for(door, "what have I booked?"))
+        await door.accept("and next year?")
+        assert await door.value("SELECT count(*) FROM inbox WHERE credentials IS NOT NULL") == 1
+        assert SECRET not in await dump(door)
+
+    # Another process, which knows no more than what is stored.
+    async with open_parley(settings, address, model, modules=cabins.modules()) as parley:
+        model.play([BOOKINGS, Answer("The lake cabin."), BOOKINGS, Answer("I can't see that.")])
+        await parley.app.events.response(await parley.value("SELECT max(id) FROM inbox"))
+
+        assert cabins.logins == [SECRET]
+        assert await parley.value("SELECT count(*) FROM inbox WHERE credentials IS NOT NULL") == 0
+        assert await parley.value("SELECT count(*) FROM turns WHERE status = 'answered'") == 2
+
+
+async def test_an_older_key_still_opens_it_and_is_not_needed_once_it_was_used(parley: Parley) -> None:
+    old = parley.app
+    await give(parley, f"/credential set cabins {SECRET}")
+    user_id = await parley.value("SELECT id FROM users")
+    secrets = old.secrets
+
+    def with_keys(*keys: str) -> App:
+        return replace(old, secrets=replace(secrets, secret_keys=keys))
+
+    assert await with_keys("new", *secrets.secret_keys).credentials.of_user(user_id).get("cabins") == SECRET
+    assert await with_keys("new").credentials.of_user(user_id).get("cabins") == SECRET
+    with pytest.raises(Exception, match="There is no credential of this person for cabins"):
+        await with_keys("another").credentials.of_user(user_id).get("cabins")
+    # A row that was copied to another person opens nothing.
+    await parley.sql("INSERT INTO users DEFAULT VALUES")
+    await parley.sql("UPDATE credentials SET user_id = (SELECT max(id) FROM users)")
+    with pytest.raises(Exception, match="There is no credential"):
+        await with_keys("new").credentials.of_user(user_id + 1).get("cabins")
+    with pytest.raises(Refusal):
+        await old.credentials.of_user(user_id).get("no name")
