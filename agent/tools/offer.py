@@ -92,14 +92,17 @@ class Offer:
         """
         return self._find(name) or self._find(LOCAL.sub("", name))
 
+    def list_meant(self, name: str) -> list[Tool]:
+        """Return the tools that a bare name may mean; several when it does not decide between them."""
+        bare = [each for each in (*self.tools, *self.left_out) if each.run.__name__ == LOCAL.sub("", name)]
+        return [each for each in bare if each.owns_bare_name] or bare
+
     def _find(self, name: str) -> Tool | None:
-        usable = (*self.tools, *self.left_out)
-        for each in usable:
+        for each in (*self.tools, *self.left_out):
             if name in (each.wire_name, each.name):
                 return each
-        bare = [each for each in usable if each.run.__name__ == name]
-        bare = [each for each in bare if each.owns_bare_name] or bare
-        return bare[0] if len(bare) == 1 else None
+        meant = self.list_meant(name)
+        return meant[0] if len(meant) == 1 else None
 
 
 def to_wire_name(name: str) -> str:

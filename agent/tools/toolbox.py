@@ -118,6 +118,10 @@ class Toolbox:
         """Return a failed outcome when the tool of a call is missing or not permitted, otherwise None."""
         if self._find_permitted(call) is not None:
             return None
+        if len(meant := call.offer.list_meant(call.name)) > 1:
+            # Which of them it is can't be guessed: they do different things.
+            reason = f"Several tools are called {call.name!r}; call one of them by its full name."
+            return self._fail(reason, available_tools=[each.wire_name for each in meant])
         reasons = (each.explain_missing(call.scope, call.name) for each in self._providers)
         reason = next((each for each in reasons if each is not None), f"There is no tool {call.name!r} here.")
         return self._fail(reason, available_tools=[each.wire_name for each in call.offer.tools[:MAX_NAMED_TOOLS]])

@@ -188,11 +188,14 @@ async def test_a_tool_is_found_by_either_full_name_and_by_a_bare_one_that_is_uni
     assert json.loads(outcome.content) == {"sum": 3, "unit": "km", "who": "Ann"}
 
 
-async def test_a_bare_name_that_two_modules_have_is_unknown() -> None:
+@pytest.mark.parametrize("name", ["add", "local__add"])
+async def test_a_bare_name_that_two_modules_have_is_answered_with_both_full_names(name: str) -> None:
     twin = Tool(add.run, Permission.GUEST, module="twin")
-    box = Toolbox((ModuleTools((add, twin)),), LIMIT)
+    box = Toolbox((ModuleTools((add, twin, refuse)),), LIMIT)
 
-    assert (await error_of("add", {"a": 1}, box=box))["available_tools"] == ["test_toolbox__add", "twin__add"]
+    error = await error_of(name, {"a": 1}, box=box)
+    assert error["message"] == f"Several tools are called {name!r}; call one of them by its full name."
+    assert error["available_tools"] == ["test_toolbox__add", "twin__add"]
     assert not is_error(await call("twin.add", {"a": 1}, box=box))
 
 
