@@ -35,11 +35,6 @@ class AgentTools(ToolProvider):
         self._built: dict[tuple[ListedAgent, ...], AgentTool] = {}
 
     @property
-    def tools(self) -> Sequence[Tool]:
-        """Return no tools: the available agents depend on the scope, see `list`."""
-        return ()
-
-    @property
     def modules(self) -> frozenset[str]:
         """Return the name of the tool's module."""
         return frozenset({MODULE})

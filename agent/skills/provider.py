@@ -56,11 +56,6 @@ class SkillTools(ToolProvider):
         self._folder = folder
 
     @property
-    def tools(self) -> Sequence[Tool]:
-        """Return no tools: they are offered only where there are skills, see `list`."""
-        return ()
-
-    @property
     def modules(self) -> frozenset[str]:
         """Return the name of the tools' module."""
         return frozenset({MODULE})

@@ -26,7 +26,7 @@ class Returned:
 
 
 class ToolProvider(Protocol):
-    """A source of tools; every member except `tools` has a default.
+    """A source of tools; every member has a default.
 
     With `is_personal` the tools differ between users: `list` itself decides who may use which, and they come last in
     the offer, so that the cached prefix of the prompt before them stays valid.
@@ -45,8 +45,8 @@ class ToolProvider(Protocol):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Return all current tools, without checking permissions."""
-        ...
+        """Return all current tools, without checking permissions; personal ones are in `list` alone."""
+        return ()
 
     @property
     def modules(self) -> frozenset[str]:

@@ -28,6 +28,15 @@ MAX_POINTS = 50
 # A connection, the query in each engine and the join have the time-out of their own.
 SECONDS = 600
 
+reads_sources = tool(
+    requires=Permission.USER,
+    read_only=True,
+    repeatable=True,
+    timeout_seconds=SECONDS,
+    reads_untrusted=True,
+    reads_private=True,
+)
+
 Name = Annotated[str, Field(max_length=200)]
 Sql = Annotated[str, Field(max_length=20_000)]
 Share = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
@@ -47,14 +56,7 @@ async def list_sources(context: ToolContext) -> dict[str, Any]:
     return {"sources": sources}
 
 
-@tool(
-    requires=Permission.USER,
-    read_only=True,
-    repeatable=True,
-    timeout_seconds=SECONDS,
-    reads_untrusted=True,
-    reads_private=True,
-)
+@reads_sources
 async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
     """Get a source's columns, its name in SQL, and example rows.
 
@@ -74,14 +76,7 @@ async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
     }
 
 
-@tool(
-    requires=Permission.USER,
-    read_only=True,
-    repeatable=True,
-    timeout_seconds=SECONDS,
-    reads_untrusted=True,
-    reads_private=True,
-)
+@reads_sources
 async def query_source(
     context: ToolContext,
     source: Name,
@@ -109,14 +104,7 @@ async def query_source(
     return {"source": found.name, **rows.to_result()}
 
 
-@tool(
-    requires=Permission.USER,
-    read_only=True,
-    repeatable=True,
-    timeout_seconds=SECONDS,
-    reads_untrusted=True,
-    reads_private=True,
-)
+@reads_sources
 async def compare_sources(
     context: ToolContext,
     source_a: Name,
