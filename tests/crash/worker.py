@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import asyncpg
 import uvloop
-from sqlalchemy import URL
+from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
@@ -62,6 +62,8 @@ PERIODIC_TASKS = {
     "claim",
     "live message",
 }
+
+HAS_WRITTEN = text("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
 
 Action = Literal["none", "kill", "freeze", "hold"]
 
@@ -135,7 +137,10 @@ class Points:
 
 
 class MarkedDatabase(Database):
-    """Every transaction of a turn has a point just before and just after its commit."""
+    """Every transaction of a turn has a point just before and just after its commit.
+
+    So has one that sends a scheduled job; there it is called `fire`.
+    """
 
     def __init__(self, address: Address, points: Points) -> None:
         super().__init__(address, pool_size=4)
@@ -143,14 +148,16 @@ class MarkedDatabase(Database):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
-        """Open a transaction; those of periodic tasks have no points."""
-        is_marked = is_of_turn()
+        """Open a transaction; those of other periodic tasks have no points."""
+        name = "commit" if is_of_turn() else ""
         async with super().transaction() as session:
             yield session
-            if is_marked:
-                await self._points.reach("commit before")
-        if is_marked:
-            await self._points.reach("commit after")
+            if task_name() == "scheduled jobs" and await session.scalar(HAS_WRITTEN):
+                name = "fire"
+            if name:
+                await self._points.reach(f"{name} before")
+        if name:
+            await self._points.reach(f"{name} after")
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[driver.Connection]:
@@ -166,9 +173,13 @@ class MarkedDatabase(Database):
 
 def is_of_turn() -> bool:
     """Return whether this is a turn's task and not a periodic task."""
+    return task_name() not in PERIODIC_TASKS
+
+
+def task_name() -> str:
+    """Return the name of the running task; empty outside of one."""
     task = asyncio.current_task()
-    name = task.get_name() if task is not None else ""
-    return name not in PERIODIC_TASKS
+    return task.get_name() if task is not None else ""
 
 
 class Counts:

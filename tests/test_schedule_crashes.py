@@ -1,0 +1,45 @@
+"""Workers are killed while they send a scheduled job."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from tests.crash.stage import open_stage
+
+DUE_JOB = """
+WITH person AS (
+    INSERT INTO users DEFAULT VALUES RETURNING id
+), account AS (
+    INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT id, 'test', 'ann' FROM person
+), place AS (
+    INSERT INTO conversations (platform, platform_channel_id, is_direct) VALUES ('test', 'dm-ann', true) RETURNING id
+)
+INSERT INTO scheduled_jobs (user_id, conversation_id, door, platform_user_id, content, requires, starts_at, next_due_at)
+SELECT person.id, place.id, 'fake', 'ann', 'Feed the frogs.', 'guest', now(), now() FROM person, place
+"""
+JOBS = "SELECT status, runs FROM scheduled_jobs"
+
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
+
+
+async def test_a_due_job_is_said_once_although_a_worker_dies_before_it_is_sent_and_one_after(
+    postgres: URL, tmp_path: Path
+) -> None:
+    async with open_stage(postgres, tmp_path) as stage:
+        await stage.owner.execute(DUE_JOB)
+
+        for point, left in (("fire before 1", ("active", 0)), ("fire after 1", ("finished", 1))):
+            worker = await stage.worker(point, at=point, action="kill")
+            await worker.until_gone()
+            await stage.age_the_dead()
+            assert await stage.rows(JOBS) == [left]
+        last = await stage.worker("last")
+        await stage.until_delivered(1)
+        # Further rounds of the schedule find nothing that is due.
+        assert await stage.rows(JOBS) == [("finished", 1)]
+        await last.stop()
+
+        assert await stage.rows("SELECT content FROM stage_posts") == [("Reminder: Feed the frogs.",)]
+        assert await stage.value("SELECT count(*) FROM inbox") == 1
+        assert await stage.value("SELECT count(*) FROM turns") == 1
