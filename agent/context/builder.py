@@ -90,7 +90,7 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
     shows_untrusted = (
         bool(images.data)
         or shows_recordings(content)
-        or any(each.scope == "conversation" for each in memories)
+        or any(each.scope == "conversation" or _shows_recordings(each) for each in memories)
         or (parts.is_shared and replied_to is not None and not replied_to.is_own)
     )
     # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
@@ -102,6 +102,10 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
         shows_private=shows_private,
         reasons=_describe(parts, memories),
     )
+
+
+def _shows_recordings(memory: RecalledMemory) -> bool:
+    return any(shows_recordings(each.content) for each in (memory, memory.before, memory.after) if each is not None)
 
 
 def estimate(

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from agent.journal.steps import Step, TurnKey
 from agent.llm.audio import TranscriptionRequest
 from agent.llm.tokens import count_tokens
+from agent.memories.recordings import heading_of
 from agent.prompts import prompts
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError, Unavailable
@@ -55,9 +56,7 @@ class Recording:
     @property
     def heading(self) -> str:
         """Return the line above its transcript in the message."""
-        texts = prompts().voice
-        begin = texts.recording if self.attachment.voice_seconds is None else texts.spoken
-        return f"{begin} {self.filename} (file_id {self.file_id}):]"
+        return heading_of(self.file_id, self.filename, is_own=self.attachment.voice_seconds is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,21 @@ The statement that ends a turn puts it on a list (`unremembered_turns`); the tra
 it off. So no reply waits for it, and a worker that dies in between loses nothing and stores nothing twice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from agent.memories.recordings import list_transcripts
 from agent.prompts import prompts
 from shared.db.database import Database, is_lost
 from shared.db.driver import Session
 from shared.log import get_logger
+from shared.memory.index import split_text
 from shared.memory.memories import Memories
-from shared.memory.storage import NewMemory, Origin
+from shared.memory.storage import MAX_CONTENT_CHARS, NewMemory, Origin
 from shared.messages import AGENT_ADAPTERS, Place
 from shared.tools import Tool
 
@@ -36,8 +38,9 @@ SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id
        (SELECT speaker FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS speaker,
        (SELECT content FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant'
         ORDER BY seq DESC LIMIT 1) AS answer,
-       EXISTS (SELECT FROM messages WHERE messages.turn_id = turns.id AND seq = 0
-               AND position(:recording IN content) > 0) AS has_recordings,
+       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS said,
+       ARRAY(SELECT files.id FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS file_ids,
+       ARRAY(SELECT filename FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS filenames,
        ARRAY(SELECT DISTINCT tool_name FROM messages
              WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools
 FROM turns JOIN conversations ON conversations.id = turns.conversation_id
@@ -103,21 +106,23 @@ class TurnMemories:
         # What an agent elsewhere writes on behalf of a person was not said by that person, nor was a scheduled job.
         messages = (await session.execute(MESSAGES, given | {"agents": list(AGENT_ADAPTERS)})).all()
         by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
-        turns = (await session.execute(TURNS, given | {"recording": prompts().voice.recording})).all()
+        turns = (await session.execute(TURNS, given)).all()
         return [memory for turn in turns for memory in self._of_turn(turn, by_turn.get(turn.id, []))]
 
     def _of_turn(self, turn: Any, messages: Sequence[Any]) -> list[NewMemory]:
         place = Place(turn.platform, turn.server, channel=turn.channel, thread=turn.thread, is_direct=turn.is_direct)
+        said = [(each.content, each.sent_at, each.message_id) for each in messages if each.content != DELETED]
+        if messages:
+            said += [(content, messages[-1].sent_at, None) for content in _list_spoken(turn)]
         memories = [
             NewMemory(
                 turn.user_id,
-                Origin(place, turn.conversation_id, turn_id=turn.id, message_id=each.message_id),
-                each.content,
-                said_at=each.sent_at,
+                Origin(place, turn.conversation_id, turn_id=turn.id, message_id=message_id),
+                content,
+                said_at=said_at,
                 speaker=turn.speaker,
             )
-            for each in messages
-            if each.content != DELETED
+            for content, said_at, message_id in said
         ]
         if turn.status == "answered" and turn.answer and self._is_own(turn, messages):
             origin = Origin(place, turn.conversation_id, turn_id=turn.id)
@@ -130,12 +135,24 @@ class TurnMemories:
         # must not come back later as if it were the agent's own.
         if (
             not messages
-            or turn.has_recordings
+            or prompts().voice.recording in (turn.said or "")
             or any(each.content == DELETED or each.edited_at is not None for each in messages)
         ):
             return False
         tools = [self._find_tool(name) for name in turn.tools]
         return all(each is not None and not each.reads_untrusted and not each.resumable for each in tools)
+
+
+def _list_spoken(turn: Any) -> Iterator[str]:
+    for each in list_transcripts(turn.said or "", zip(turn.file_ids, turn.filenames, strict=True)):
+        if each.said == prompts().voice.nothing_said:
+            continue
+        if each.is_own:
+            yield each.said
+            continue
+        # Each part keeps the heading: it may be somebody else's speech, which counts as untrusted in a prompt.
+        for part in split_text(each.said, max(MAX_CONTENT_CHARS - len(each.heading) - 1, MAX_CONTENT_CHARS // 2)):
+            yield f"{each.heading}\n{part}"
 
 
 async def forget_turns(

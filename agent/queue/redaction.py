@@ -16,6 +16,7 @@ from sqlalchemy import text
 from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.messages import with_earlier
 from agent.context.replied_to import without_forgotten
+from agent.memories.recordings import list_transcripts
 from agent.memories.turns import DELETED, forget_turns
 from agent.summaries.claims import forget_summaries
 from shared.db.database import Database
@@ -48,6 +49,10 @@ WHERE id = ANY(:ids)
 REMOVE_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
 MESSAGES = text("""
 SELECT id, platform, content, attachments, surroundings FROM inbox WHERE turn_id = :turn_id ORDER BY sent_at, id
+""")
+SAID = text("""
+SELECT content, file_records.id AS file_id, filename FROM messages JOIN file_records USING (turn_id)
+WHERE turn_id = :turn_id AND role = 'user' ORDER BY file_records.id
 """)
 FILES = text("""
 SELECT id, minio_key FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
@@ -137,12 +142,23 @@ async def _rebuild_message(
         line for row in kept for line in PlatformContext.from_row(_without(row.surroundings, message_ids)).earlier
     ]
     earlier = await without_forgotten(session, kept[0].platform, quoted) if quoted else []
-    content = with_earlier(with_file_lines(text_left, [file for row in kept for file in files[row.id]]), earlier)
+    left = [file for row in kept for file in files[row.id]]
+    content = with_earlier(with_file_lines(text_left, left), earlier)
+    content = "\n\n".join([content, *(await _list_transcripts(session, turn_id, left))])
     await session.execute(REBUILD, {"turn_id": turn_id, "content": content})
     lost = [file for row in rows if row.id in own_ids for file in files[row.id]]
     if lost:
         await session.execute(REMOVE_FILES, {"ids": [file.file_id for file in lost]})
     return [file.key for file in lost]
+
+
+async def _list_transcripts(session: Session, turn_id: int, files: Sequence[PendingFile]) -> list[str]:
+    """Return the transcripts of these files as they stand in the turn's message, before any file record is removed."""
+    rows = (await session.execute(SAID, {"turn_id": turn_id})).all()
+    said = rows[0].content if rows else ""
+    kept = {each.file_id for each in files}
+    transcripts = list_transcripts(said, [(row.file_id, row.filename) for row in rows])
+    return [each.block for each in transcripts if each.file_id in kept]
 
 
 async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> dict[int, list[PendingFile]]:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from adapters.chat.edits import Edits
 from adapters.cli.worker import build_worker
 from agent.tools.modules import discover
 from shared.db.database import Address
@@ -16,6 +17,7 @@ from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
 from tests.support.parley import Parley, open_parley
 from tests.support.sounds import recording
+from tests.support.summaries import remembered
 from tests.support.tool_calls import variables
 
 SETTINGS = {
@@ -170,3 +172,35 @@ async def test_a_text_is_spoken_as_a_file_of_the_reply(parley: Parley, model: Op
     (paid,) = await parley.sql("SELECT * FROM token_logs WHERE purpose = 'voice'")
     assert (paid.model, paid.output_tokens, paid.is_estimated) == ("openai/tts-1", 13, True)
     assert float(paid.cost_estimate) == pytest.approx(11 * 1.5e-05)
+
+
+async def test_what_was_spoken_is_remembered_and_goes_with_its_message_alone(parley: Parley, model: OpenAIStub) -> None:
+    told = {"a.wav": "My dog is called Rex.", "b.wav": "My number is 4711.", "c.wav": "The lecture is about owls."}
+    model.transcripts = told
+    model.play(lambda _body, number: Fault(hang=True) if number == 1 else Answer("Noted."))
+    first = await parley.accept("Hello there.", event_id="first")
+    await model.until(1)
+    for name in told:
+        key = f"inbox/{name}"
+        await parley.app.files.storage.put(key, recording(), "audio/wav")
+        seconds = None if name == "c.wav" else 3
+        file = Attachment(name, "audio/wav", 3_044, storage_key=key, voice_seconds=seconds)
+        last = await parley.accept(f"Listen to {name[0]}!", attachments=[file], event_id=name)
+    await parley.sql("UPDATE turns SET stop_requested = true")
+    await parley.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
+    async with asyncio.timeout(60):
+        await parley.app.events.response(first.inbox_id)
+        turn_id = (await parley.app.events.response(last.inbox_id)).turn_id
+
+    said = {each["content"] for each in await remembered(parley) if each["turn_id"] == turn_id}
+    assert {"Listen to a!", "My dog is called Rex.", "Listen to b!", "My number is 4711."} < said
+    assert "[Said in the recording c.wav (file_id 3):]\nThe lecture is about owls." in said
+
+    await Edits(parley.app, "test").delete(["b.wav"])
+
+    left = {each["content"] for each in await remembered(parley) if each["turn_id"] == turn_id}
+    assert left == said - {"Listen to b!", "My number is 4711."}
+    shown = await parley.value("SELECT content FROM messages WHERE turn_id = :id AND role = 'user'", id=turn_id)
+    assert "My dog is called Rex." in shown
+    assert "The lecture is about owls." in shown
+    assert "4711" not in shown

@@ -38,8 +38,9 @@ class OpenAIStub:
 
     `windows` are the tokens that fit into a model, by its name; longer requests are refused as the real API does.
     `drawings` are the requests for images, answered with `drawing` (Base64) and `drawing_usage`.
-    `recordings` are the requests for transcripts without their sound, answered with `transcript` and
-    `transcript_usage`, or with `recording_fault`; `speeches` those for speech, answered with `sound`.
+    `recordings` are the requests for transcripts without their sound, answered with what `transcripts` has for the
+    name of the file or with `transcript`, and with `transcript_usage`, or with `recording_fault`; `speeches` those for
+    speech, answered with `sound`.
     `requests` is the journal of chat requests, `embeddings` that of embedding requests; both forget the oldest beyond
     `keep`. `running` and `peak` count chat requests in progress, `abandoned` those whose caller disconnected.
     `before_embedding` is awaited before each answer to an embedding request, then `embedding_fault` may answer with a
@@ -64,6 +65,7 @@ class OpenAIStub:
         self.recordings: list[Body] = []
         self.recording_fault: Fault | None = None
         self.speeches: list[Body] = []
+        self.transcripts: dict[str, str] = {}
         self.transcript, self.transcript_usage, self.sound = "Good morning.", dict[str, Any](), SOUND
         self.embedding_fault: Callable[[Body], Fault | None] = _no_fault
         self.before_embedding: Callable[[Body], Awaitable[None]] = _go_on
@@ -242,7 +244,8 @@ class OpenAIStub:
             return _failed(self.recording_fault)
         if not content.startswith(SOUNDS):
             return _error(400, "Invalid file format.", "file")
-        return web.json_response({"text": self.transcript, **self.transcript_usage})
+        said = self.transcripts.get(file.filename, self.transcript)
+        return web.json_response({"text": said, **self.transcript_usage})
 
     async def _speak(self, request: web.BaseRequest) -> web.StreamResponse:
         body = json.loads(await request.content.read())

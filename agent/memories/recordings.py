@@ -1,0 +1,47 @@
+"""Transcripts of recordings, which stand below the message of a turn, under the headings that `context` gives them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.prompts import prompts
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is said in a file of a turn; `is_own`: the writer spoke it, otherwise it may be somebody else's speech."""
+
+    file_id: int
+    heading: str
+    said: str
+    is_own: bool
+
+    @property
+    def block(self) -> str:
+        """Return it as it stands in the message."""
+        return f"{self.heading}\n{self.said}"
+
+
+def heading_of(file_id: int, filename: str, *, is_own: bool) -> str:
+    """Return the line above the transcript of this file."""
+    texts = prompts().voice
+    return f"{texts.spoken if is_own else texts.recording} {filename} (file_id {file_id}):]"
+
+
+def list_transcripts(content: str, files: Iterable[tuple[int, str]]) -> list[Transcript]:
+    """Return the transcripts of these files (id and name) in a message, in its order.
+
+    They stand at its end: whoever writes such a heading into a message writes it before the real one.
+    """
+    found = []
+    for file_id, filename in files:
+        for is_own in (True, False):
+            heading = heading_of(file_id, filename, is_own=is_own)
+            at = f"\n{content}".rfind(f"\n{heading}\n")
+            if at >= 0:
+                found.append((at, file_id, heading, is_own))
+    found.sort()
+    ends = [*(at for at, *_ in found), len(content)][1:]
+    return [
+        Transcript(file_id, heading, content[at + len(heading) + 1 : end].strip(), is_own=is_own)
+        for (at, file_id, heading, is_own), end in zip(found, ends, strict=True)
+    ]
