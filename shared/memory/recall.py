@@ -22,9 +22,12 @@ from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import Visibility, prepare
 from shared.messages import Place
 
-# The weight of the similarity of the text and of its window; scores of Parley's own answers are multiplied by the
-# factor. The weights of the words are in the SQL function.
-VECTOR_WEIGHTS = {"vector_turn": 1.0, "vector_window": 1.0, "bot_factor": 0.8}
+# The weight of the similarity of the text and of its window; those of the words are in the SQL function. Measured for
+# each model that is named here, with the dialogues of the benchmark.
+VECTOR_WEIGHTS = (1.0, 1.0)
+WEIGHTS_OF_MODELS = {"local/use-multilingual-3": (1.0, 2.0)}
+# Scores of Parley's own answers are multiplied by this.
+BOT_FACTOR = 0.8
 # How many memories of each scope are taken by their vectors, to be scored together with the best by words.
 MAX_CANDIDATES = 60
 # The words of what is recalled together: first the memories themselves, then their neighbours.
@@ -97,16 +100,19 @@ IS_WANTED = """
          OR m.conversation_id IS DISTINCT FROM :conversation_id)"""
 
 BY_WORDS = text("""
-SELECT * FROM parley_recall_by_words_v1(
+SELECT * FROM parley_recall_by_words_v2(
     p_visibility => CAST(:visibility AS jsonb), p_words => CAST(:words AS text[]), p_k => :k, p_since => :since,
     p_until => :until, p_conversation_id => :conversation_id, p_shown_from => :shown_from, p_large => :large
 )
 """)
 
 # The nearest of each scope and the best by words are scored together; one without vectors gets the average of the
-# others.
+# others. Each is looked up by its id (LATERAL): a plan made while there were few memories stays fast with many; and the
+# vector of the question is read from its text once, not for each row.
 BY_VECTORS = f"""
-WITH words AS MATERIALIZED (
+WITH question AS MATERIALIZED (
+    SELECT CAST(:vector AS halfvec) AS vector
+), words AS MATERIALIZED (
     SELECT * FROM unnest(:ids, :scores) AS word (id, score)
 ), near AS MATERIALIZED (
     SELECT n.memory_id
@@ -116,43 +122,48 @@ WITH words AS MATERIALIZED (
               AND vector_dims(v.embedding) = :dimensions
               AND (:since IS NULL AND :until IS NULL
                    OR EXISTS (SELECT FROM memories AS m WHERE m.id = v.memory_id AND {IS_WANTED}))
-        ORDER BY v.embedding <=> CAST(:vector AS halfvec) LIMIT {MAX_CANDIDATES}
+        ORDER BY v.embedding <=> (SELECT vector FROM question) LIMIT {MAX_CANDIDATES}
     ) AS n
     WHERE s.memories > 0 AND s.id <> ALL (:indexed)
 ), pool AS MATERIALIZED (
-    SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score,
+    SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score, e.vectors, e.turn, e.around,
            CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END AS factor
-    FROM (SELECT id FROM words UNION SELECT memory_id FROM near) AS found
-    JOIN memories AS m ON m.id = found.id AND {IS_WANTED}
-    LEFT JOIN words AS w ON w.id = m.id
-), similar_ones AS (
-    SELECT p.id, p.is_alone,
-           max(nullif(1 - (e.embedding <=> CAST(:vector AS halfvec)), 'NaN')) FILTER (WHERE e.kind = 'turn') AS turn,
-           max(nullif(1 - (e.embedding <=> CAST(:vector AS halfvec)), 'NaN')) FILTER (WHERE e.kind = 'window') AS around
-    FROM pool AS p JOIN memory_vectors AS e ON e.memory_id = p.id AND e.model = :model
-    WHERE vector_dims(e.embedding) = :dimensions
-    GROUP BY p.id, p.is_alone
+    FROM (
+        SELECT id, max(score) AS score
+        FROM (SELECT id, score FROM words UNION ALL SELECT memory_id, NULL FROM near) AS each_one GROUP BY id
+    ) AS w
+    CROSS JOIN LATERAL (SELECT m.* FROM memories AS m WHERE m.id = w.id AND {IS_WANTED} LIMIT 1) AS m
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS vectors, max(s.similarity) FILTER (WHERE s.kind = 'turn') AS turn,
+               max(s.similarity) FILTER (WHERE s.kind = 'window') AS around
+        FROM (
+            SELECT v.kind, nullif(1 - (v.embedding <=> (SELECT vector FROM question)), 'NaN') AS similarity
+            FROM memory_vectors AS v
+            WHERE v.memory_id = w.id AND v.model = :model AND vector_dims(v.embedding) = :dimensions
+            OFFSET 0
+        ) AS s
+    ) AS e
 ), scaled AS (
-    SELECT id, is_alone,
+    SELECT id, said_at, is_alone, score, vectors, factor,
            coalesce((turn - min(turn) OVER ()) / nullif(max(turn) OVER () - min(turn) OVER (), 0), 0.5) AS turn,
            coalesce((around - min(around) OVER ())
                     / nullif(max(around) OVER () - min(around) OVER (), 0), 0.5) AS around
-    FROM similar_ones
+    FROM pool
 ), summed AS (
-    SELECT id, CASE WHEN is_alone THEN turn * (:vector_turn + :vector_window)
-                    ELSE turn * :vector_turn + around * :vector_window END AS score
+    SELECT id, said_at, score, factor,
+           CASE WHEN vectors = 0 THEN NULL WHEN is_alone THEN turn * (:vector_turn + :vector_window)
+                ELSE turn * :vector_turn + around * :vector_window END AS similarity
     FROM scaled
 ), ranked AS (
-    SELECT p.id, p.said_at,
-           coalesce(p.score, 0) + p.factor * coalesce(s.score, avg(s.score) OVER (), 0) AS score
-    FROM pool AS p LEFT JOIN summed AS s ON s.id = p.id
-    ORDER BY score DESC, p.said_at DESC, p.id DESC LIMIT :k
+    SELECT id, said_at, coalesce(score, 0) + factor * coalesce(similarity, avg(similarity) OVER (), 0) AS score
+    FROM summed
+    ORDER BY score DESC, said_at DESC, id DESC LIMIT :k
 )
 SELECT r.id, r.score,
        m.content, m.scope, m.said_at, m.source, m.speaker, m.is_from_bot,
        b.id AS before_id, b.content AS before, b.speaker AS before_speaker, b.is_from_bot AS before_is_from_bot,
        a.id AS after_id, a.content AS after, a.speaker AS after_speaker, a.is_from_bot AS after_is_from_bot
-FROM ranked AS r JOIN memories AS m ON m.id = r.id
+FROM ranked AS r CROSS JOIN LATERAL (SELECT n.* FROM memories AS n WHERE n.id = r.id LIMIT 1) AS m
 LEFT JOIN LATERAL (
     SELECT n.* FROM memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal - 1 LIMIT 1
 ) AS b ON true
@@ -188,18 +199,18 @@ async def find_by_vectors(session: AsyncSession, found: WordMatches, query: Embe
         near = await find_nearest(session, found.large, model=found.model, vector=vector, dimensions=dimensions)
     scores: dict[int, float | None] = dict.fromkeys(each for ids in near.values() for each in ids)
     scores |= found.scores
-    parameters = (
-        asdict(search)
-        | VECTOR_WEIGHTS
-        | {
-            "model": found.model,
-            "ids": list(scores),
-            "scores": list(scores.values()),
-            "indexed": list(near),
-            "vector": vector,
-            "dimensions": dimensions,
-        }
-    )
+    turn_weight, window_weight = WEIGHTS_OF_MODELS.get(found.model or "", VECTOR_WEIGHTS)
+    parameters = asdict(search) | {
+        "vector_turn": turn_weight,
+        "vector_window": window_weight,
+        "bot_factor": BOT_FACTOR,
+        "model": found.model,
+        "ids": list(scores),
+        "scores": list(scores.values()),
+        "indexed": list(near),
+        "vector": vector,
+        "dimensions": dimensions,
+    }
     return _to_recalled((await session.execute(SELECT_BY_VECTORS, parameters)).all())
 
 

@@ -35,7 +35,7 @@ SCOPES_PER_SWITCH = 100
 MAX_CHARS = 4000
 
 CLAIM = prepare("SELECT memory_id FROM parley_claim_vectors_v1(:model, :limit)")
-LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed_v1(:ids) ORDER BY memory_id")
+LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed_v2(:ids) ORDER BY memory_id")
 STORE = prepare("SELECT parley_store_vectors_v1(:model, :dimensions, :ids, :kinds, :versions, :vectors, :refused)")
 SWITCH = prepare("SELECT parley_switch_vectors_v1(:model, :limit)")
 CHARGE = prepare("SELECT parley_charge_embeddings_v2(:model, :user_ids, :conversation_ids, :counts, :costs)")
@@ -237,8 +237,21 @@ def _to_halfvecs(vectors: Sequence[Sequence[float]]) -> list[str]:
 
 
 def _to_pending(row: Any) -> Pending:
-    parts = [part for part in (row.before, row.content, row.after) if part is not None]
-    texts: dict[Kind, str] = {"turn": dated(row.content, row.said_at)[:MAX_CHARS]}
+    parts = [
+        _said(content, speaker)
+        for content, speaker in (
+            (row.before, row.before_speaker),
+            (row.content, row.speaker),
+            (row.after, row.after_speaker),
+        )
+        if content is not None
+    ]
+    texts: dict[Kind, str] = {"turn": dated(_said(row.content, row.speaker), row.said_at)[:MAX_CHARS]}
     if len(parts) > 1:
         texts["window"] = dated("\n".join(parts), row.said_at)[:MAX_CHARS]
     return Pending(row.memory_id, (row.user_id, row.conversation_id), version=row.version, texts=texts)
+
+
+def _said(content: str, speaker: str | None) -> str:
+    # Questions name people, and most messages don't name their writer.
+    return f"{speaker}: {content}" if speaker else content
