@@ -13,6 +13,7 @@ from shared.memory.tokenizer import split_words
 from shared.messages import Place
 from shared.models import User
 from tests.bench.memory_dialogues import Dialogue, make_dialogue, windows
+from tests.bench.memory_topics import TUNED, Corpus
 
 SATURATION, LENGTH = 1.2, 0.75
 DEEP = 10
@@ -81,18 +82,20 @@ def _scaled(scores: Sequence[float]) -> list[float]:
     return [each / most for each in scores]
 
 
-async def measure_quality(memories: Memories, database: Database, *, seeds: Sequence[int], lines: int) -> Quality:
+async def measure_quality(
+    memories: Memories, database: Database, *, seeds: Sequence[int], lines: int, corpus: Corpus = TUNED
+) -> Quality:
     """Store a dialogue of each seed in a place of its own, ask its questions and compare with plain BM25.
 
     The dialogues take turns in being a direct message and a channel; nothing of another one may be recalled.
     """
     quality = Quality()
     for seed in seeds:
-        dialogue = make_dialogue(seed, lines=lines)
+        dialogue = make_dialogue(seed, lines=lines, corpus=corpus)
         place = (
-            Place("bench", None, f"direct-{seed}", is_direct=True)
+            Place("bench", None, f"direct-{corpus.name}-{seed}", is_direct=True)
             if seed % 2 == 0
-            else Place("bench", f"server-{seed % 3}", f"channel-{seed}")
+            else Place("bench", f"server-{seed % 3}", f"channel-{corpus.name}-{seed}")
         )
         await _measure(memories, database, dialogue, place=place, quality=quality)
     return quality
