@@ -7,16 +7,20 @@ from sqlalchemy import text
 from agent.commands.base import Answered, Request, command
 from agent.privacy.confirmations import ask_for_confirmation
 from shared.errors import Refusal
-from shared.memory.own import OwnMemory, count_own, list_own
+from shared.memory.own import OwnMemory, count_own, get_own, list_own
 from shared.memory.visibility import Visibility
+from shared.models.base import MAX_ID
 from shared.permissions import Permission
 from shared.text import cut
 
 MOST_LISTED = 20
 # So many memories are forgotten at once by their words.
 MOST_FORGOTTEN = 1000
+# So many are named that may be about the same in other words; which of them are, the person decides.
+MOST_SIMILAR = 5
 USAGE = (
-    "Write /memory list, /memory forget ID with an id from that list, /memory forget about WORDS, /memory forget all,"
+    "Write /memory list, /memory forget ID with an id from that list, or several, /memory forget about WORDS,"
+    " /memory forget all,"
     " or /memory pause and /memory resume: for this conversation, with the word everywhere for all of yours."
 )
 PAUSE_PERSON = text("UPDATE users SET is_memory_paused = :paused WHERE id = :user_id")
@@ -44,6 +48,8 @@ async def show_or_forget_memories(request: Request) -> str | Answered:
             return await _ask_to_forget_about(request, request.argument.split(maxsplit=2)[2])
         case ["forget", given] if given.lstrip("#").isdecimal():
             return await _forget(request, int(given.lstrip("#")))
+        case ["forget", *given] if given and all(_is_id(each) for each in given):
+            return await _ask_to_forget(request, [int(each.strip("#,")) for each in given])
     raise Refusal(USAGE)
 
 
@@ -96,13 +102,42 @@ async def _ask_to_forget_all(request: Request) -> Answered:
 
 async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
     visibility = Visibility(request.user.id, request.place)
+    similar = await request.app.memory.find_similar(visibility, words, limit=MOST_LISTED)
     async with request.app.database.transaction() as session:
         found = await list_own(session, visibility, words, limit=MOST_FORGOTTEN)
+        ids = [each.id for each in found]
+        others = [each for each in similar if each.id not in ids][:MOST_SIMILAR]
         if not found:
-            return f'I find no memory of yours here with the words "{cut(words, 100)}"; /memory list shows some.'
+            nothing = f'I find no memory of yours here with the words "{cut(words, 100)}"; /memory list shows some.'
+            return "\n".join([nothing, *_to_similar(others)])
+        number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
+    return Answered("\n".join([*_to_lines(found), *_to_similar(others)]), confirmation=number)
+
+
+async def _ask_to_forget(request: Request, ids: Sequence[int]) -> Answered | str:
+    async with request.app.database.transaction() as session:
+        wanted = [each for each in ids if each <= MAX_ID]
+        found = await get_own(session, Visibility(request.user.id, request.place), wanted)
+        if not found:
+            return "You have no memories with these ids; /memory list shows them."
         ids = [each.id for each in found]
         number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
     return Answered("\n".join(_to_lines(found)), confirmation=number)
+
+
+def _is_id(word: str) -> bool:
+    digits = word.strip("#,")
+    return digits.isascii() and digits.isdecimal()
+
+
+def _to_similar(similar: Sequence[OwnMemory]) -> list[str]:
+    if not similar:
+        return []
+    ids = " ".join(str(each.id) for each in similar)
+    return [
+        f"Perhaps these are about it, in other words. /memory forget {ids} forgets them; leave out the ids of others:",
+        *(f"{each.id}: {each.said_at:%d %B %Y}{_said_by(each)}: {cut(each.content, 150)}" for each in similar),
+    ]
 
 
 def _to_lines(found: Sequence[OwnMemory]) -> list[str]:

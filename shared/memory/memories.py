@@ -13,6 +13,7 @@ from shared.errors import ToolError
 from shared.memory.embedders import Embedders
 from shared.memory.embeddings import Embedder, EmbeddingUnavailable
 from shared.memory.index import index_missing
+from shared.memory.own import OwnMemory, list_similar
 from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words, plan_search
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
 from shared.memory.tokenizer import question_words
@@ -125,6 +126,20 @@ class Memories:
         """Delete the memories of these messages and turns, facts drawn from them included; returns how many."""
         parameters = {"platform": platform, "message_ids": list(message_ids), "turn_ids": list(turn_ids)}
         return int((await session.execute(FORGET_MESSAGES, parameters)).scalar_one())
+
+    async def find_similar(self, visibility: Visibility, query: str, limit: int) -> list[OwnMemory]:
+        """Return this person's memories that are nearest in meaning, nearest first; none while there is no embedder."""
+        embedder = self._embedders.current
+        if embedder is None:
+            return []
+        try:
+            question = await embedder.embed([clean(query)[:MAX_CHARS]])
+        except EmbeddingUnavailable:
+            return []
+        async with self._database.transaction() as session:
+            payer = (visibility.user_id, None)
+            await charge(session, {payer: 1.0}, embedder.model, usage=question.usage)
+            return await list_similar(session, visibility, embedder.model, vector=question.vectors[0], limit=limit)
 
     async def index_missing(self, limit: int = 500) -> int:
         """Index up to `limit` memories that an admin or the release before has inserted; returns how many."""

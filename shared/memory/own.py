@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.memory.tokenizer import question_words
+from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import Visibility, act_for, act_in, prepare
 
 COLUMNS = "id, content, scope, source, said_at, speaker, is_from_bot"
@@ -18,6 +19,17 @@ ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
 WITH_WORDS = prepare(f"""
 SELECT {COLUMNS} FROM memories JOIN parley_find_own_memories_v1(:user_id, :words, :limit, :skip) AS id USING (id)
 ORDER BY said_at DESC, id DESC
+""")
+# Exactly, over the vectors of one person.
+SIMILAR = prepare(f"""
+SELECT {COLUMNS} FROM (
+    SELECT memory_id AS id, embedding <=> (SELECT CAST(:vector AS halfvec)) AS distance FROM memory_vectors
+    WHERE user_id = :user_id AND model = :model AND kind = 'turn' AND vector_dims(embedding) = :dimensions
+    ORDER BY distance LIMIT :limit
+) AS near JOIN memories USING (id) ORDER BY near.distance, id
+""")
+WITH_IDS = prepare(f"""
+SELECT {COLUMNS} FROM memories WHERE user_id = :user_id AND id = ANY(:ids) ORDER BY said_at DESC, id DESC
 """)
 COUNT = prepare("SELECT count(*) FROM memories WHERE user_id = :user_id")
 FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = ANY(:ids) RETURNING turn_id")
@@ -53,6 +65,28 @@ async def list_own(
     if not wanted:
         return []
     return [OwnMemory(*row) for row in await session.execute(WITH_WORDS, given | {"words": wanted})]
+
+
+async def list_similar(
+    session: AsyncSession, visibility: Visibility, model: str, *, vector: Sequence[float], limit: int
+) -> list[OwnMemory]:
+    """Return this person's memories that are visible here and nearest to a vector of this model, nearest first."""
+    await act_in(session, visibility)
+    given = {
+        "user_id": visibility.user_id,
+        "model": model,
+        "vector": to_halfvec(vector),
+        "dimensions": len(vector),
+        "limit": limit,
+    }
+    return [OwnMemory(*row) for row in await session.execute(SIMILAR, given)]
+
+
+async def get_own(session: AsyncSession, visibility: Visibility, ids: Sequence[int]) -> list[OwnMemory]:
+    """Return those of these memories that are this person's and visible in this place, newest first."""
+    await act_in(session, visibility)
+    given = {"user_id": visibility.user_id, "ids": list(ids)}
+    return [OwnMemory(*row) for row in await session.execute(WITH_IDS, given)]
 
 
 async def count_own(session: AsyncSession, user_id: int) -> int:

@@ -10,10 +10,12 @@ import pytest
 
 from agent.commands import CommandReply, answer
 from agent.privacy.receipts import verify_receipt
+from shared.db.database import Address
 from shared.messages import Place
 from shared.messages import Sender as Writer
-from tests.standins.openai_api import OpenAIStub
-from tests.support.parley import Parley
+from shared.settings import Settings
+from tests.standins.openai_api import Fault, OpenAIStub
+from tests.support.parley import Parley, open_parley
 from tests.support.summaries import memories, pause_and_summarise, remembered, summarised_by
 
 ANN, BOB = Writer("test", "ann", "Ann"), Writer("test", "bob", "Bob")
@@ -88,6 +90,32 @@ async def test_only_a_date_is_no_match(parley: Parley) -> None:
     asked = await command(parley, f"/memory forget about {said_at:%B}")
     assert "plans a trip" in asked.text
     assert "tea" not in asked.text
+
+
+async def test_what_is_about_something_in_other_words_is_named_and_forgotten_by_its_ids(
+    model: OpenAIStub, settings: Settings, address: Address
+) -> None:
+    embedding = settings.model_copy(update={"embedding_model": "openai/small"})
+    async with open_parley(embedding, address, model) as other:
+        await command(other, "/me")
+        memory = other.app.memory.of_user(await user_id(other, "ann"), DIRECT, None)
+        meat = await memory.remember("Ann dislikes vegetables")
+        roof = await memory.remember("The photograph hangs upstairs")
+
+        named = await command(other, "/memory forget about vegetarian food")
+        assert not named.choices
+        first, second = named.text.splitlines()[2:]
+        assert (first.split(":")[0], second.split(":")[0]) == (str(meat.id), str(roof.id))
+        assert "Ann dislikes vegetables" in first
+        asked = await command(other, f"/memory forget {meat.id}, #{2**63} {meat.id}")
+        assert "Ann dislikes vegetables" in asked.text
+        assert "photograph" not in asked.text
+        await command(other, asked.choices[0].line)
+
+        assert [each.content for each in await memory.list_all()] == ["The photograph hangs upstairs"]
+        assert "no memories with these ids" in (await command(other, f"/memory forget {meat.id} {meat.id}")).text
+        model.embedding_fault = lambda _body: Fault(500)
+        assert len((await command(other, "/memory forget about vegetarian food")).text.splitlines()) == 1
 
 
 async def test_everything_is_forgotten_and_nothing_of_it_is_remembered_later(parley: Parley, model: OpenAIStub) -> None:
