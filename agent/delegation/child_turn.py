@@ -202,7 +202,7 @@ async def _to_child(
         persona = await get_persona(session, row.persona_id, asker.user.permission, settings=services.settings)
         instructions = f"{persona.system_prompt}\n\n{prompts().delegation.instructions}"
         scope = replace(scope, persona=replace(persona, system_prompt=instructions))
-        loop_mode = persona.loop_mode if persona.loop_mode and persona.loop_mode in services.modes else "native"
+        loop_mode = persona.loop_mode if persona.loop_mode and persona.loop_mode in services.models.modes else "native"
     child = RunningTurn(
         key=begun.key,
         request=Request(message),
@@ -232,7 +232,7 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
         memory_limit=services.settings.memory_recall_limit if child.participants.have_memories else 0,
     )
     child.spend.price = find_price(services, child.persona)
-    child.spend.grow(tokens + services.modes[child.loop_mode].prompt_tokens)
+    child.spend.grow(tokens + services.models.modes[child.loop_mode].prompt_tokens)
     if child.log.open_calls:
         # Calls of tools come first, and reserve for themselves.
         return

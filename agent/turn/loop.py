@@ -52,7 +52,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     Raises `Refusal` (budget, stop) and `Unavailable` (no model, deadline). `turn.log` and `turn.spend` then hold the
     work done so far.
     """
-    log, mode = turn.log, services.modes[turn.loop_mode]
+    log, mode = turn.log, services.models.modes[turn.loop_mode]
     taint.show(Taint(context.shows_untrusted, context.shows_private))
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
@@ -99,11 +99,11 @@ def _reservation_seconds(services: TurnServices, turn: RunningTurn) -> float:
 
 
 async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> ModelTurn:
-    mode = services.modes[turn.loop_mode]
+    mode = services.models.modes[turn.loop_mode]
     stream = _Stream(turn, mode) if turn.announcer.wants_text else None
     spent: list[RejectedCall] = []
     try:
-        completion = await services.router.complete(
+        completion = await services.models.router.complete(
             mode.request(turn, context),
             deadline=turn.deadline,
             observer=CallObserver(
@@ -228,7 +228,7 @@ async def _run_wave(
     services: TurnServices, turn: RunningTurn, taint: TurnTaint, scope: Scope, interrupted: Collection[str] = ()
 ) -> None:
     # Runs the open calls, and starts each dependent call as soon as the results it needs are recorded.
-    mode = services.modes[turn.loop_mode]
+    mode = services.models.modes[turn.loop_mode]
     policies = _policies(services, turn, taint=taint, interrupted=interrupted)
     async with ToolBatch(policies, partial(_run_tool, services, turn, taint), services.settings.wave_width) as batch:
         calls: Sequence[Step] = turn.log.open_calls
@@ -247,7 +247,7 @@ def _policies(
     # The policies that check every call of a wave, in this order.
     return (
         Surplus(turn.log),
-        *services.modes[turn.loop_mode].policies(turn),
+        *services.models.modes[turn.loop_mode].policies(turn),
         Repetition(turn.log.steps),
         Interruption(interrupted),
         Approval(services.database, services.toolbox, turn.key),

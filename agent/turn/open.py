@@ -90,7 +90,7 @@ async def _without_forgotten(session: Connection, message: IncomingMessage) -> I
 
 def _find_window(services: TurnServices, persona: ResolvedPersona, offer: Offer) -> Window:
     # The model that is asked first counts; for one with a smaller window the router shortens the request.
-    model_window = services.router.window((persona.model,) if persona.model else ())
+    model_window = services.models.router.window((persona.model,) if persona.model else ())
     texts = count_tokens(persona.system_prompt) + count_tokens(offer.instructions)
     reserved = persona.max_output_tokens + offer.tokens + texts
     return Window.of(model_window, reserved, services.settings.history_tokens)
@@ -102,11 +102,11 @@ def choose_loop_mode(services: TurnServices, opening: Opening) -> LoopMode:
     Falls back to "native" when no route of the persona can plan, or the chosen mode is not installed.
     """
     persona = opening.participants.persona
-    if not services.router.can_plan((persona.model,) if persona.model else ()):
+    if not services.models.router.can_plan((persona.model,) if persona.model else ()):
         return "native"
     percent = services.settings.planner_percent
     chosen = choose_mode(persona.loop_mode, opening.participants.conversation.id, percent)
-    return chosen if chosen in services.modes else "native"
+    return chosen if chosen in services.models.modes else "native"
 
 
 def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequence[Step], loop_mode: LoopMode) -> int:
@@ -122,7 +122,7 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
     )
     # At most one token per character.
     replied_to = MOST_CHARS if opening.message.replied_to is not None else 0
-    return tokens + replied_to + services.modes[loop_mode].prompt_tokens
+    return tokens + replied_to + services.models.modes[loop_mode].prompt_tokens
 
 
 def merge(run: Sequence[Waiting]) -> IncomingMessage:
@@ -290,7 +290,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         )
         files = await list_pending(session, turn_id, message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
-        loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.modes else "native"
+        loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.models.modes else "native"
         tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
         log = TurnLog(key.id, steps)
         spend = Spend(NOT_REQUESTED, tokens, find_price(services, participants.persona))
@@ -324,7 +324,7 @@ async def _end_last_attempt(services: TurnServices, session: AsyncSession, openi
         await settle(session, key, unpaid)
         return
     persona = opening.participants.persona
-    routes = services.router.routes((persona.model,) if persona.model else ())
+    routes = services.models.router.routes((persona.model,) if persona.model else ())
     await abandon(session, key.id, model=routes[0])
 
 

@@ -174,7 +174,7 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
     unheard = await _listen(services, turn) if turn.message.attachments else []
     context = await _build_context(services, turn, failed, unheard=unheard)
     turn.log.keep_reasons(context.reasons)
-    if services.router.counts_calls and turn.spend.numbers is None:
+    if services.models.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:
             turn.spend.number_calls(await count_calls(session, turn.conversation.id, turn.key.id))
     result = await respond(services, turn, context, taint=taint)

@@ -56,17 +56,7 @@ class TurnServices:
     senders: Senders
     credentials: Credentials
 
-    @property
-    def router(self) -> Router:
-        """Return the models that are asked, one after another."""
-        return self.models.router
-
-    @property
-    def modes(self) -> Mapping[LoopMode, Mode]:
-        """Return the installed modes by name."""
-        return self.models.modes
-
 
 def find_price(services: TurnServices, persona: ResolvedPersona) -> float | None:
     """Return the highest price of a token, in US dollars, of the models that may answer; None when one is unknown."""
-    return services.router.highest_price((persona.model,) if persona.model else ())
+    return services.models.router.highest_price((persona.model,) if persona.model else ())

@@ -55,7 +55,7 @@ class ToolModels:
             call = _Call(request.tokens or 0, spend.cost_of(request.tokens or 0))
             observer = CallObserver(spent=call.spent, pay=partial(self._pay_rejected, call))
             async with self._paid(call):
-                completion = await self.services.router.complete(
+                completion = await self.services.models.router.complete(
                     request, deadline=self.turn.deadline, observer=observer
                 )
                 call.spent.append(RejectedCall(completion.model, completion.usage))
@@ -66,7 +66,7 @@ class ToolModels:
         async with self.turn.spend.one_call:
             call, request = _Call(tokens, None), DrawingRequest(model, prompt, size, tokens=tokens)
             async with self._paid(call):
-                drawn = await self.services.router.draw(request, deadline=self.turn.deadline, spent=call.spent)
+                drawn = await self.services.models.router.draw(request, deadline=self.turn.deadline, spent=call.spent)
         if isinstance(drawn, bytes):
             return drawn
         return (await self.services.files.http.get(drawn, max_bytes=MAX_DRAWING_BYTES)).body
@@ -76,14 +76,16 @@ class ToolModels:
         async with self.turn.spend.one_call:
             call, request = _Call(tokens, None, VOICE), SpeechRequest(model, text, voice, tokens=tokens)
             async with self._paid(call):
-                return await self.services.router.speak(request, deadline=self.turn.deadline, spent=call.spent)
+                return await self.services.models.router.speak(request, deadline=self.turn.deadline, spent=call.spent)
 
     async def transcribe(self, request: TranscriptionRequest) -> str:
         """Return what is said in a recording; raises as `complete` does."""
         async with self.turn.spend.one_call:
             call = _Call(request.tokens, None, VOICE)
             async with self._paid(call):
-                return await self.services.router.transcribe(request, deadline=self.turn.deadline, spent=call.spent)
+                return await self.services.models.router.transcribe(
+                    request, deadline=self.turn.deadline, spent=call.spent
+                )
 
     async def _show(self, image_id: int) -> str:
         turn, files = self.turn, self.services.files

@@ -28,14 +28,15 @@ MAX_POINTS = 50
 # A connection, the query in each engine and the join have the time-out of their own.
 SECONDS = 600
 
-reads_sources = tool(
-    requires=Permission.USER,
-    read_only=True,
-    repeatable=True,
-    timeout_seconds=SECONDS,
-    reads_untrusted=True,
-    reads_private=True,
-)
+# Options of the tools that read what is in a source.
+READS: dict[str, Any] = {
+    "requires": Permission.USER,
+    "read_only": True,
+    "repeatable": True,
+    "timeout_seconds": SECONDS,
+    "reads_untrusted": True,
+    "reads_private": True,
+}
 
 Name = Annotated[str, Field(max_length=200)]
 Sql = Annotated[str, Field(max_length=20_000)]
@@ -56,7 +57,7 @@ async def list_sources(context: ToolContext) -> dict[str, Any]:
     return {"sources": sources}
 
 
-@reads_sources
+@tool(**READS)
 async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
     """Get a source's columns, its name in SQL, and example rows.
 
@@ -76,7 +77,7 @@ async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
     }
 
 
-@reads_sources
+@tool(**READS)
 async def query_source(
     context: ToolContext,
     source: Name,
@@ -104,7 +105,7 @@ async def query_source(
     return {"source": found.name, **rows.to_result()}
 
 
-@reads_sources
+@tool(**READS)
 async def compare_sources(
     context: ToolContext,
     source_a: Name,
