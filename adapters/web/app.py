@@ -39,6 +39,7 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
             Route("/v1/chat/completions", openai.post_completion, methods=["POST"]),
             Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
             Route("/chat/events", chat.get_chat_events),
+            Route("/chat/due", chat.get_due),
             Route("/chat/history", chat.get_history),
             Route("/chat/memories", memories.get_memories),
             Route("/chat/commands", memories.post_command, methods=["POST"]),
@@ -64,6 +65,8 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
     web.router.redirect_slashes = False
     web.state.parley = app
     web.state.workers = LiveWorkers()
+    # Set when the server is about to end: streams that would go on for ever end then.
+    web.state.closing = asyncio.Event()
     return web
 
 
@@ -126,15 +129,20 @@ async def serve(app: App, started: Callable[[str, int], None] | None = None, *, 
     if started is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         started(*listening.getsockname()[:2])
-    await run_server(to_config(build_web(app, mounted), **own), listening)
+    web = build_web(app, mounted)
+    await run_server(to_config(web, **own), listening, web.state.closing.set)
 
 
-async def run_server(config: uvicorn.Config, listening: socket.socket) -> None:
-    """Serve on this socket until cancelled, then finish the requests that are running."""
+async def run_server(
+    config: uvicorn.Config, listening: socket.socket, on_closing: Callable[[], None] | None = None
+) -> None:
+    """Serve on this socket until cancelled, then call `on_closing` and finish the requests that are running."""
     server = Server(config)
     serving = asyncio.create_task(server.serve([listening]), name="web server")
     try:
         await asyncio.shield(serving)
     finally:
         server.should_exit = True
+        if on_closing is not None:
+            on_closing()
         await serving

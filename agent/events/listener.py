@@ -18,6 +18,7 @@ from sqlalchemy import bindparam, select
 from agent.events.announcer import (
     CANCELLATIONS,
     CHANGES,
+    DUE,
     NOTIFY,
     READERS,
     TURNS,
@@ -36,6 +37,8 @@ from shared.models import InboxMessage, TurnEvent
 
 REMEMBERED_ENDS = 5000
 READ_AGAIN_SECONDS = 5.0
+# A reader of due jobs looks again after this time, whatever it was told.
+LOOK_AGAIN_SECONDS = 60.0
 LAST_EVENT = "turn_complete"
 
 EVENTS_AFTER = (
@@ -66,6 +69,8 @@ class Listener:
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
+        # The readers of what scheduled jobs send, by the key of the place.
+        self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
 
     def outflow(self) -> Outflow:
         """Return a new filter for what is sent outside of a turn."""
@@ -135,6 +140,21 @@ class Listener:
                 async for delta in self._deltas(inbox_id, queue, last):
                     last = delta.seq
                     yield delta
+
+    async def due_in(self, place_key: str) -> AsyncGenerator[None]:
+        """Yield at once, and then whenever a scheduled job has sent a message into this place, or may have."""
+        arrived = asyncio.Event()
+        self._places[place_key].add(arrived)
+        try:
+            while True:
+                yield
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(arrived.wait(), LOOK_AGAIN_SECONDS)
+                arrived.clear()
+        finally:
+            self._places[place_key].discard(arrived)
+            if not self._places[place_key]:
+                del self._places[place_key]
 
     async def is_awaited(self, inbox_ids: Sequence[int], seconds: float) -> bool:
         """Return whether a reader in any process waits for one of these messages; others have `seconds` to answer."""
@@ -226,6 +246,7 @@ class Listener:
         await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
         await connection.add_listener(READERS, self._on_reader_note)
         await connection.add_listener(CHANGES, self._on_change_note)
+        await connection.add_listener(DUE, self._on_due_note)
         return connection
 
     async def _keep(self, connection: asyncpg.Connection) -> None:
@@ -265,6 +286,12 @@ class Listener:
     def _wake_all(self) -> None:
         for queue in [queue for queues in self._queues.values() for queue in queues]:
             queue.put_nowait({"end": True})
+        for arrived in [each for readers in self._places.values() for each in readers]:
+            arrived.set()
+
+    def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for arrived in self._places.get(str(payload), ()):
+            arrived.set()
 
     def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(payload)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, text
 
-from agent.events.announcer import TURNS
+from agent.events.announcer import DUE, TURNS
 from agent.queue.job import Job
 from shared.credentials.typed import had_typed, without_typed
 from shared.db.batching import BatchLoader
@@ -112,6 +112,7 @@ VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is
 ON CONFLICT (platform, platform_event_id) DO NOTHING
 RETURNING id
 """)
+TELL_DUE = text("SELECT pg_notify(:channel, :place_key)")
 KNOWN = text("""
 SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
 """)
@@ -192,7 +193,11 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 
 async def accept_within(session: Session, message: IncomingMessage) -> bool:
     """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
-    return (await session.execute(ACCEPT, to_row(message))).one_or_none() is not None
+    row = to_row(message)
+    is_new = (await session.execute(ACCEPT, row)).one_or_none() is not None
+    if is_new and message.due_job is not None:
+        await session.execute(TELL_DUE, {"channel": DUE, "place_key": row["place_key"]})
+    return is_new
 
 
 class Inbox:

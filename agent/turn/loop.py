@@ -80,7 +80,7 @@ async def _admit(services: TurnServices, turn: RunningTurn) -> None:
             await wait_while_busy(partial(_reserve, services, turn), lambda: turn.deadline - services.clock.monotonic())
     if turn.spend.admission.status is AdmissionStatus.UNPRICED and turn.spend.price is None:
         # The prices are known once litellm is loaded, which takes seconds and happens at the first call.
-        await services.router.warm()
+        await services.models.router.warm()
         turn.spend.price = find_price(services, turn.persona)
         await _reserve(services, turn)
     if not turn.spend.admission.is_admitted:

@@ -1,5 +1,8 @@
 """The endpoints of the chat page: messages with files, their events after a reconnect, stop, history."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated
 
 from pydantic import Field, StringConstraints, ValidationError
@@ -11,17 +14,20 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.api import sse
 from adapters.web.api.bodies import MAX_JSON_BYTES, capped, max_body, read_json, require_type
-from adapters.web.api.messages import accept_once, command_events
+from adapters.web.api.messages import accept_once, command_events, number
 from adapters.web.api.schemas import MAX_ATTACHMENTS, Closed, Text
 from adapters.web.api.uploads import store_uploads
 from adapters.web.auth import app_of, session_of, with_session
 from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.page import history
 from agent import commands
+from agent.app import App
 from agent.confirmations.decisions import read_word
+from agent.journal.steps import Event
 from agent.turn.run import request_stop
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
+from shared.models.base import MAX_ID
 
 PLATFORM = "web"
 ENTER_HERE = commands.CommandReply("Enter it here; it is kept encrypted, and no model sees it.", is_private=True)
@@ -96,6 +102,45 @@ async def get_chat_events(request: Request) -> Response:
     if inbox_id is None:
         raise Fault(404, "not_found", "This message did not arrive; please send it again.")
     return sse.follow(app.events.follow(inbox_id))
+
+
+@with_session
+async def get_due(request: Request) -> Response:
+    """Stream what scheduled jobs say in a chat from now on, and since the turn `after`; it ends with the server."""
+    app, who = app_of(request), session_of(request)
+    place = place_of(who, request.query_params.get("chat", ""))
+    after = number(request.query_params.get("after", "0"), "after", MAX_ID)
+    return sse.follow(_due_events(app, place, after=after, closing=request.app.state.closing))
+
+
+async def _due_events(app: App, place: Place, *, after: int, closing: asyncio.Event) -> AsyncGenerator[Event]:
+    told: set[int] = set()
+    async with aclosing(app.events.due_in(place.key)) as looks:
+        while await _next_or_closed(looks, closing):
+            async for event in _new_due_events(app, place, after=after, told=told):
+                yield event
+
+
+async def _new_due_events(app: App, place: Place, *, after: int, told: set[int]) -> AsyncGenerator[Event]:
+    async with app.database.transaction() as session:
+        found = [each for each in await history.list_due(session, place, after) if each not in told]
+    for inbox_id in found:
+        told.add(inbox_id)
+        async for event in app.events.follow(inbox_id):
+            yield event
+
+
+async def _next_or_closed(looks: AsyncGenerator[None], closing: asyncio.Event) -> bool:
+    # False when the server is about to end: it waits for its responses.
+    looking = asyncio.ensure_future(anext(looks))
+    closed = asyncio.ensure_future(closing.wait())
+    try:
+        await asyncio.wait({looking, closed}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in (looking, closed):
+            each.cancel()
+        await asyncio.gather(looking, closed, return_exceptions=True)
+    return not closing.is_set()
 
 
 @with_session

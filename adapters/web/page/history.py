@@ -32,6 +32,25 @@ WITH shown AS (
 SELECT turn_id, seq, name, payload FROM turn_events JOIN shown ON shown.id = turn_id ORDER BY turn_id, seq
 """)
 
+# The messages of scheduled jobs: those that are open, and those whose turn is newer than the one shown last.
+DUE = text("""
+SELECT id FROM inbox
+WHERE place_key = :place_key AND due_job IS NOT NULL AND status IN ('waiting', 'claimed')
+UNION
+SELECT inbox.id FROM conversations
+JOIN turns ON turns.conversation_id = conversations.id JOIN inbox ON inbox.turn_id = turns.id
+WHERE conversations.platform = :platform AND conversations.platform_server_id IS NULL
+  AND conversations.platform_thread_id IS NULL AND conversations.platform_channel_id = :channel
+  AND turns.id > :after AND due_job IS NOT NULL
+ORDER BY id
+""")
+
+
+async def list_due(session: AsyncSession, place: Place, after: int) -> list[int]:
+    """Return the inbox ids of what scheduled jobs have sent since the turn `after`, in order."""
+    given = {"place_key": place.key, "platform": place.platform, "channel": place.channel, "after": after}
+    return list((await session.execute(DUE, given)).scalars())
+
 
 async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[dict[str, Any]]:
     """Return the conversations whose channels begin with the prefix, latest first."""

@@ -15,6 +15,7 @@ const page = {
   turns: new Map(),
   running: new Set(),
   loaded: Promise.resolve(),
+  due: null,
 };
 
 // --- the conversation -------------------------------------------------------------------------------------------------
@@ -50,6 +51,40 @@ async function load(chat) {
   }
   refresh();
   toEnd(true);
+  watchDue();
+}
+
+// Shows what scheduled jobs say while the page is open. A page that nobody sees keeps no connection: a browser has few.
+async function watchDue() {
+  page.due?.abort();
+  if (document.hidden) return;
+  const watch = new AbortController();
+  page.due = watch;
+  const { chat } = page;
+  for (let failures = 0; !watch.signal.aborted; failures += 1) {
+    const after = Math.max(0, ...page.turns.keys());
+    try {
+      const response = await fetch(`/chat/due?chat=${chat}&after=${after}`, { signal: watch.signal });
+      if (!response.ok && response.status < 500) return;
+      for await (const event of response.ok ? events(response) : []) {
+        if (watch.signal.aborted) return;
+        failures = 0;
+        showDue(event);
+      }
+    } catch (error) {
+      if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
+    }
+    await pause(WAITS[Math.min(failures, WAITS.length - 1)]);
+  }
+}
+
+function showDue(event) {
+  if (event.name === "error") return;
+  const stays = nearEnd();
+  // It was shown already when the page was opened while it was being answered.
+  if (event.name !== "user_message" || !page.turns.has(event.turn_id)) show(event);
+  if (event.name === "message") $("announcer").textContent = event.content;
+  if (stays) toEnd();
 }
 
 // What the person says next answers the question before it, or leaves it: its buttons go.
@@ -319,6 +354,7 @@ $("welcome").addEventListener("click", (event) => {
   $("text").value = idea.textContent;
   send();
 });
+document.addEventListener("visibilitychange", () => page.loaded.then(watchDue));
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeSidebar(); });
 document.addEventListener("dragover", (event) => {
   if (!carriesFiles(event)) return;

@@ -360,3 +360,19 @@ async def test_a_credential_is_entered_in_a_field_that_hides_it(window: Window, 
     assert await site.parley.value("SELECT name FROM credentials") == "pms"
     # The browser notes each answer with an error.
     window.complaints.clear()
+
+
+async def test_a_due_reminder_appears_without_a_reload(window: Window, site: Site) -> None:
+    await window.says("hello")
+    await expect(window.answer().locator(".text")).to_have_text("You said: hello")
+
+    await site.parley.sql(
+        "INSERT INTO scheduled_jobs (user_id, conversation_id, door, platform_user_id, content, requires, starts_at,"
+        " next_due_at) SELECT users.id, conversations.id, 'web', 'ann', 'Feed the frogs.', 'guest', now(), now()"
+        " FROM users, conversations"
+    )
+
+    await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the frogs.")
+    await window.page.reload()
+    await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the frogs.")
+    await expect(window.page.locator(".message.agent")).to_have_count(2)
