@@ -36,6 +36,7 @@ from adapters.discord.sending.message_writer import ChannelWriter
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from agent import commands
+from shared.credentials.typed import without_typed
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
@@ -248,7 +249,8 @@ class Gateway(discord.AutoShardedClient):
 
     async def _open_thread(self, message: discord.Message) -> str | None:
         """Open a thread for a question and return its id; None without the permission to open one."""
-        name = to_text(message, self.me).replace("\n", " ").strip()[:THREAD_NAME_CHARS] or "Question"
+        asked = without_typed(to_text(message, self.me)).replace("\n", " ")
+        name = asked.strip()[:THREAD_NAME_CHARS] or "Question"
         try:
             thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
         except Refused as error:
