@@ -39,6 +39,7 @@ BROAD_EXCEPT_OWNERS = (
     "agent/tools/toolbox.py",
     "agent/tools/modules.py",
     "agent/llm/providers/client.py",
+    "agent/llm/providers/pricing.py",
     "adapters/base.py",
     "shared/sandbox/program.py",
 )

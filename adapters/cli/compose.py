@@ -80,6 +80,7 @@ async def open_app(
         closing.push_async_callback(storage.aclose)
         router = Router(settings, clock)
         closing.push_async_callback(router.aclose)
+        await router.prices.refresh(database)
         memory = Memories(database, settings, clock)
         closing.push_async_callback(memory.aclose)
         secret_values = Secrets(list_secret_values(settings, secrets))

@@ -25,6 +25,11 @@ class TranscriptionRequest:
         return Usage(heard, 0, written) if heard else self.estimated
 
     @property
+    def paid_for(self) -> dict[str, Any]:
+        """Return what models that are paid by the minute are paid for, as litellm reads it."""
+        return {"call_type": "atranscription", "audio_transcription_file_duration": self.seconds}
+
+    @property
     def estimated(self) -> Usage:
         """Return the usage if the provider reports none."""
         return EstimatedUsage(self.tokens)
@@ -49,6 +54,11 @@ class SpeechRequest:
     def estimated(self) -> Usage:
         """Return the usage."""
         return EstimatedUsage(0, 0, self.tokens)
+
+    @property
+    def paid_for(self) -> dict[str, Any]:
+        """Return what models that are paid by the character are paid for, as litellm reads it."""
+        return {"call_type": "aspeech", "prompt_characters": len(self.text)}
 
     def to_error(self, failure: RouteFailed) -> ToolError | Unavailable:
         """Convert the failure of the route to an error for the tool."""

@@ -12,7 +12,8 @@ from agent.llm.attempts import Attempts, Cooldowns, RouteKnowledge
 from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest, RejectedCall, RouteFailed
 from agent.llm.drawing import DrawingRequest
-from agent.llm.providers.client import Providers
+from agent.llm.prices import Prices
+from agent.llm.providers.client import MediaRequest, Providers
 from agent.llm.pruning import ContextWindows
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
@@ -29,13 +30,15 @@ Request = TypeVar("Request", DrawingRequest, TranscriptionRequest, SpeechRequest
 class Router:
     """Calls the configured routes in order; a route that failed is avoided for a while.
 
-    One per process. `warm` preloads what the first call needs; `aclose` closes the connections.
+    One per process. `prices` are the installation's own, which the worker keeps up to date. `warm` preloads what the
+    first call needs; `aclose` closes the connections.
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, jitter: Callable[[], float] = random.random) -> None:
         self._configured = settings.llm_models
         self._summary_model = settings.summary_model
-        self._providers = Providers(settings, clock)
+        self.prices = Prices()
+        self._providers = Providers(settings, clock, self.prices)
         self._built_in: dict[str, Model] = {
             each.name: model for each in BUILT_IN_MODELS if (model := each.build(settings, clock)) is not None
         }
@@ -84,10 +87,14 @@ class Router:
     def highest_price(self, models: tuple[str, ...] = ()) -> float | None:
         """Return the highest price of a token, in US dollars, on the routes to try; None when one is unknown."""
         prices = [
-            0.0 if name in self._built_in else self._providers.highest_price(name) for name in self.routes(models)
+            0.0 if name in self._built_in else self._providers.pricing.highest(name) for name in self.routes(models)
         ]
         known = [each for each in prices if each is not None]
         return max(known) if len(known) == len(prices) else None
+
+    async def media_cost(self, request: MediaRequest) -> float | None:
+        """Return an upper estimate of a request in US dollars; None if its price is unknown."""
+        return await self._providers.media_cost(request)
 
     def can_plan(self, models: tuple[str, ...] = ()) -> bool:
         """Return whether at least one of the routes to try can answer planner requests."""
@@ -102,7 +109,7 @@ class Router:
             return self._summary_model
         await self._providers.load()
         # Of equally cheap ones the first; a model without a known price is taken only when all are like that.
-        return min(self._configured, key=self._providers.price)
+        return min(self._configured, key=self._providers.pricing.both)
 
     def window(self, models: tuple[str, ...] = ()) -> int | None:
         """Return the context window of the first route, in tokens for prompt and answer; None if it is not known."""

@@ -1,6 +1,6 @@
 -- Writes the tokens of an embedding call to the ledger, and adds them to what its persons, their servers and the rows of
 -- `budgets` that apply have used: one call embeds texts of many persons. Nothing is reserved before and none is refused: the
--- texts are stored already.
+-- texts are stored already. A price in `model_prices` comes before p_costs.
 --
 -- p_user_ids, p_conversation_ids, p_tokens, p_costs: one entry for each payer; the conversation names the server.
 --
@@ -13,6 +13,7 @@ CREATE FUNCTION public.parley_charge_embeddings_v2(
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
+    v_price numeric := (SELECT input_per_million FROM public.model_prices WHERE model = p_model);
     v_limits bigint[];
     v_tokens bigint[];
     v_costs numeric[];
@@ -21,7 +22,8 @@ BEGIN
     FROM (SELECT DISTINCT id FROM unnest(p_user_ids) AS given (id) ORDER BY id) AS payer;
     WITH logged AS (
         INSERT INTO public.token_logs (user_id, conversation_id, purpose, model, input_tokens, cost_estimate, budget_ids)
-        SELECT g.user_id, g.conversation_id, 'embedding', p_model, g.tokens, g.cost,
+        SELECT g.user_id, g.conversation_id, 'embedding', p_model, g.tokens,
+               coalesce(g.tokens * v_price / 1000000, g.cost::numeric),
                nullif(public.parley_find_budgets_v1(g.user_id, g.conversation_id, conversations.persona_id), '{}')
         FROM unnest(p_user_ids, p_conversation_ids, p_tokens, p_costs) AS g (user_id, conversation_id, tokens, cost)
         JOIN public.users ON users.id = g.user_id

@@ -1,4 +1,4 @@
-"""Limits for people, permissions, roles, channels, personas, servers and the installation; grants on top of them.
+"""Limits for people, permissions, roles, channels, personas, servers and the installation; prices of models.
 
 The functions before stay for the release before, which calls them: what it spends is not counted by the new limits.
 """
@@ -38,7 +38,7 @@ FUNCTIONS = (
     "parley_charge_embeddings_v2",
     "parley_free_reservations_v1",
 )
-TABLES = ("budget_notices", "budget_grants", "budgets")
+TABLES = ("model_prices", "budget_notices", "budget_grants", "budgets")
 TOLD = "The highest of 50, 80 and 100 percent that was told in this period."
 # The program counts in budgets with every turn: only what admins decide is logged.
 TRIGGERS = """
@@ -52,6 +52,8 @@ CREATE TRIGGER parley_audit_update AFTER UPDATE OF kind, period, user_id, person
     FOR EACH ROW EXECUTE FUNCTION parley_audit_v1(
     'without', 'tokens_used', 'tokens_reserved', 'cost_used', 'cost_reserved', 'percent_told', 'resets_at'
 );
+CREATE TRIGGER parley_audit AFTER INSERT OR UPDATE OR DELETE ON model_prices
+    FOR EACH ROW EXECUTE FUNCTION parley_audit_v1('without');
 CREATE TRIGGER parley_audit AFTER INSERT OR UPDATE OR DELETE ON budget_grants
     FOR EACH ROW EXECUTE FUNCTION parley_audit_v1('without');
 """
@@ -306,6 +308,51 @@ def upgrade() -> None:
     op.create_index(op.f("ix_budget_notices_limit_budget_id"), "budget_notices", ["limit_budget_id"], unique=False)
     op.create_index(op.f("ix_budget_notices_limit_server_id"), "budget_notices", ["limit_server_id"], unique=False)
     op.create_index(op.f("ix_budget_notices_limit_user_id"), "budget_notices", ["limit_user_id"], unique=False)
+    op.create_table(
+        "model_prices",
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False, comment="The row's own number."),
+        sa.Column("model", sa.Text(), nullable=False, comment="As in LLM_MODELS, EMBEDDING_MODEL or a persona."),
+        sa.Column(
+            "input_per_million",
+            sa.Numeric(14, 6),
+            server_default="0",
+            nullable=False,
+            comment="US dollars for a million tokens of prompts.",
+        ),
+        sa.Column(
+            "cached_per_million",
+            sa.Numeric(14, 6),
+            nullable=True,
+            comment="The same for tokens read from the provider's cache; NULL: as others.",
+        ),
+        sa.Column(
+            "output_per_million",
+            sa.Numeric(14, 6),
+            server_default="0",
+            nullable=False,
+            comment="US dollars for a million tokens of answers.",
+        ),
+        sa.Column(
+            "per_image",
+            sa.Numeric(14, 6),
+            nullable=True,
+            comment="US dollars for an image that it makes; NULL: images are paid by their tokens.",
+        ),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("now()"),
+            nullable=False,
+            comment="When the row was made.",
+        ),
+        sa.CheckConstraint(
+            "input_per_million >= 0 AND cached_per_million >= 0 AND output_per_million >= 0 AND per_image >= 0",
+            name=op.f("model_prices_prices_are_not_negative"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_model_prices")),
+        sa.UniqueConstraint("model", name=op.f("uq_model_prices_model")),
+        comment="Prices of your own models, and of those that litellm does not know or knows wrongly.",
+    )
     op.execute("SET LOCAL lock_timeout = '4s'")
     op.add_column(
         "token_logs",

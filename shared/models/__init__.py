@@ -27,6 +27,7 @@ from shared.models.memory import (
     MemoryWord,
 )
 from shared.models.persona import Persona, PersonaVersion
+from shared.models.price import ModelPrice
 from shared.models.role import MemberRoles, RoleGrant
 from shared.models.schedule import ScheduledJob
 from shared.models.server import Server
@@ -72,6 +73,7 @@ __all__ = [
     "MemoryVector",
     "MemoryWord",
     "Message",
+    "ModelPrice",
     "OutboxReply",
     "Persona",
     "PersonaVersion",

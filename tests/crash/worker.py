@@ -56,6 +56,7 @@ PERIODIC_TASKS = {
     "summaries",
     "memory index",
     "scheduled jobs",
+    "model prices",
     "checks of jobs",
     "MCP servers",
     "model events",

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import re
 import warnings
 from base64 import b64decode
@@ -22,14 +21,16 @@ from agent.llm.completions import (
     estimate,
 )
 from agent.llm.drawing import DrawingRequest
+from agent.llm.prices import Prices
 from agent.llm.providers.caching import needs_marks, with_marks
 from agent.llm.providers.errors import may_be_billed, to_completion, to_failure, to_usage
 from agent.llm.providers.listing import list_models
+from agent.llm.providers.pricing import Pricing
 from agent.llm.providers.response_format import Form, Forms, to_parameters
 from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
 from agent.llm.vision import fill
 from shared.clock import Clock
-from shared.messages import COST_DIGITS, EstimatedUsage, Usage
+from shared.messages import EstimatedUsage, Usage
 from shared.settings import Settings, prepare_litellm_environment
 from shared.text import clean
 
@@ -124,13 +125,13 @@ def _warm(litellm: Any) -> None:
 class Providers:
     """Calls models by their litellm name."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, prices: Prices | None = None) -> None:
         self._clock = clock
+        self.pricing = Pricing(prices or Prices(), self._known)
         self._base_url = settings.openai_base_url
         self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
         self._loading: asyncio.Task[_Library] | None = None
         self._targets: dict[str, dict[str, Any]] = {}
-        self._unpriced: set[str] = set()
         self._forms = Forms()
 
     @property
@@ -145,6 +146,7 @@ class Providers:
             self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm, self._clock))
         # Shielded, because other callers wait for the same import.
         await asyncio.shield(self._loading)
+        self.pricing.use(self._library.litellm, self._library.faults)
 
     def window(self, name: str) -> int | None:
         """Return the model's context window in tokens; None if litellm does not know it."""
@@ -156,12 +158,6 @@ class Providers:
         known = self._known(name)
         return bool(known.get("supports_vision")) if known else None
 
-    def price(self, name: str) -> float:
-        """Return US dollars for a token of the prompt and one of the answer; infinite if litellm does not know it."""
-        known = self._known(name)
-        prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
-        return sum(float(each) for each in prices if each is not None) if prices != (None, None) else math.inf
-
     def list_models(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return what `listing.list_models` does; both empty until litellm is loaded."""
         if not self._is_loaded:
@@ -171,12 +167,6 @@ class Providers:
     @property
     def _is_loaded(self) -> bool:
         return self._loading is not None and self._loading.done() and not _has_failed(self._loading)
-
-    def highest_price(self, name: str) -> float | None:
-        """Return US dollars for the dearest kind of token of a model; None if litellm does not know it."""
-        known = self._known(name)
-        prices = [known.get("input_cost_per_token"), known.get("output_cost_per_token")]
-        return max((float(each) for each in prices if each is not None), default=None)
 
     def _known(self, name: str) -> Mapping[str, Any]:
         if not self._is_loaded:
@@ -325,24 +315,25 @@ class Providers:
             async for chunk in answer.completion_stream if speaks_openai else answer:
                 accumulator.add(chunk)
 
-    def _priced(self, name: str, usage: Usage, **media: Any) -> Usage:
-        # `media`: what a transcript or speech is paid for besides tokens.
-        model = self._targets[name]["model"].replace("hosted_vllm/", "openai/")
-        if model in self._unpriced:
-            return usage
-        litellm = self._library.litellm
-        try:
-            prices = litellm.cost_per_token(
-                model=model,
-                prompt_tokens=usage.input_tokens,
-                completion_tokens=usage.output_tokens,
-                cache_read_input_tokens=usage.cached_tokens,
-                **media,
-            )
-        except (litellm.exceptions.ModelNotMappedError, *self._library.faults):
-            self._unpriced.add(model)
-            return usage
-        return replace(usage, cost=round(sum(prices), COST_DIGITS))
+    def _priced(self, name: str, usage: Usage) -> Usage:
+        return self.pricing.priced(name, self._litellm_name(name), usage)
+
+    def _price_of_media(self, request: TranscriptionRequest | SpeechRequest, usage: Usage) -> float | None:
+        return self.pricing.of_media(request, self._litellm_name(request.model), usage)
+
+    def _litellm_name(self, name: str) -> str:
+        return str(self._target(name)["model"]).replace("hosted_vllm/", "openai/")
+
+    async def media_cost(self, request: MediaRequest) -> float | None:
+        """Return an upper estimate of a request in US dollars; None if its price is unknown."""
+        await self.load()
+        model = self._litellm_name(request.model)
+        if isinstance(request, DrawingRequest):
+            found = self.pricing.of_image(request, model, None)
+        else:
+            found = self.pricing.of_media(request, model, request.estimated)
+        by_token = self.pricing.highest(request.model)
+        return found if found is not None or by_token is None else by_token * request.tokens
 
     async def _make(self, operation: str, request: MediaRequest, **asked: Any) -> Any:
         """Call one of litellm's functions for images and sound; raises `RouteFailed`."""
@@ -366,10 +357,9 @@ class Providers:
         file = (request.filename, request.content)
         answer = await self._make("atranscription", request, file=file, response_format="json", timeout=seconds)
         usage = request.to_usage(getattr(answer, "usage", None))
-        cost = None if isinstance(usage, EstimatedUsage) else self._priced(request.model, usage).cost
-        spoken = {"call_type": "atranscription", "audio_transcription_file_duration": request.seconds}
         # Models that are paid by the minute cost nothing by their tokens.
-        cost = cost or self._priced(request.model, Usage(), **spoken).cost or None
+        cost = None if isinstance(usage, EstimatedUsage) else self._priced(request.model, usage).cost
+        cost = cost or self._price_of_media(request, usage)
         return clean(answer.text or "").strip(), replace(usage, cost=cost)
 
     async def speak(self, request: SpeechRequest, seconds: float) -> tuple[bytes, Usage]:
@@ -377,10 +367,7 @@ class Providers:
         answer = await self._make(
             "aspeech", request, input=request.text, voice=request.voice, response_format="mp3", timeout=seconds
         )
-        spoken = {"call_type": "aspeech", "prompt_characters": len(request.text)}
-        return answer.content, replace(
-            request.estimated, cost=self._priced(request.model, Usage(), **spoken).cost or None
-        )
+        return answer.content, replace(request.estimated, cost=self._price_of_media(request, request.estimated))
 
     async def draw(self, request: DrawingRequest, seconds: float) -> tuple[bytes | str, Usage]:
         """Make one image; return its content or its URL, and the usage. Raises `RouteFailed`."""
@@ -391,16 +378,6 @@ class Providers:
         drawn = b64decode(image.b64_json) if image is not None and image.b64_json else image.url if image else None
         if not drawn:
             raise RouteFailed(Cause.EMPTY, usage=request.to_usage(answer.usage, None))
-        model = self._target(request.model)["model"].replace("hosted_vllm/", "openai/")
-        return drawn, request.to_usage(answer.usage, self._price_of_image(answer, model, request.size))
-
-    def _price_of_image(self, answer: Any, model: str, size: str) -> float | None:
-        litellm = self._library.litellm
-        try:
-            price = litellm.completion_cost(
-                completion_response=answer, model=model, call_type="image_generation", size=size, n=1
-            )
-        # litellm raises bare exceptions for models whose price it does not know.
-        except Exception:  # noqa: BLE001
-            return None
-        return round(float(price), COST_DIGITS) or None
+        model = self._litellm_name(request.model)
+        price = self.pricing.of_image(request, model, answer)
+        return drawn, request.to_usage(answer.usage, price)
