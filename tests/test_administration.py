@@ -133,6 +133,9 @@ async def test_a_deleted_persona_comes_back_and_an_added_one_goes(psql: Psql) ->
         ("mcp_servers", "(name, transport, command) VALUES ('tickets', 'stdio', '/bin/true')"),
         ("agents", "(name, description, persona_id) VALUES ('sage', 'Knows.', 1)"),
         ("servers", "(platform_server_id, token_budget_monthly) VALUES ('42', 5)"),
+        ("budgets", "(kind, cost_limit) VALUES ('installation', 5)"),
+        ("budget_grants", "(limit_user_id, status, tokens, ends_at) VALUES (2, 'granted', 5, 'infinity')"),
+        ("model_prices", "(model) VALUES ('mine')"),
     ],
 )
 async def test_a_row_of_each_table_is_logged_and_taken_back(psql: Psql, table: str, insert: str) -> None:
@@ -143,6 +146,22 @@ async def test_a_row_of_each_table_is_logged_and_taken_back(psql: Psql, table: s
     await psql.run(f"SELECT admin.undo({await psql.last()})")
 
     assert await psql.rows(f"TABLE {table}") == []
+
+
+async def test_limits_are_set_shown_extended_and_lifted(psql: Psql) -> None:
+    limit = "SELECT admin.set_limit('person', {} platform => 'discord', account => 'ann', period => 'day')"
+    assert "may use 500 tokens and 2 dollars in a day" in await psql.value(limit.format("500, dollars => 2,"))
+    assert "900 tokens" in await psql.value(limit.format("900,"))
+    number = await psql.value("SELECT id FROM budgets")
+    await psql.run(f"SELECT admin.grant_more('budgets', {number}, now() + interval '1 day', 100)")
+    await psql.run("UPDATE budgets SET tokens_used = 50, tokens_reserved = 10, resets_at = now() + interval '1 hour'")
+    shown = 'SELECT kind, name, period, unit, allowed, granted, used, reserved, "left" FROM admin.budgets'
+    assert await psql.rows(f"{shown} WHERE period = 'day'") == [
+        ("person", "Ann", "day", "tokens", 900, 100, 50, 10, 940),
+    ]
+    assert await psql.value("SELECT count(*) FROM admin.budgets WHERE period = '30 days'") == 2, "of each person"
+    assert "no limit for a day any more" in await psql.value(limit.format(""))
+    assert await psql.rows("TABLE budgets") == []
 
 
 async def test_what_was_changed_again_is_not_undone(psql: Psql) -> None:
@@ -168,6 +187,14 @@ async def test_what_was_changed_again_is_not_undone(psql: Psql) -> None:
         ("SELECT admin.set_default_persona('Sge')", "there are: Sage"),
         ("SELECT admin.create_persona('Empty', ' ')", "needs instructions"),
         ("SELECT admin.create_persona('Lost', 'x', server => '42')", "needs its platform"),
+        ("SELECT admin.set_limit('sever', 5)", "there are: person, permission, role, channel"),
+        ("SELECT admin.set_limit('server', 5, platform => 'discord')", "needs: platform and server"),
+        ("SELECT admin.set_limit('installation', 5, period => 'week')", "a day or a month"),
+        ("SELECT admin.set_limit('installation', dollars => -1)", "a limit is 0"),
+        ("SELECT admin.set_limit('persona', 5, persona => 'Sge')", "there are: Sage"),
+        ("SELECT admin.set_limit('permission', 5, permission => 'boss')", "there are: guest, user"),
+        ("SELECT admin.grant_more('budgets', 4711, 'infinity', 5)", "there is no limit budgets 4711"),
+        ("SELECT admin.grant_more('users', 2, now(), 5)", "ends in the future"),
         ("SELECT admin.link_accounts('discord', 'ann', 'discord', '222')", "the same person already"),
     ],
 )

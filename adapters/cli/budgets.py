@@ -6,12 +6,14 @@ import typer
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from adapters.cli import limits
 from adapters.cli.console import say, show_fields, show_table
 from adapters.cli.opening import in_transaction
 from adapters.cli.users import WHO, find_user, to_budget
 from shared.settings import Settings
 
 app = typer.Typer(help="What people may spend.", no_args_is_help=True)
+app.add_typer(limits.app)
 
 COLUMNS = ("name", "budget", "used", "reserved", "renews_at")
 LIST = """

@@ -134,6 +134,7 @@ async def _look_at_database(settings: "Settings", usable_skills: Sequence[str]) 
             yield finding
         yield await _look_at_audit(address)
         yield await _look_at_roles(address)
+        yield await _look_at_ledger(address)
     elif revision is None:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
     elif revision in list_revisions(VERSIONS):
@@ -183,6 +184,23 @@ async def _look_at_roles(address: "Address") -> Finding:
     finally:
         await connection.close()
     return Finding("ok", "roles", f"{', '.join(ROLES)}, none of them a superuser")
+
+
+async def _look_at_ledger(address: "Address") -> Finding:
+    import asyncpg
+
+    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    try:
+        calls = await connection.fetchval("SELECT count(*) FROM token_logs")
+        different = await connection.fetchval("SELECT count(*) FROM parley_budget_differences_v1()")
+    finally:
+        await connection.close()
+    if different:
+        text = (
+            f"counters that differ from it: {different:,}; `parley budget check` shows them, `… reconcile` repairs them"
+        )
+        return Finding("warn", "ledger", text)
+    return Finding("ok", "ledger", f"calls: {calls:,}; what limits have counted is their sum")
 
 
 async def _describe_server(address: "Address") -> str:

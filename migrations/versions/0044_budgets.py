@@ -37,6 +37,8 @@ FUNCTIONS = (
     "parley_charge_summary_v2",
     "parley_charge_embeddings_v2",
     "parley_free_reservations_v1",
+    "parley_budget_differences_v1",
+    "parley_reconcile_v1",
 )
 TABLES = ("model_prices", "budget_notices", "budget_grants", "budgets")
 TOLD = "The highest of 50, 80 and 100 percent that was told in this period."

@@ -277,3 +277,49 @@ async def test_two_hundred_turns_at_once_overspend_none_of_their_limits(money: M
         assert row["token_limit"] is None or row["tokens_used"] < row["token_limit"] + slack
         assert row["cost_limit"] is None or row["cost_used"] * 1000 < row["cost_limit"] * 1000 + slack
     assert turns.exhausted > 50
+    assert await money.connection.fetch(DIFFERENT) == [], "the counters are the sum of the ledger"
+
+
+MONTH = """
+INSERT INTO public.budgets (kind, token_limit, cost_limit) VALUES ('installation', 1000000, 100);
+INSERT INTO public.budgets (kind, period, token_limit, platform, platform_server_id)
+VALUES ('server', 'day', 1000000, 'discord', 's');
+UPDATE public.users SET budget_reset_at = now() + interval '1 day';
+UPDATE public.servers SET budget_reset_at = now() + interval '2 days';
+INSERT INTO public.token_logs (user_id, conversation_id, model, input_tokens, output_tokens, cost_estimate, budget_ids,
+                               created_at)
+SELECT 1, 1 + n % 2, 'openai/stub', n % 7, n % 5, CASE WHEN n % 3 > 0 THEN n % 11 / 1000.0 END,
+       CASE WHEN n % 2 = 0 THEN ARRAY[1, 2] ELSE ARRAY[1] END, now() - (n * 7 + 3) * interval '1 minute'
+FROM generate_series(1, 9000) AS n;
+"""
+DIFFERENT = "SELECT subject, counter, counted::float, ledger::float FROM public.parley_budget_differences_v1()"
+
+
+async def test_a_replayed_month_of_the_ledger_reconciles_to_the_token(money: Money) -> None:
+    await money.limit()
+    await money.reserve(70)
+    await money.settle((30, 5), reserve=80)
+    assert await money.connection.fetch(DIFFERENT) == []
+    await money.connection.execute(MONTH)
+    expected = await money.connection.fetchrow(
+        "SELECT sum(input_tokens + output_tokens) FILTER (WHERE created_at >= now() - interval '29 days') AS person,"
+        " sum(input_tokens + output_tokens) FILTER (WHERE created_at >= now() - interval '28 days'"
+        "  AND conversation_id = 1) AS server,"
+        " sum(input_tokens + output_tokens) FILTER (WHERE budget_ids @> '{1}' AND created_at AT TIME ZONE 'UTC'"
+        "  >= date_trunc('month', now() AT TIME ZONE 'UTC')) AS month,"
+        " sum(cost_estimate) FILTER (WHERE budget_ids @> '{1}' AND created_at AT TIME ZONE 'UTC'"
+        "  >= date_trunc('month', now() AT TIME ZONE 'UTC')) AS dollars FROM public.token_logs"
+    )
+    await money.connection.execute("UPDATE public.users SET tokens_reserved = 7")
+
+    changed = await money.connection.fetch("SELECT * FROM public.parley_reconcile_v1()")
+
+    assert [(row["subject"], row["counter"]) for row in changed][-2:] == [
+        ("users", "tokens_reserved"),
+        ("users", "tokens_used_this_month"),
+    ]
+    assert await money.connection.fetch(DIFFERENT) == []
+    assert await money.user() == (expected["person"], 80)
+    assert await money.server() == (expected["server"], 80)
+    assert (await counters(money, 1))[0::2] == (expected["month"], float(expected["dollars"]))
+    assert await money.connection.fetch("SELECT * FROM public.parley_reconcile_v1()") == []

@@ -1,0 +1,76 @@
+"""`parley budget list|check|reconcile`: limits on what may be spent, and whether they agree with the ledger."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from adapters.cli.console import say, show_table
+from adapters.cli.opening import in_transaction
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command("list")
+def list_limits() -> None:
+    """Show every limit: what is used, reserved and left, and when it begins again."""
+    rows = _all("SELECT * FROM admin.budgets")
+    if not rows:
+        say("There are no limits.")
+        return
+    columns = ("limit", "period", "unit", "allowed", "granted", "used", "reserved", "left", "begins again")
+    show_table(
+        columns,
+        [
+            (
+                f"{row.kind} {row.name}".strip(),
+                row.period,
+                row.unit,
+                row.allowed,
+                row.granted,
+                row.used,
+                row.reserved,
+                row.left,
+                f"{row.resets_at:%Y-%m-%d %H:%M}",
+            )
+            for row in rows
+        ],
+    )
+
+
+@app.command("check")
+def check() -> None:
+    """Compare what limits have counted with the ledger; ends with 1 when they differ."""
+    rows = _all("SELECT * FROM parley_budget_differences_v1()")
+    if rows:
+        _show_differences(rows)
+        raise typer.Exit(1)
+    say("What limits have counted is the sum of the ledger.")
+
+
+@app.command("reconcile")
+def reconcile() -> None:
+    """Set what limits have counted to what the ledger says, and show what was changed."""
+    rows = _all("SELECT * FROM parley_reconcile_v1()")
+    if rows:
+        _show_differences(rows)
+    say(f"{len(rows)} counters were set to the sum of the ledger." if rows else "Nothing had to be changed.")
+
+
+def _show_differences(rows: list[Any]) -> None:
+    columns = ("table", "id", "counter", "counted", "ledger")
+    shown = [(row.subject, row.id, row.counter, f"{row.counted:f}", f"{row.ledger:f}") for row in rows]
+    show_table(columns, shown)
+
+
+def _all(statement: str) -> list[Any]:
+    async def ask(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+        from sqlalchemy import text
+
+        return list((await session.execute(text(statement))).all())
+
+    return in_transaction(ask)
