@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from sqlalchemy import text
 
-from agent.billing.budget import Admission, to_admission
+from agent.billing.budget import Admission, Reservation, to_admission
 from agent.billing.ledger import PaidCall, Payment, to_json
 from agent.journal.steps import Event, Step, TurnKey
 from agent.people.rights import RIGHTS, Rights, to_rights
@@ -152,19 +152,15 @@ END_AND_REMEMBER = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A new turn for the inbox rows `inbox_ids`; reserves `tokens` and `cost` for its first call, for `seconds`."""
+    """A new turn for the inbox rows `inbox_ids`, with what it reserves for its first call."""
 
-    turn_id: int
     job_id: int
     inbox_ids: Sequence[int]
     conversation_id: int
-    user_id: int
     persona_id: int | None
     persona_version_id: int | None
     loop_mode: str
-    tokens: int
-    cost: float | None
-    seconds: float
+    reservation: Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +240,7 @@ async def begin_turn(session: Session, new: NewTurn, entry: Entry) -> Admission 
     Returns None, without any change, when a message has been cancelled or another worker has claimed the job since
     they were read.
     """
-    values = {name: getattr(new, name) for name in NewTurn.__slots__}
+    values = {name: getattr(new, name) for name in NewTurn.__slots__} | asdict(new.reservation)
     given = values | entry.to_parameters() | {"inbox_ids": list(new.inbox_ids)}
     row = (await session.execute(BEGIN, given)).one_or_none()
     return None if row is None else to_admission(row)

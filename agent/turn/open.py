@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import NOT_REQUESTED, Admission, abandon, reserve
+from agent.billing.budget import NOT_REQUESTED, Admission, Reservation, abandon, reserve
 from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
@@ -251,17 +251,20 @@ def _to_new(
 ) -> NewTurn:
     participants = opening.participants
     return NewTurn(
-        turn_id=opening.turn_id,
         job_id=opening.job.id,
         inbox_ids=opening.inbox_ids,
         conversation_id=participants.conversation.id,
-        user_id=participants.user.id,
         persona_id=participants.persona.id,
         persona_version_id=participants.persona.choice.version_id,
         loop_mode=loop_mode,
-        tokens=tokens,
-        cost=None if price is None else tokens * price,
-        seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
+        reservation=Reservation(
+            participants.user.id,
+            opening.turn_id,
+            1,
+            tokens=tokens,
+            cost=None if price is None else tokens * price,
+            seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
+        ),
     )
 
 

@@ -65,7 +65,7 @@ class ToolModels:
         """Return an image that this model makes; raises as `complete` does."""
         async with self.turn.spend.one_call:
             request = DrawingRequest(model, prompt, size, tokens=tokens)
-            call = _Call(tokens, await self.services.router.media_cost(request))
+            call = _Call(tokens, await self.services.models.router.media_cost(request))
             async with self._paid(call):
                 drawn = await self.services.models.router.draw(request, deadline=self.turn.deadline, spent=call.spent)
         if isinstance(drawn, bytes):
@@ -76,14 +76,14 @@ class ToolModels:
         """Return a text spoken by this model, as MP3; raises as `complete` does."""
         async with self.turn.spend.one_call:
             request = SpeechRequest(model, text, voice, tokens=tokens)
-            call = _Call(tokens, await self.services.router.media_cost(request), VOICE)
+            call = _Call(tokens, await self.services.models.router.media_cost(request), VOICE)
             async with self._paid(call):
                 return await self.services.models.router.speak(request, deadline=self.turn.deadline, spent=call.spent)
 
     async def transcribe(self, request: TranscriptionRequest) -> str:
         """Return what is said in a recording; raises as `complete` does."""
         async with self.turn.spend.one_call:
-            call = _Call(request.tokens, await self.services.router.media_cost(request), VOICE)
+            call = _Call(request.tokens, await self.services.models.router.media_cost(request), VOICE)
             async with self._paid(call):
                 return await self.services.models.router.transcribe(
                     request, deadline=self.turn.deadline, spent=call.spent

@@ -1,7 +1,9 @@
 -- Trigger: gives back what the calls of a person who is deleted hold of limits that others share. The reservations go with
 -- the person, and nobody could give it back afterwards.
+--
+-- Runs with the rights of its owner: admins who delete somebody may not change what is held.
 CREATE FUNCTION public.parley_free_reservations_v1() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_held record;
 BEGIN

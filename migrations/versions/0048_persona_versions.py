@@ -10,7 +10,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0048"
-down_revision = "0044"
+down_revision = "0045"
 branch_labels = None
 depends_on = None
 
@@ -25,7 +25,7 @@ $$;
 COMMENT ON FUNCTION parley_keep_persona_versions IS 'Trigger: refuses to change persona_versions.';
 CREATE TRIGGER parley_keep_persona_versions BEFORE UPDATE OR DELETE OR TRUNCATE ON persona_versions
     FOR EACH STATEMENT EXECUTE FUNCTION parley_keep_persona_versions();
-REVOKE INSERT, UPDATE, DELETE ON persona_versions FROM parley_app;
+REVOKE INSERT, UPDATE, DELETE ON persona_versions FROM parley_app, parley_admin;
 """
 TRIGGER = """
 CREATE TRIGGER parley_write_persona_version AFTER INSERT OR UPDATE OR DELETE ON personas

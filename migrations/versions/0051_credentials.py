@@ -46,6 +46,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("user_id", "name", name=op.f("uq_credentials_user_id_name")),
         comment="Credentials of people for other services, which tools use for them; models never see them.",
     )
+    op.execute("REVOKE ALL ON credentials FROM parley_admin")
     op.add_column("inbox", sa.Column("credentials", postgresql.JSONB(astext_type=sa.Text()), comment=GIVEN))
     op.get_bind().exec_driver_sql((SQL / f"{DROP_GIVEN}.sql").read_text("utf-8").replace("%", "%%"))
     op.execute(f"REVOKE EXECUTE ON FUNCTION {DROP_GIVEN} FROM PUBLIC")

@@ -1,6 +1,6 @@
 -- Limits for admins: one view of all, and one function that sets each kind.
 
-CREATE VIEW admin.budgets WITH (security_invoker = true) AS
+CREATE VIEW admin.budgets AS
 WITH limits AS (
     SELECT 'person' AS kind, coalesce(person.name, 'user ' || u.id) AS name, '30 days' AS period, 'tokens' AS unit,
            standing.budget::numeric AS allowed, granted.tokens::numeric AS granted, standing.used::numeric AS used,

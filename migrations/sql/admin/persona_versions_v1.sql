@@ -1,6 +1,6 @@
 -- Versions of personas, for people: what a persona was, and how it becomes that again.
 
-CREATE VIEW admin.persona_versions WITH (security_invoker = true) AS
+CREATE VIEW admin.persona_versions AS
 SELECT version.persona_id, version.name, version.version, version.created_at AS at,
        coalesce(version.actor, version.database_user) AS who, version.action,
        coalesce(answered.turns, 0) AS turns,
