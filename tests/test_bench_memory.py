@@ -10,6 +10,7 @@ from tests.bench.memory import to_figures
 from tests.bench.memory_dialogues import make_dialogue
 from tests.bench.memory_quality import measure_quality
 from tests.bench.memory_scale import make_memories, measure_inserts, measure_recall
+from tests.bench.memory_topics import HELD_OUT
 
 
 def test_a_seed_gives_the_same_dialogue_each_time() -> None:
@@ -31,6 +32,20 @@ async def test_recall_finds_more_than_plain_bm25_and_leaks_nothing(database: Dat
     assert quality.leaks == 0
     assert quality.any_10 > quality.baseline_10
     assert {each.name: each.is_reached for each in to_figures(quality, "all", with_embedder=False)}["all: recall any@5"]
+
+
+async def test_the_local_embedder_finds_more_on_topics_that_nothing_was_tuned_on(
+    database: Database, tmp_path: Path
+) -> None:
+    memories = Memories(database, Settings(parley_home=tmp_path, embedding_model="local"), SystemClock())
+    await memories.warm()
+    try:
+        quality = await measure_quality(memories, database, seeds=(0,), lines=100, corpus=HELD_OUT)
+    finally:
+        await memories.aclose()
+
+    assert quality.leaks == 0
+    assert {each.name: each.is_reached for each in to_figures(quality, "all", with_embedder=True)}["all: recall any@5"]
 
 
 async def test_recall_is_measured_among_made_up_memories(database: Database, address: Address, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ async def measured(home: Path, extent: Extent, model: str | None, parts: Sequenc
             async for figure in _scaled(address, memories, extent):
                 yield figure
     if "turns" in parts:
-        remembered, paused = await measure_turns(home / "turns", extent.turns)
+        remembered, paused = await measure_turns(home, extent.turns)
         yield Figure("a turn, memory paused, p50", paused, "ms")
         yield Figure("remembering adds to a turn, p50", remembered - paused, "ms", at_most=1)
 

@@ -1,4 +1,4 @@
-"""What remembering adds to a turn: the turns of a person whose memory is on, beside those of one who has paused it."""
+"""What remembering adds to a turn: turns of a person that are remembered, beside turns while it is paused."""
 
 import time
 from pathlib import Path
@@ -10,30 +10,33 @@ from tests.bench.load import percentile
 from tests.bench.model import mark
 from tests.bench.statements import owner_dsn
 
-PAUSE = """
-UPDATE users SET is_memory_paused = true
-WHERE id = (SELECT user_id FROM user_platform_links WHERE platform_user_id = 'client-1')
-"""
+# Turns before the measurement, so that there is something to recall.
+FIRST = 20
+PAUSE = "UPDATE users SET is_memory_paused = $1"
 
 
 async def measure_turns(home: Path, turns: int) -> tuple[float, float]:
-    """Return the median milliseconds of turns that are remembered and of turns that are not, one by one in turn."""
+    """Return the median milliseconds of turns that are remembered and of turns that are not, one by one in turn.
+
+    Both are the same person's and recall the same memories; remembering is paused for every second turn.
+    """
     async with running_model() as (base_url, _), running_parley(home, base_url) as parley:
-        await _turn(parley, client=0, number=0)
-        await _turn(parley, client=1, number=0)
+        await _turn(parley, "first", 0)
         await parley.lift_budgets()
+        for number in range(1, FIRST):
+            await _turn(parley, "first", number)
+        taken: dict[bool, list[float]] = {True: [], False: []}
         owner = await asyncpg.connect(owner_dsn(home))
-        await owner.execute(PAUSE)
+        for number in range(turns):
+            # Whichever is first in one round is second in the next.
+            for is_paused in (number % 2 == 0, number % 2 == 1):
+                await owner.execute(PAUSE, is_paused)
+                taken[is_paused].append(await _turn(parley, f"paused-{is_paused}", number))
         await owner.close()
-        taken: tuple[list[float], list[float]] = ([], [])
-        for number in range(1, turns + 1):
-            # Whoever is first in one round is second in the next.
-            for client in (number % 2, 1 - number % 2):
-                taken[client].append(await _turn(parley, client, number))
-    return percentile(tuple(taken[0]), 50), percentile(tuple(taken[1]), 50)
+    return percentile(tuple(taken[False]), 50), percentile(tuple(taken[True]), 50)
 
 
-async def _turn(parley: Parley, client: int, number: int) -> float:
+async def _turn(parley: Parley, place: str, number: int) -> float:
     begun = time.perf_counter()
-    await parley.say(client, f"place-{number // TURNS_A_PLACE}", mark())
+    await parley.say(0, f"{place}-{number // TURNS_A_PLACE}", mark())
     return 1000 * (time.perf_counter() - begun)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from shared.memory.embeddings import (
     LiteLLMEmbedder,
     RequestLimits,
 )
-from shared.memory.memories import Memories
+from shared.memory.memories import Memories, NewMemory, Origin
 from shared.messages import Place, Usage
 from shared.settings import Settings
+from tests.shared.memory.test_memories import new_conversation
 from tests.standins.openai_api import OpenAIStub
 from tests.support.admin import Admin
 
@@ -187,6 +189,24 @@ async def test_messages_of_a_conversation_have_a_vector_of_their_window(
     assert await memory.forget(stored[0].id)
     assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE memory_id = $1", stored[0].id)) == 0
     assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE kind = 'window'")) == 1
+
+
+async def test_the_texts_of_vectors_say_who_said_them(database: Database, ann: int, admin: Admin) -> None:
+    embedder = WordCountEmbedder("speakers")
+    memories = Memories(database, Settings(), SystemClock(), embedder=embedder)
+    said_at = datetime(2026, 5, 4, tzinfo=UTC)
+    origin = Origin(HOME, await new_conversation(database))
+    await memories.add(
+        [
+            NewMemory(ann, origin, said, said_at, speaker=speaker)
+            for speaker, said in (("Ann", "The dog is Rex"), ("Bob", "Nice"), (None, "Noted"))
+        ]
+    )
+    await admin.overdue()
+    await memories.fill_vectors()
+
+    assert {"04 May 2026: Ann: The dog is Rex", "04 May 2026: Noted"} < set(embedder.asked)
+    assert "04 May 2026: Ann: The dog is Rex\nBob: Nice\nNoted" in embedder.asked
 
 
 async def test_a_vector_of_the_maximum_dimensions_fits_the_index(database: Database, ann: int, admin: Admin) -> None:
