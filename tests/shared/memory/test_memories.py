@@ -115,9 +115,12 @@ async def test_words_match_whatever_their_accents_case_width_and_endings(memorie
         ("ฉันชอบกินข้าวผัดกุ้ง", "ข้าวผัด"),
         ("मुझे चाय पसंद है", "चाय"),
         ("나는 서울에 산다", "서울에"),
+        ("אני גר בחיפה", "מי גר בחיפה?"),
+        ("أحب الشاي الأخضر", "الشاي؟"),
+        ("🎺🎺", ""),
     ],
 )
-async def test_scripts_without_spaces_are_found(memories: Memories, ann: int, fact: str, question: str) -> None:
+async def test_scripts_of_all_kinds_are_found(memories: Memories, ann: int, fact: str, question: str) -> None:
     memory = memories.of_user(ann, HOME, None)
     await tell(memory, "我喜欢在周末去爬山" if fact[0] == "我" else "Likes hiking", fact)
 
