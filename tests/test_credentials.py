@@ -184,7 +184,7 @@ async def test_a_program_gives_one_for_a_single_message_and_it_outlives_the_deat
         assert await parley.value("SELECT count(*) FROM turns WHERE status = 'answered'") == 2
 
 
-async def test_an_older_key_still_opens_it_and_is_not_needed_once_it_was_used(parley: Parley) -> None:
+async def test_an_older_key_still_opens_it_and_is_not_needed_once_it_was_renewed(parley: Parley) -> None:
     old = parley.app
     await give(parley, f"/credential set cabins {SECRET}")
     user_id = await parley.value("SELECT id FROM users")
@@ -193,7 +193,10 @@ async def test_an_older_key_still_opens_it_and_is_not_needed_once_it_was_used(pa
     def with_keys(*keys: str) -> App:
         return replace(old, secrets=replace(secrets, secret_keys=keys))
 
-    assert await with_keys("new", *secrets.secret_keys).credentials.of_user(user_id).get("cabins") == SECRET
+    rotating = with_keys("new", *secrets.secret_keys).credentials
+    assert await rotating.of_user(user_id).get("cabins") == SECRET
+    assert (await rotating.renew(), await rotating.renew()) == (1, 0)
+    assert await with_keys("another").credentials.renew() == 0
     assert await with_keys("new").credentials.of_user(user_id).get("cabins") == SECRET
     with pytest.raises(Exception, match="There is no credential of this person for cabins"):
         await with_keys("another").credentials.of_user(user_id).get("cabins")

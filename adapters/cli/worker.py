@@ -88,3 +88,4 @@ async def _maintain(app: App) -> None:
     await remove_expired_files(steps, app.files.storage)
     await remove_expired_memories(steps)
     await finish_erasures(app.database, app.files.storage)
+    await app.credentials.renew()

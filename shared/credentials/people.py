@@ -27,9 +27,9 @@ WHERE (SELECT count(*) FROM credentials WHERE user_id = :user_id AND name <> :na
 ON CONFLICT (user_id, name) DO UPDATE SET encrypted = excluded.encrypted, created_at = now()
 RETURNING id
 """)
-REPLACE = text("""
-UPDATE credentials SET encrypted = :encrypted WHERE user_id = :user_id AND name = :name AND encrypted = :old
-""")
+NEXT = text("SELECT id, user_id, name, encrypted FROM credentials WHERE id > :after ORDER BY id LIMIT :step")
+REPLACE = text("UPDATE credentials SET encrypted = :encrypted WHERE id = :id AND encrypted = :old")
+STEP = 100
 NAMES = text("SELECT name, created_at FROM credentials WHERE user_id = :user_id ORDER BY name")
 FORGET = text("DELETE FROM credentials WHERE user_id = :user_id AND name = :name RETURNING id")
 
@@ -81,22 +81,13 @@ class CredentialsOfUser:
             row = (await session.execute(NAMED, {"user_id": self._user_id, "name": name})).one_or_none()
         if row is None:
             return None
-        found = str(row.encrypted)
-        value = self._vault.decrypt(self._owner(name), found)
-        if not self._vault.is_current(found):
-            # So that the older key can be removed from SECRET_KEY some day.
-            renewed = self._vault.encrypt(self._owner(name), value)
-            async with self._database.statement() as session:
-                await session.execute(
-                    REPLACE, {"user_id": self._user_id, "name": name, "old": found, "encrypted": renewed}
-                )
-        return value
+        return self._vault.decrypt(_owner(self._user_id, name), row.encrypted)
 
     async def keep(self, name: str, value: str) -> None:
         """Keep a credential, in place of the one with the same name; raises `Refusal` for what can't be kept."""
         kept = check_value(value)
         given = {"user_id": self._user_id, "name": check_name(name), "most": MAX_CREDENTIALS}
-        encrypted = self._vault.encrypt(self._owner(name), kept)
+        encrypted = self._vault.encrypt(_owner(self._user_id, name), kept)
         async with self._database.statement() as session:
             done = (await session.execute(KEEP, given | {"encrypted": encrypted})).one_or_none()
         if done is None:
@@ -112,9 +103,6 @@ class CredentialsOfUser:
         async with self._database.statement() as session:
             gone = await session.execute(FORGET, {"user_id": self._user_id, "name": check_name(name)})
             return bool(gone.all())
-
-    def _owner(self, name: str) -> str:
-        return f"user {self._user_id} {name}"
 
 
 class Credentials:
@@ -132,6 +120,32 @@ class Credentials:
     def encrypt_given(self, owner: str, values: Mapping[str, str]) -> GivenCredentials:
         """Return the credentials of one message, encrypted."""
         return GivenCredentials(owner, {name: self._vault.encrypt(owner, value) for name, value in values.items()})
+
+    async def renew(self) -> int:
+        """Encrypt with the first key what an older one has encrypted, and return how many; the older can go then."""
+        after, renewed = 0, 0
+        while self._vault.has_older_keys and (rows := await self._list_after(after)):
+            after = rows[-1].id
+            renewed += sum([await self._renew(row) for row in rows if not self._vault.is_current(row.encrypted)])
+        return renewed
+
+    async def _list_after(self, after: int) -> Sequence[Any]:
+        async with self._database.statement() as session:
+            return (await session.execute(NEXT, {"after": after, "step": STEP})).all()
+
+    async def _renew(self, row: Any) -> bool:
+        owner = _owner(row.user_id, row.name)
+        try:
+            encrypted = self._vault.encrypt(owner, self._vault.decrypt(owner, row.encrypted))
+        except Undecryptable:
+            return False
+        async with self._database.statement() as session:
+            await session.execute(REPLACE, {"id": row.id, "old": row.encrypted, "encrypted": encrypted})
+        return True
+
+
+def _owner(user_id: int, name: str) -> str:
+    return f"user {user_id} {name}"
 
 
 def check_name(name: str) -> str:

@@ -19,6 +19,7 @@ class Vault:
     def __init__(self, secret_keys: Sequence[str], purpose: bytes) -> None:
         fernets = [Fernet(_derive(key, purpose)) for key in secret_keys]
         self._newest, self._all = fernets[0], MultiFernet(fernets)
+        self.has_older_keys = len(fernets) > 1
 
     def encrypt(self, owner: str, value: str) -> str:
         """Return the encrypted value; it can be decrypted for this owner only."""
