@@ -6,6 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from agent.privacy.erasure import finish_erasures
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE
 from shared.messages import AgentResponse
@@ -343,6 +344,7 @@ async def test_deleting_a_person_leaves_nothing_that_they_wrote(parley: Parley) 
 
     assert {"memories.content", "messages.content", "turn_events.payload"} <= set(await traces(parley))
     await admin(parley, "Delete everything of a person")
+    await finish_erasures(parley.app.database, parley.app.files.storage)
 
     assert await traces(parley) == []
     assert await parley.value("SELECT count(*) FROM users") == 1

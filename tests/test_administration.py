@@ -1,8 +1,7 @@
 """What admins change is logged, can be undone, and reads well: the schema `admin` and `audit_log`."""
 
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import asyncpg
 import pytest
@@ -13,6 +12,7 @@ from adapters.cli.compose import note_known_words
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE, READONLY_ROLE, ROLES
 from tests.support.parley import Parley
+from tests.support.psql import Psql, opened
 
 PEOPLE = """
 INSERT INTO users (permission_level) VALUES ('owner'), ('guest');
@@ -36,47 +36,6 @@ ALLOWED = {
         'nobody has written from the platform "townhall" yet; there are: a2a, discord, openai, slack, terminal, web'
     ],
 }
-
-
-class Psql:
-    """Runs statements as an admin's psql does."""
-
-    def __init__(self, connection: asyncpg.Connection) -> None:
-        self._connection = connection
-
-    async def run(self, statement: str) -> None:
-        await self._connection.execute(statement)
-
-    async def value(self, statement: str) -> Any:
-        return await self._connection.fetchval(statement)
-
-    async def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await self._connection.fetch(statement)]
-
-    async def warned(self, statement: str) -> list[str]:
-        """Run a statement and return the warnings."""
-        warnings: list[str] = []
-
-        def note(_connection: object, message: Any) -> None:
-            warnings.append(message.message)
-
-        self._connection.add_log_listener(note)
-        await self._connection.execute(statement)
-        self._connection.remove_log_listener(note)
-        return warnings
-
-    async def last(self) -> int:
-        number: int = await self.value("SELECT max(id) FROM audit_log")
-        return number
-
-
-@asynccontextmanager
-async def opened(address: Address, **role: Any) -> AsyncIterator[Psql]:
-    connection = await asyncpg.connect(**address.asyncpg_arguments(**role))
-    try:
-        yield Psql(connection)
-    finally:
-        await connection.close()
 
 
 @pytest.fixture
@@ -124,28 +83,70 @@ async def test_a_deleted_persona_comes_back_and_an_added_one_goes(psql: Psql) ->
 
 
 @pytest.mark.parametrize(
-    ("table", "insert"),
+    ("table", "insert", "change"),
     [
-        ("skills", "(name, description, body) VALUES ('notes', 'Takes notes.', 'Do.')"),
-        ("memory_retention", "(kind, kept_days) VALUES ('turn', 30)"),
-        ("role_grants", "(server, role, permission_level) VALUES ('42', '7', 'admin')"),
-        ("channel_modes", "(platform_channel_id, mode) VALUES ('9', 'always')"),
-        ("mcp_servers", "(name, transport, command) VALUES ('tickets', 'stdio', '/bin/true')"),
-        ("agents", "(name, description, persona_id) VALUES ('sage', 'Knows.', 1)"),
-        ("servers", "(platform_server_id, token_budget_monthly) VALUES ('42', 5)"),
-        ("budgets", "(kind, cost_limit) VALUES ('installation', 5)"),
-        ("budget_grants", "(limit_user_id, status, tokens, ends_at) VALUES (2, 'granted', 5, 'infinity')"),
-        ("model_prices", "(model) VALUES ('mine')"),
+        ("skills", "(name, description, body) VALUES ('notes', 'Takes notes.', 'Do.')", "body = 'Do more.'"),
+        ("memory_retention", "(kind, kept_days) VALUES ('turn', 30)", "kept_days = 31"),
+        ("role_grants", "(server, role, permission_level) VALUES ('42', '7', 'admin')", "token_budget = 9"),
+        ("channel_modes", "(platform_channel_id, mode) VALUES ('9', 'always')", "mode = 'off'"),
+        (
+            "mcp_servers",
+            "(name, transport, command) VALUES ('tickets', 'stdio', '/bin/true')",
+            "args = '[\"-x\"]', enabled = false",
+        ),
+        ("agents", "(name, description, persona_id) VALUES ('sage', 'Knows.', 1)", "is_enabled = false"),
+        ("servers", "(platform_server_id, token_budget_monthly) VALUES ('42', 5)", "token_budget_monthly = 6"),
+        (
+            "data_sources",
+            "(name, kind, path) VALUES ('sales', 'file', '/srv/sales.csv')",
+            "allowed_roles = '[\"user\"]'",
+        ),
+        (
+            "personas",
+            "(name, system_prompt, allowed_modules) VALUES ('Two', 'You are two.', '[\"calendar\"]')",
+            "skills = '[\"notes\"]', allowed_modules = NULL",
+        ),
+        ("budgets", "(kind, cost_limit) VALUES ('installation', 5)", "cost_limit = 6"),
+        (
+            "budget_grants",
+            "(limit_user_id, status, tokens, ends_at) VALUES (2, 'granted', 5, 'infinity')",
+            "tokens = 6",
+        ),
+        ("model_prices", "(model) VALUES ('mine')", "per_image = 1"),
     ],
 )
-async def test_a_row_of_each_table_is_logged_and_taken_back(psql: Psql, table: str, insert: str) -> None:
+async def test_a_row_of_each_table_is_logged_and_each_change_of_it_taken_back(
+    psql: Psql, table: str, insert: str, change: str
+) -> None:
+    newest = f"SELECT to_jsonb(t)::text FROM {table} AS t ORDER BY id DESC LIMIT 1"  # noqa: S608  # names of ours
+    before = await psql.value(newest)
+    logged = []
     await psql.run(f"INSERT INTO {table} {insert}")
-    logged = await psql.rows('SELECT "table", action FROM admin.audit LIMIT 1')
-    assert logged == [(table, "insert")]
+    row = await psql.value(newest)
+    for statement in (f"UPDATE {table} SET {change}", f"DELETE FROM {table}"):  # noqa: S608  # names of ours
+        await psql.run(f"{statement} WHERE id = {json.loads(row)['id']}")
+        assert await psql.value(newest) != row
+        await psql.run(f"SELECT admin.undo({await psql.last()})")
+        logged += await psql.rows('SELECT "table", action FROM admin.audit WHERE undoes IS NULL LIMIT 1')
+        came_back = json.loads(await psql.value(newest))
+        assert {**came_back, "created_at": None} == {**json.loads(row), "created_at": None}
+    assert logged == [(table, "update"), (table, "delete")]
+
+    inserted = await psql.value(
+        "SELECT min(id) FROM audit_log WHERE table_name = $1 AND row_id = $2", table, came_back["id"]
+    )
+    await psql.run(f"SELECT admin.undo({inserted})")
+
+    assert await psql.value(newest) == before
+
+
+async def test_an_account_that_was_linked_goes_back(psql: Psql) -> None:
+    await psql.run("SELECT admin.link_accounts('discord', '222', 'discord', 'olga')")
+    assert await psql.rows("SELECT DISTINCT user_id FROM user_platform_links") == [(1,)]
 
     await psql.run(f"SELECT admin.undo({await psql.last()})")
 
-    assert await psql.rows(f"TABLE {table}") == []
+    assert await psql.value("SELECT user_id FROM user_platform_links WHERE platform_user_id = '222'") == 2
 
 
 async def test_limits_are_set_shown_extended_and_lifted(psql: Psql) -> None:

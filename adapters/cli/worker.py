@@ -3,6 +3,8 @@
 from collections import Counter
 from functools import partial
 
+from sqlalchemy import text
+
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
 from agent.maintenance.files import remove_expired_files
@@ -29,6 +31,8 @@ VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
 EVENT_SECONDS = 5.0
+# Permissions that have ended count no more; this only says so in the table.
+END_GRANTS = text("SELECT parley_end_grants_v1()")
 
 
 def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds: float = MAINTENANCE_SECONDS) -> Worker:
@@ -83,6 +87,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
 
 async def _maintain(app: App) -> None:
     steps = Steps(app.database, app.clock)
+    await steps.run(END_GRANTS, {})
     await count_finished(steps)
     await remove_expired(steps, app.settings)
     await remove_expired_files(steps, app.files.storage)

@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.base import Request, command
 from agent.people.personas import resolve_persona
+from agent.people.rights import PERMISSION
 from shared.errors import Refusal
 from shared.log import get_logger
 from shared.messages import Place
@@ -76,19 +77,21 @@ async def _bind(request: Request, name: str) -> str:
 
 async def _find(session: AsyncSession, name: str) -> _Bound | None:
     """Return the place that the persona is bound to, None if it is not bound; raises `Refusal` if it does not exist."""
-    columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id)
+    columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id, Persona.is_default)
     row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
     if row is None:
         names = (await session.scalars(select(Persona.name).order_by(Persona.name).limit(MOST_NAMES))).all()
         known = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
         raise Refusal(f"There is no persona {name[:60]!r}; {known}.")
-    shown = " / ".join(part for part in row if part)
+    if row.is_default:
+        raise Refusal(f"{name} is the default persona, which answers wherever no other does; choose another one.")
+    shown = " / ".join(part for part in row[:3] if part)
     return _Bound(shown, (row.platform, row.platform_server_id)) if shown else None
 
 
 async def _require_everywhere(session: AsyncSession, request: Request) -> None:
     # Roles on this server must not affect other servers, so only the user's own permission counts.
-    own = (await session.execute(select(User.permission_level).where(User.id == request.user.id))).scalar_one()
+    own = (await session.execute(select(PERMISSION).where(User.id == request.user.id))).scalar_one()
     if Permission.from_label(own) < Permission.ADMIN:
         raise Refusal("This persona answers elsewhere; to take it from there needs more than a role on this server.")
 

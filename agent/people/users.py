@@ -29,9 +29,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 
 from agent.people.agents import LISTED, ListedAgent, to_agents
+from agent.people.pauses import is_server_paused, to_refusal
 from agent.people.personas import CLOSEST, ResolvedPersona, to_persona
+from agent.people.rights import PERMISSION
 from shared.db.database import Database
 from shared.db.driver import Connection, Session
+from shared.errors import Refusal
 from shared.memory.visibility import restricted_thread
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 from shared.models import Conversation, MemberRoles, User, UserPlatformLink
@@ -46,7 +49,8 @@ HAS_ROLES = or_(
 )
 FIND = select(
     User.id,
-    User.permission_level,
+    PERMISSION.label("permission_level"),
+    User.paused_at.is_not(None).label("is_paused"),
     User.display_name,
     User.time_zone,
     User.week_start,
@@ -73,6 +77,7 @@ class ResolvedUser:
     time_zone: str
     week_start: str
     has_memories: bool = False
+    is_paused: bool = False
 
     def as_caller(self) -> Caller:
         """Return the fields of the user that tools may see."""
@@ -97,7 +102,9 @@ async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
 
 def to_user(row: Any, sender: Sender) -> ResolvedUser:
     """Return the user from a row of `FIND`."""
-    name = row.display_name or sender.username or row.platform_username or sender.platform_user_id
+    # The database names people as their account is called, which may have been renamed since.
+    chosen = row.display_name if row.display_name != row.platform_username else None
+    name = chosen or sender.username or row.platform_username or sender.platform_user_id
     permission = Permission.from_label(row.permission_level)
     return ResolvedUser(
         id=row.id,
@@ -106,6 +113,7 @@ def to_user(row: Any, sender: Sender) -> ResolvedUser:
         time_zone=row.time_zone,
         week_start=row.week_start,
         has_memories=row.has_memories,
+        is_paused=row.is_paused,
     )
 
 
@@ -194,16 +202,13 @@ COLUMNS = (
     Conversation.persona_id,
 )
 
-
 PLACE = tuple(
     bindparam(name, type_=column.type)
     for name, column in zip(("platform", "server", "channel", "thread", "is_direct"), COLUMNS, strict=False)
 )
 
-
 # When a worker looks whether the conversation has paused.
 NEXT_PAUSE = func.now() + literal_column("interval '30 minutes'")
-
 
 # The table instead of the class, because the ORM would turn the returned columns into objects.
 TABLE = cast(Table, Conversation.__table__)
@@ -289,16 +294,12 @@ def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversatio
 
 IDENTITY = FIND.cte("identity")
 
-
 PERSONA = CLOSEST.cte("persona")
-
 
 CONVERSATION = upsert(IDENTITY, PERSONA).cte("conversation")
 
-
 # Does not wait for the disk: the begin of the turn, which follows, flushes the conversation and the drawn turn id too.
 NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off', true)").label("not_synced")
-
 
 # Whoever has memories of their own is recalled those of the place with them.
 PLACE_HAS_MEMORIES: Label[bool] = case(
@@ -306,10 +307,10 @@ PLACE_HAS_MEMORIES: Label[bool] = case(
     else_=func.parley_place_has_memories_v1(*PLACE[:3], bindparam("memory_thread", type_=Text), type_=Boolean),
 ).label("place_has_memories")
 
-
 FIND_PARTICIPANTS = select(
     *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],
     PLACE_HAS_MEMORIES,
+    is_server_paused(PLACE[0], PLACE[1]),
     literal_column("nextval('turns_id_seq')").label("turn_id"),
     literal_column(LISTED).label("agents"),
     NOT_SYNCED,
@@ -328,6 +329,12 @@ class Participants:
     conversation: ResolvedConversation
     turn_id: int
     agents: tuple[ListedAgent, ...]
+    is_server_paused: bool = False
+
+    @property
+    def pause(self) -> Refusal | None:
+        """Return what a paused person, or one on a paused server, is told; None: they are answered."""
+        return to_refusal(is_person_paused=self.user.is_paused, is_server_paused=self.is_server_paused)
 
     @property
     def have_memories(self) -> bool:
@@ -379,6 +386,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
         ),
         turn_id=row.turn_id,
         agents=to_agents(row.agents) if row.agents else (),
+        is_server_paused=row.is_server_paused,
     )
 
 

@@ -162,6 +162,8 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         raise Stopped
     if due_job is not None and due_job.notice is not None:
         return TurnResult(due_job.notice)
+    if turn.participants.pause is not None:
+        raise turn.participants.pause
     if had_typed(turn.message.content):
         return TurnResult(prompts().turn.credential_typed)
     if decision is not None and decision.refusal is not None:

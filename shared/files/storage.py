@@ -216,7 +216,8 @@ async def read_quota(session: AsyncSession, user_id: int, quotas: Mapping[str, i
         FileRecord.user_id == user_id,
         or_(FileRecord.status == "stored", (FileRecord.status == "pending") & (FileRecord.created_at > recent)),
     )
-    level = select(User.permission_level).where(User.id == user_id)
+    permission = func.parley_permission_v1(User.permission_level, User.permission_until, User.permission_after)
+    level = select(permission).where(User.id == user_id)
     row = (
         await session.execute(select(level.scalar_subquery().label("level"), total.scalar_subquery().label("used")))
     ).one()

@@ -45,3 +45,6 @@ class Server(Row, Base):
     files_kept_days: Mapped[int | None] = mapped_column(
         Integer, comment="Days after which files that were sent or made there are deleted; NULL: they are kept."
     )
+    paused_at: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="Since when nobody is answered there; NULL: they are."
+    )

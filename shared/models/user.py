@@ -33,6 +33,14 @@ class User(Row, Base):
         CheckConstraint(
             "week_start IN ('monday', 'saturday', 'sunday')", name="week_start_is_monday_saturday_or_sunday"
         ),
+        CheckConstraint(
+            "permission_after IN ('guest', 'user', 'admin', 'owner')",
+            name="permission_after_is_guest_user_admin_or_owner",
+        ),
+        CheckConstraint(
+            "(permission_until IS NULL) = (permission_after IS NULL)", name="a_permission_with_an_end_has_one_after_it"
+        ),
+        Index("ix_users_permission_until", "permission_until", postgresql_where=text("permission_until IS NOT NULL")),
         {
             "comment": "People."
             " Change permission_level and token_budget_monthly here; it counts from the next message on."
@@ -46,6 +54,15 @@ class User(Row, Base):
         Text,
         server_default="guest",
         comment="guest, user, admin or owner. Raising it to admin or owner lifts the budget.",
+    )
+    permission_until: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="End of permission_level, then permission_after; NULL: none."
+    )
+    permission_after: Mapped[str | None] = mapped_column(
+        Text, comment="The permission after permission_until: guest, user, admin or owner."
+    )
+    paused_at: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="Since when this person is not answered; NULL: they are."
     )
     token_budget_monthly: Mapped[int | None] = mapped_column(
         BigInteger, server_default="5000", comment="Tokens allowed in a period of 30 days; NULL: unlimited."

@@ -8,8 +8,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0041"
-down_revision = "0040"
+revision = "0042"
+down_revision = "0041"
 branch_labels = None
 depends_on = None
 
@@ -33,11 +33,12 @@ CREATE TRIGGER parley_keep_history BEFORE DELETE ON personas
     FOR EACH ROW EXECUTE FUNCTION parley_keep_history_v1();
 CREATE TRIGGER parley_keep_history BEFORE DELETE ON users
     FOR EACH ROW EXECUTE FUNCTION parley_keep_history_v1();
-CREATE TRIGGER parley_keep_owner BEFORE UPDATE OF permission_level ON users
-    FOR EACH ROW WHEN (OLD.permission_level = 'owner' AND NEW.permission_level <> 'owner')
+CREATE TRIGGER parley_keep_owner BEFORE UPDATE OF permission_level, permission_until ON users
+    FOR EACH ROW WHEN (OLD.permission_level = 'owner' AND OLD.permission_until IS NULL
+                       AND (NEW.permission_level <> 'owner' OR NEW.permission_until IS NOT NULL))
     EXECUTE FUNCTION parley_keep_owner_v1();
 CREATE TRIGGER parley_keep_last_owner BEFORE DELETE ON users
-    FOR EACH ROW WHEN (OLD.permission_level = 'owner') EXECUTE FUNCTION parley_keep_owner_v1();
+    FOR EACH ROW WHEN (OLD.permission_level = 'owner' AND OLD.permission_until IS NULL) EXECUTE FUNCTION parley_keep_owner_v1();
 -- The program itself adds servers, without a budget.
 CREATE TRIGGER parley_check_place BEFORE INSERT OR UPDATE OF platform ON servers
     FOR EACH ROW WHEN (NEW.token_budget_monthly IS NOT NULL) EXECUTE FUNCTION parley_check_place_v1();

@@ -1,0 +1,34 @@
+"""People and servers that an admin has paused: they get one sentence, and no model is asked."""
+
+from sqlalchemy import Label, exists
+from sqlalchemy.sql.elements import ColumnElement
+
+from shared.errors import Refusal
+from shared.models import Server
+
+
+class PersonPaused(Refusal):
+    """An admin has paused me for you. What you write now is not answered; an admin can end that."""
+
+    code = "paused"
+
+
+class ServerPaused(Refusal):
+    """An admin has paused me on this server. What is written now is not answered; an admin can end that."""
+
+    code = "paused"
+
+
+def is_server_paused(platform: ColumnElement[str], server: ColumnElement[str]) -> Label[bool]:
+    """Return the column that says whether the place's server is paused, for the statement that every turn runs."""
+    paused = exists().where(
+        Server.platform == platform, Server.platform_server_id == server, Server.paused_at.is_not(None)
+    )
+    return paused.label("is_server_paused")
+
+
+def to_refusal(*, is_person_paused: bool, is_server_paused: bool) -> Refusal | None:
+    """Return what somebody is told who is paused, or writes on a paused server; None: they are answered."""
+    if is_person_paused:
+        return PersonPaused()
+    return ServerPaused() if is_server_paused else None
