@@ -94,6 +94,18 @@ async def test_all_statements_of_the_page_run_in_order(address: Address) -> None
             pytest.fail(f"{block.heading}: {error}")
 
 
+# Those of docs/data-analyst.md are for the database of a source.
+@pytest.mark.parametrize("page", ["a2a", "discord", "mcp", "schedule", "slack", "stays"])
+async def test_the_statements_of_other_pages_run(address: Address, page: str) -> None:
+    await run(address, PEOPLE)
+
+    for block in document(f"docs/{page}.md").blocks("sql"):
+        try:
+            await run(address, block.text)
+        except asyncpg.PostgresError as error:
+            pytest.fail(f"{block.heading}: {error}")
+
+
 @pytest.mark.parametrize("block", REFUSALS, ids=[block.text.partition(REFUSED)[2].strip() for block in REFUSALS])
 async def test_invalid_values_are_refused_with_the_constraint_on_the_page(address: Address, block: Block) -> None:
     await run(address, PEOPLE + WORDS)

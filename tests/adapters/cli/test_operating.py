@@ -38,7 +38,7 @@ def test_an_account_is_promoted_before_its_first_message(shell: Shell) -> None:
 
 
 def test_a_former_admin_has_a_limit_again(shell: Shell) -> None:
-    shell.says("user", "promote", "discord:81", "owner", "--new")
+    shell.says("user", "promote", "discord:81", "admin", "--new")
 
     assert shell.says("user", "promote", "discord:81", "guest").endswith("guest, 5,000 tokens in 30 days\n")
 

@@ -1,23 +1,14 @@
-"""docs/slack.md: its statements run as they stand, each way is ten steps, and the scopes that it names are right."""
+"""docs/slack.md: each way is ten steps, and the scopes that it names are right."""
 
 import re
 from dataclasses import fields
 
 from adapters.slack.install.manifest import build_manifest
 from adapters.slack.settings import SlackSettings
-from shared.db.database import Address
 from shared.settings import Settings
 from tests.support.documents import document
-from tests.support.given_database import connect
 
 PAGE = document("docs/slack.md")
-
-
-async def test_the_statements_of_the_page_run(address: Address) -> None:
-    connection = await connect(address, as_owner=False)
-    for block in PAGE.blocks("sql"):
-        await connection.execute(block.text)
-    await connection.close()
 
 
 def test_each_way_to_an_answering_app_has_ten_steps() -> None:
