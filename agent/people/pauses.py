@@ -27,8 +27,6 @@ def is_server_paused(platform: ColumnElement[str], server: ColumnElement[str]) -
     return paused.label("is_server_paused")
 
 
-def to_refusal(*, is_person_paused: bool, is_server_paused: bool) -> Refusal | None:
-    """Return what somebody is told who is paused, or writes on a paused server; None: they are answered."""
-    if is_person_paused:
-        return PersonPaused()
-    return ServerPaused() if is_server_paused else None
+def to_refusal(*, is_person_paused: bool) -> Refusal:
+    """Return what a paused person is told, or one on a paused server."""
+    return PersonPaused() if is_person_paused else ServerPaused()

@@ -29,12 +29,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 
 from agent.people.agents import LISTED, ListedAgent, to_agents
-from agent.people.pauses import is_server_paused, to_refusal
+from agent.people.pauses import is_server_paused
 from agent.people.personas import CLOSEST, ResolvedPersona, to_persona
 from agent.people.rights import PERMISSION
 from shared.db.database import Database
 from shared.db.driver import Connection, Session
-from shared.errors import Refusal
 from shared.memory.visibility import restricted_thread
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 from shared.models import Conversation, MemberRoles, User, UserPlatformLink
@@ -332,9 +331,9 @@ class Participants:
     is_server_paused: bool = False
 
     @property
-    def pause(self) -> Refusal | None:
-        """Return what a paused person, or one on a paused server, is told; None: they are answered."""
-        return to_refusal(is_person_paused=self.user.is_paused, is_server_paused=self.is_server_paused)
+    def is_paused(self) -> bool:
+        """Return whether an admin has paused the person or the server."""
+        return self.user.is_paused or self.is_server_paused
 
     @property
     def have_memories(self) -> bool:

@@ -25,6 +25,7 @@ from agent.events.announcer import CANCELLATIONS
 from agent.events.live import LiveTurn, shown_live
 from agent.journal.steps import TurnKey, count_calls
 from agent.journal.turns import Entry, record, settle
+from agent.people.pauses import to_refusal
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
 from agent.queue.job import Job
@@ -162,8 +163,8 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         raise Stopped
     if due_job is not None and due_job.notice is not None:
         return TurnResult(due_job.notice)
-    if turn.participants.pause is not None:
-        raise turn.participants.pause
+    if turn.participants.is_paused:
+        raise to_refusal(is_person_paused=turn.user.is_paused)
     if had_typed(turn.message.content):
         return TurnResult(prompts().turn.credential_typed)
     if decision is not None and decision.refusal is not None:

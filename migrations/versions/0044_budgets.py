@@ -10,7 +10,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import ARRAY
 
 revision = "0044"
-down_revision = "0041"
+down_revision = "0043"
 branch_labels = None
 depends_on = None
 
