@@ -17,6 +17,26 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 @dataclass(frozen=True, slots=True, config=CLOSED)
+class BudgetTexts:
+    """What people are told about limits, and about requests for more."""
+
+    asked_for: Text
+    notice: Text
+    own: Text
+    of: Text
+    not_needed: Text
+    asked: Text
+    asked_nobody: Text
+    request: Text
+    granted: Text
+    refused: Text
+    refused_lately: Text
+    unknown_request: Text
+    no_requests: Text
+    listed: Text
+
+
+@dataclass(frozen=True, slots=True, config=CLOSED)
 class CardTexts:
     """What other agents read on our card."""
 
@@ -180,6 +200,7 @@ class Prompts:
     """All texts, by section."""
 
     a2a: CardTexts
+    budgets: BudgetTexts
     confirmation: ConfirmationTexts
     delegation: DelegationTexts
     persona: PersonaTexts

@@ -139,17 +139,31 @@ class FinishedCheck:
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """The scheduled job that a message is. `notice` is what is said for it; None: the model answers the message."""
+    """The scheduled job that a message is; its id is 0 for a notice of the installation itself.
+
+    `notice` is what is said for it; None: the model answers the message. `choices` are commands to offer below it.
+    """
 
     job_id: int
     notice: str | None = None
     check: FinishedCheck | None = None
+    choices: tuple[str, ...] = ()
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> "DueJob":
         """Return the due job of what is stored."""
         check = row.get("check")
-        return cls(row["job_id"], row.get("notice"), FinishedCheck(**check) if check else None)
+        finished = FinishedCheck(**check) if check else None
+        return cls(row["job_id"], row.get("notice"), finished, choices=tuple(row.get("choices") or ()))
+
+
+# Choices below an answer that give a command, with their labels. Models can offer none of these (`agent/turn/loop.py`).
+COMMAND_CHOICES = {"/more": "Ask for more", "/grant": "Grant", "/refuse": "Refuse"}
+
+
+def find_command_label(choice: str) -> str | None:
+    """Return the label of a choice that gives a command; None for one that is an answer."""
+    return COMMAND_CHOICES.get(choice.partition(" ")[0])
 
 
 @dataclass(frozen=True, slots=True)

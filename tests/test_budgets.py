@@ -4,6 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from agent.commands import answer
+from agent.grants.notices import send_notices
+from shared.messages import Place, PlatformContext
+from shared.messages import Sender as Writer
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
@@ -62,3 +66,107 @@ async def test_a_limit_in_dollars_refuses_a_model_of_unknown_price_until_an_admi
     errors = [(await parley.ask("more", channel=str(number))).error for number in range(5)]
     assert errors == [None, None, None, None, "limit_exhausted"]
     assert float(await parley.value("SELECT cost_used + cost_reserved FROM budgets")) == pytest.approx(5.1)
+
+
+async def says(parley: Parley, user: str, command: str, *, server: str | None = None) -> str:
+    """Give a command directly, or in the channel of a server, and return the reply."""
+    place = Place("test", server, f"dm-{user}" if server is None else "general", is_direct=server is None)
+    reply = await answer(parley.app, Writer("test", user, user.title()), place, command)
+    assert reply is not None
+    return reply.text
+
+
+async def test_who_is_refused_asks_for_more_and_an_approver_grants_it_with_a_button(parley: Parley) -> None:
+    await parley.accept("hello", user="olga", adapter="fake")
+    await parley.accept("hello", user="ann", adapter="fake")
+    await parley.platform.wait_for(2)
+    await parley.sql(
+        "UPDATE users SET permission_level = 'owner' WHERE id IN"
+        " (SELECT user_id FROM user_platform_links WHERE platform_user_id = 'olga')"
+    )
+    await parley.sql("INSERT INTO budgets (kind, token_limit, permission_level) VALUES ('permission', 0, 'guest')")
+    await parley.accept("hello again", user="ann", adapter="fake")
+    await parley.platform.wait_for(3)
+    assert parley.platform.posts[-1].choices == ("/more",)
+
+    assert "1 people who may decide were told" in await says(parley, "ann", "/more 90000")
+    await parley.platform.wait_for(4)
+    request = parley.platform.posts[-1]
+    assert (request.place.channel, request.choices) == ("dm-olga", ("/grant 1", "/refuse 1"))
+    assert request.content.startswith(
+        "Request 1: Ann asks for 90,000 tokens more of the budget of the permission guest"
+    )
+    assert "This needs the permission admin" in await says(parley, "ann", "/grant 1")
+    assert (
+        await says(parley, "olga", "/grant")
+        == "1: 90,000 tokens more of the budget of the permission guest (0 of 0 tokens used)"
+    )
+    assert "is no number" in await says(parley, "olga", "/grant one")
+
+    granted = await says(parley, "olga", "/grant 1 80000 3")
+
+    assert granted.startswith("80,000 tokens more were granted")
+    await parley.platform.wait_for(5)
+    assert (parley.platform.posts[-1].place.channel, parley.platform.posts[-1].content) == ("dm-ann", granted)
+    assert (await parley.ask("hello once more")).error is None
+    assert await says(parley, "olga", "/refuse 1") == "There is no open request 1 that you may decide on."
+    assert await parley.sql(
+        "SELECT actor, new_values ->> 'status' FROM audit_log WHERE table_name = 'budget_grants' ORDER BY id"
+    ) == [(None, "asked"), ("test:olga", "granted")]
+
+
+async def test_an_admin_by_a_role_decides_about_the_limits_of_that_server_alone(parley: Parley) -> None:
+    await parley.ask("hello", server="guild")
+    await parley.sql(
+        "INSERT INTO servers (platform, platform_server_id, token_budget_monthly) VALUES ('test', 'guild', 0)"
+    )
+    await parley.sql(
+        "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('test', 'guild', 'r', 'admin')"
+    )
+    assert "I could tell nobody directly" in await says(parley, "ann", "/more", server="guild")
+    await parley.sql("INSERT INTO budgets (kind, token_limit) VALUES ('installation', 0)")
+    await parley.sql("UPDATE servers SET token_budget_monthly = NULL")
+    await says(parley, "ann", "/more", server="guild")
+    await parley.sql("UPDATE servers SET token_budget_monthly = 0")
+    place, roles = Place("test", "guild", "general"), PlatformContext(role_ids=("r",))
+
+    async def as_moderator(command: str) -> str:
+        reply = await answer(parley.app, Writer("test", "bob"), place, command, platform_context=roles)
+        assert reply is not None
+        return reply.text
+
+    assert "1: 1 tokens more" in await as_moderator("/grant")
+    assert "2: " not in await as_moderator("/grant")
+    assert await as_moderator("/grant 2") == "There is no open request 2 that you may decide on."
+    assert "were granted" in await as_moderator("/grant 1 500")
+    await parley.sql("UPDATE servers SET tokens_used_this_month = 500")
+    assert "has the number 3" in await says(parley, "ann", "/more", server="guild")
+    assert "has the number 3" in await says(parley, "ann", "/more", server="guild"), "nobody is asked twice"
+    assert "was refused" in await as_moderator("/refuse 3")
+    assert "ask again tomorrow" in await says(parley, "ann", "/more", server="guild")
+
+
+async def test_a_limit_that_is_half_used_is_told_once_to_the_person_or_to_the_owners(parley: Parley) -> None:
+    parley.model.play([Answer("ok", usage={"prompt_tokens": 600, "completion_tokens": 0})] * 3)
+    for user in ("ann", "olga"):
+        await parley.accept("hello", user=user, adapter="fake")
+    await parley.platform.wait_for(2)
+    await parley.sql("UPDATE users SET permission_level = 'owner' WHERE id = (SELECT max(id) FROM users)")
+    await parley.sql("INSERT INTO budgets (kind, token_limit) VALUES ('installation', 1000)")
+    await parley.sql("UPDATE users SET token_budget_monthly = 2000 WHERE permission_level = 'guest'")
+    owner = await parley.value("SELECT platform_user_id FROM user_platform_links ORDER BY user_id DESC LIMIT 1")
+    guest = {"ann": "olga", "olga": "ann"}[owner]
+
+    await parley.ask("hello", user=guest, channel="elsewhere")
+    await send_notices(parley.app.database)
+    await send_notices(parley.app.database)
+
+    await parley.platform.wait_for(4)
+    told = {post.place.channel: post.content for post in parley.platform.posts[2:]}
+    renews = begins_of_next_month()
+    assert (
+        told[f"dm-{owner}"]
+        == f"50 % of the budget of the installation is used: 600 of 1,000 tokens. It begins again on {renews}."
+    )
+    assert told[f"dm-{guest}"].startswith("50 % of your budget is used: 1,200 of 2,000 tokens.")
+    assert await parley.value("SELECT count(*) FROM budget_notices") == 0

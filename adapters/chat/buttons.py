@@ -13,7 +13,7 @@ from sqlalchemy import text
 from agent.app import App
 from agent.memories.turns import DELETED
 from agent.turn.run import request_stop
-from shared.messages import Attachment, Place
+from shared.messages import Attachment, Place, find_command_label
 from shared.models.base import MAX_ID
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def to_kind(choice: str) -> Literal["choice", "yes", "no"]:
 
 def to_label(choice: str) -> str:
     """Return the label of a choice."""
-    return choice.capitalize() if choice in (YES, NO) else " ".join(choice.split()) or "…"
+    if choice in (YES, NO):
+        return choice.capitalize()
+    return find_command_label(choice) or " ".join(choice.split()) or "…"
 
 
 def cut_label(label: str, most: int) -> str:

@@ -11,7 +11,7 @@ from adapters.chat.command_replies import to_line
 from agent import commands
 from agent.confirmations.approvers import to_answer_of_asked
 from shared.errors import ConfirmationClosed
-from shared.messages import Decision, IncomingMessage, Place, PlatformContext, Sender
+from shared.messages import Decision, IncomingMessage, Place, PlatformContext, Sender, find_command_label
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -74,7 +74,11 @@ async def _run(app: "App", click: Click) -> None:
     line = to_line(click.button)
     if line is None:
         await click.whisper(buttons.GONE)
-        return
+    else:
+        await _run_line(app, click, line)
+
+
+async def _run_line(app: "App", click: Click, line: str) -> None:
     await click.acknowledge()
     sender, place, context = click.origin()
     reply = await commands.answer(app, sender, place, text=line, platform_context=context)
@@ -94,6 +98,12 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
         await click.whisper(buttons.GONE)
         return
     choice = str(row.choices[click.button.index])
+    if find_command_label(choice) is not None:
+        if click.account == click.button.asker:
+            await _run_line(app, click, choice)
+        else:
+            await _refuse(click)
+        return
     # The decision names the question's id, because other messages may have followed.
     decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == buttons.YES)
     message = replace(click.to_message(row, choice), decision=decision)

@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
+from agent.grants.notices import send_notices
 from agent.maintenance.files import remove_expired_files
 from agent.maintenance.memories import remove_expired_memories
 from agent.maintenance.retention import remove_expired
@@ -27,6 +28,7 @@ REMEMBER_SECONDS = 1.0
 SCHEDULE_SECONDS, CHECK_SECONDS = 1.0, 2.0
 SUMMARY_SECONDS = 5.0
 PRICE_SECONDS = 1.0
+NOTICE_SECONDS = 5.0
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
@@ -54,6 +56,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
                 Summarizer(app.database, app.models.router, app.memory, clock=app.clock).run,
                 SUMMARY_SECONDS,
             ),
+            PeriodicTask("budget notices", partial(send_notices, app.database), NOTICE_SECONDS),
             PeriodicTask("model prices", partial(app.models.router.prices.refresh, app.database), PRICE_SECONDS),
             PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS),
             PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),

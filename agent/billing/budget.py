@@ -41,13 +41,17 @@ RELEASE = text("SELECT parley_release_v2(p_turn_id => :turn_id)")
 ABANDON = text("SELECT parley_abandon_v3(p_turn_id => :turn_id, p_model => :model)")
 EXPIRE = text("SELECT parley_expire_reservations_v4()")
 READ = text("""
-SELECT status.* FROM users CROSS JOIN LATERAL parley_budget_v1(
+SELECT status.budget + granted.tokens AS budget, status.used, status.reserved, status.resets_at
+FROM users CROSS JOIN LATERAL parley_granted_v1(users.id, NULL, NULL) AS granted
+CROSS JOIN LATERAL parley_budget_v1(
     token_budget_monthly, budget_from_roles, tokens_used_this_month, tokens_reserved, budget_reset_at
 ) AS status
 WHERE users.id = :user_id
 """)
 READ_SERVER = text("""
-SELECT status.* FROM servers CROSS JOIN LATERAL parley_budget_v1(
+SELECT status.budget + granted.tokens AS budget, status.used, status.reserved, status.resets_at
+FROM servers CROSS JOIN LATERAL parley_granted_v1(NULL, servers.id, NULL) AS granted
+CROSS JOIN LATERAL parley_budget_v1(
     token_budget_monthly, NULL, tokens_used_this_month, tokens_reserved, budget_reset_at
 ) AS status
 WHERE platform = :platform AND platform_server_id = :server AND token_budget_monthly IS NOT NULL

@@ -18,7 +18,7 @@ from agent.turn.running import RunningTurn
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.files.storage import VISIBLE_FILES, Storage
-from shared.messages import AgentResponse, AskedConfirmation, ReplyFile
+from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label
 
 STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records
@@ -183,7 +183,11 @@ async def _find_files(
 def _last_events(
     turn: RunningTurn, answer: TurnResult, files: Sequence[ReplyFile], confirmation_id: int | None
 ) -> list[Event]:
-    choices: dict[str, Any] = {"choices": list(answer.choices)} if answer.choices else {}
+    labels = {choice: label for choice in answer.choices if (label := find_command_label(choice))}
+    offered = [choice for choice in answer.choices if choice not in labels]
+    choices: dict[str, Any] = {"choices": offered} if offered else {}
+    if labels:
+        choices["commands"] = [{"label": label, "line": line} for line, label in labels.items()]
     if confirmation_id is not None:
         choices["confirmation"] = {"id": confirmation_id}
     return [

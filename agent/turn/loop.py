@@ -369,7 +369,8 @@ def _find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
             continue
         if plain["message"].strip():
             options = plain.get("options")
-            choices = tuple(map(str, options)) if isinstance(options, list) else ()
+            # A choice that looks like a command would give one.
+            choices = tuple(str(each).lstrip("/ ") for each in options) if isinstance(options, list) else ()
             return TurnResult(plain["message"], choices=choices, file_ids=list_file_ids(log.steps))
     response = mode.find_response(turn)
     return TurnResult(response, file_ids=list_file_ids(log.steps)) if response else None

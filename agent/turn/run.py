@@ -42,13 +42,24 @@ from agent.turn.tool_models import ToolModels
 from shared.credentials.typed import had_typed
 from shared.db.database import Database, DatabaseLost
 from shared.db.retries import retry_on_lost_db
-from shared.errors import ParleyError, Refusal, Stopped, TurnTimedOut, Unavailable
+from shared.errors import (
+    BudgetExhausted,
+    LimitExhausted,
+    ParleyError,
+    Refusal,
+    ServerBudgetExhausted,
+    Stopped,
+    TurnTimedOut,
+    Unavailable,
+)
 from shared.log import get_logger
-from shared.messages import Place
+from shared.messages import AGENT_ADAPTERS, Place
 from shared.text import with_closed_fence
 
 MAX_FAILURES = 3
 CLOSING_SECONDS = 30
+USED_UP = (BudgetExhausted, ServerBudgetExhausted, LimitExhausted)
+ASK_FOR_MORE = ("/more",)
 
 log = get_logger()
 
@@ -162,7 +173,7 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
     if turn.start.is_stopped:
         raise Stopped
     if due_job is not None and due_job.notice is not None:
-        return TurnResult(due_job.notice)
+        return TurnResult(due_job.notice, choices=due_job.choices)
     if turn.participants.is_paused:
         raise to_refusal(is_person_paused=turn.user.is_paused)
     if had_typed(turn.message.content):
@@ -254,6 +265,8 @@ def _interrupted(turn: RunningTurn, error: ParleyError) -> TurnResult:
     result = TurnResult(str(error), finished=False, error=error.code, file_ids=list_file_ids(turn.log.steps))
     if isinstance(error, Stopped):
         return replace(result, text=f"{with_closed_fence(turn.log.partial)}\n\n{error}".strip(), status="cancelled")
+    if isinstance(error, USED_UP) and turn.message.adapter not in AGENT_ADAPTERS:
+        result = replace(result, choices=ASK_FOR_MORE)
     if isinstance(error, Refusal) and not turn.log.answers:
         return replace(result, status="refused")
     sentence = prompts().turn.ended_in_mid_turn.format(sentence=error) if isinstance(error, Refusal) else str(error)

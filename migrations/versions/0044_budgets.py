@@ -217,7 +217,6 @@ def upgrade() -> None:
             "ends_at", sa.DateTime(timezone=True), nullable=True, comment="Until when it counts; NULL: not granted."
         ),
         sa.Column("asked_by_id", sa.BigInteger(), nullable=True, comment="Who asked; NULL: nobody did."),
-        sa.Column("conversation_id", sa.BigInteger(), nullable=True, comment="Where it was asked, and is answered."),
         sa.Column(
             "decided_by_id",
             sa.BigInteger(),
@@ -247,12 +246,6 @@ def upgrade() -> None:
             ["asked_by_id"], ["users.id"], name=op.f("fk_budget_grants_asked_by_id"), ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
-            ["conversation_id"],
-            ["conversations.id"],
-            name=op.f("fk_budget_grants_conversation_id"),
-            ondelete="SET NULL",
-        ),
-        sa.ForeignKeyConstraint(
             ["decided_by_id"], ["users.id"], name=op.f("fk_budget_grants_decided_by_id"), ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
@@ -268,7 +261,6 @@ def upgrade() -> None:
         comment="What was asked for and granted on top of a limit, until a date.",
     )
     op.create_index(op.f("ix_budget_grants_asked_by_id"), "budget_grants", ["asked_by_id"], unique=False)
-    op.create_index(op.f("ix_budget_grants_conversation_id"), "budget_grants", ["conversation_id"], unique=False)
     op.create_index(op.f("ix_budget_grants_decided_by_id"), "budget_grants", ["decided_by_id"], unique=False)
     op.create_index(op.f("ix_budget_grants_limit_budget_id"), "budget_grants", ["limit_budget_id"], unique=False)
     op.create_index(op.f("ix_budget_grants_limit_server_id"), "budget_grants", ["limit_server_id"], unique=False)

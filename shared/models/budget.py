@@ -209,7 +209,6 @@ class BudgetGrant(Row, Base):
         Index(None, "limit_budget_id"),
         Index(None, "asked_by_id"),
         Index(None, "decided_by_id"),
-        Index(None, "conversation_id"),
         {"comment": "What was asked for and granted on top of a limit, until a date."},
     )
 
@@ -230,9 +229,6 @@ class BudgetGrant(Row, Base):
     )
     asked_by_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="SET NULL"), comment="Who asked; NULL: nobody did."
-    )
-    conversation_id: Mapped[int | None] = mapped_column(
-        ForeignKey("conversations.id", ondelete="SET NULL"), comment="Where it was asked, and is answered."
     )
     decided_by_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="SET NULL"), comment="Who granted or refused it; NULL: nobody yet, or psql."

@@ -57,6 +57,7 @@ PERIODIC_TASKS = {
     "memory index",
     "scheduled jobs",
     "model prices",
+    "budget notices",
     "checks of jobs",
     "MCP servers",
     "model events",

@@ -165,6 +165,22 @@ def test_a_change_is_listed_and_undone_and_a_changed_log_shows(shell: Shell) -> 
     shell.says("psql", "--superuser", "-c", off, "-c", "UPDATE audit_log SET undoes = NULL WHERE undoes < 0")
 
 
+def test_limits_are_listed_compared_with_the_ledger_and_set_right(shell: Shell) -> None:
+    shell.says("psql", "-c", "SELECT admin.set_limit('installation', dollars => 7.5)")
+    assert any("installation" in line and "7.5" in line for line in shell.says("budget", "list").splitlines())
+    assert "is the sum of the ledger" in shell.says("budget", "check")
+
+    shell.says("psql", "-c", "UPDATE budgets SET tokens_reserved = 70")
+
+    found = shell.run("budget", "check")
+    assert found.code == 1
+    assert "tokens_reserved" in found.out
+    assert "counters that differ from it: 1" in shell.run("doctor").out
+    assert "1 counters were set" in shell.says("budget", "reconcile")
+    assert "Nothing had to be changed" in shell.says("budget", "reconcile")
+    shell.says("psql", "-c", "DELETE FROM budgets")
+
+
 def test_skills_are_added_listed_shown_and_removed(shell: Shell) -> None:
     root = shell.folder / "skills"
     for name in ("meeting-notes", "in-folder", "broken"):
