@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import typer
 
-from adapters.cli import persona_versions
+from adapters.cli import dry_run, persona_versions
 from adapters.cli.console import complain, say, show_fields, show_table
 from adapters.cli.drafts import COLUMNS, read_draft, to_draft
 from adapters.cli.opening import in_transaction
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Which persona answers in which place.", no_args_is_help=True)
 app.add_typer(persona_versions.app)
+app.add_typer(dry_run.app)
 NAME = typer.Argument(help="The persona's name.")
 
 

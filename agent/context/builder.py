@@ -6,6 +6,7 @@ change with every turn (time, memories) come last, together with the new message
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -74,12 +75,16 @@ class Context:
 
 async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, recall_limit: int) -> Context:
     """Build the prompt for this message; do not call it inside a transaction, because it waits for memory recall."""
+    return assemble(parts, await _recall(memory, parts, recall_limit), now=clock.now())
+
+
+def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: datetime) -> Context:
+    """Build the prompt from its parts and these memories."""
     images, message = parts.images, parts.message
-    memories = await _recall(memory, parts, recall_limit)
     content = without_context_tags(message.step.content) or prompts().turn.no_text
     if parts.is_shared:
         content = with_speaker(parts.user.name, content)
-    block = to_context_block(parts.user, memories, parts.platform_context, now=clock.now(), replied_to=parts.replied_to)
+    block = to_context_block(parts.user, memories, parts.platform_context, now=now, replied_to=parts.replied_to)
     messages = [_system(parts)]
     for _, turn in groupby(parts.history, key=lambda each: each.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)

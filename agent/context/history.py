@@ -94,12 +94,7 @@ async def load_history(
     """
     if conversation.is_new:
         return []
-    query = OWN_HISTORY if conversation.place.is_direct else HISTORY
-    given = {"conversation_id": conversation.id, "first": conversation.window_turn_id, "before": turn_id}
-    given |= {"user_id": user_id} if query is OWN_HISTORY else {}
-    split = 2 + len(STEP_COLUMNS)
-    rows = (await session.execute(query, given)).all()
-    past = [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
+    past = await list_history(session, conversation, first=conversation.window_turn_id, before=turn_id, user_id=user_id)
     if count_history(past) <= window.wanted:
         return past
     kept = drop_blocks(past, window, conversation.summarized_turn_id)
@@ -110,6 +105,18 @@ async def load_history(
     if count_history(kept) > window.wanted or last_dropped > conversation.summarized_turn_id:
         await session.execute(ASK_FOR_SUMMARY, {"conversation_id": conversation.id})
     return kept
+
+
+async def list_history(
+    session: Session, conversation: ResolvedConversation, *, first: int, before: int, user_id: int
+) -> list[PastStep]:
+    """Return the steps of the turns from `first` on, before `before`; in a direct conversation the user's own."""
+    query = OWN_HISTORY if conversation.place.is_direct else HISTORY
+    given = {"conversation_id": conversation.id, "first": first, "before": before}
+    given |= {"user_id": user_id} if query is OWN_HISTORY else {}
+    split = 2 + len(STEP_COLUMNS)
+    rows = (await session.execute(query, given)).all()
+    return [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
 
 
 def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: int) -> list[PastStep]:

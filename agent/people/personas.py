@@ -1,6 +1,7 @@
 """Personas: finds the most specific persona for a place, or uses the built-in one."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -135,6 +136,20 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
         loop_mode=row.loop_mode,
         skills=to_skills(row.skills, row.stored_skills),
         choice=Choice(CHOSEN_BY.get(row.closeness, "agent"), row.version_id),
+    )
+
+
+def with_fields(persona: ResolvedPersona, fields: Mapping[str, Any]) -> ResolvedPersona:
+    """Return the persona with the instructions, model, modules and limits of `persona_versions.fields`."""
+    allowed = fields.get("allowed_modules")
+    return replace(
+        persona,
+        system_prompt=fields["system_prompt"],
+        allowed_modules=None if allowed is None else frozenset(allowed),
+        model=fields.get("default_model"),
+        max_output_tokens=fields.get("max_tokens_per_request") or DEFAULT_MAX_OUTPUT_TOKENS,
+        max_iterations=fields.get("max_iterations") or persona.max_iterations,
+        loop_mode=fields.get("loop_mode"),
     )
 
 

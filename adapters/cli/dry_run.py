@@ -1,0 +1,208 @@
+"""`parley persona dry-run`: a changed persona answers recorded turns again, and both answers are shown side by side."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from adapters.cli.console import is_json, progress, say, show_json, show_table
+from adapters.cli.opening import find_database, prepare, read_settings
+from shared.errors import Refusal
+from shared.permissions import Permission
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.dry_run.replay import Prepared, Replayed
+    from agent.people.personas import ResolvedPersona
+    from shared.settings import Settings
+
+app = typer.Typer()
+MOST_TURNS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    # What is to be tried: the changes of the persona, and with which turns, on whose account.
+    name: str
+    prompt: str | None
+    model: str | None
+    version: int | None
+    turns: tuple[int, ...]
+    last: int
+    payer: str | None
+    yes: bool
+
+
+@app.command("dry-run")
+def dry_run(
+    name: str = typer.Argument(help="The persona."),
+    prompt_file: Path | None = typer.Option(
+        None, exists=True, dir_okay=False, help="Try these instructions instead of the persona's."
+    ),
+    model: str | None = typer.Option(None, help="Try this model, a litellm name."),
+    version: int | None = typer.Option(None, min=1, help="Try this version, as `parley persona history` shows it."),
+    turns: str | None = typer.Option(None, help="The turns to answer again, comma-separated."),
+    last: int = typer.Option(5, min=1, max=MOST_TURNS, help="Without --turns: so many of its last turns."),
+    payer: str | None = typer.Option(
+        None, "--as", metavar="WHO", help="The admin who pays: platform:ID, name or number."
+    ),
+    yes: bool = typer.Option(False, "--yes", help="Don't ask before it costs anything."),
+) -> None:
+    """Let a changed persona answer recorded turns again; nothing is sent or stored with people, and no tool runs."""
+    wish = _Wish(
+        name,
+        prompt=prompt_file.read_text(encoding="utf-8").strip() if prompt_file else None,
+        model=model,
+        version=version,
+        turns=_split(turns),
+        last=last,
+        payer=payer,
+        yes=yes,
+    )
+    if wish.prompt == "":
+        raise typer.BadParameter("The instructions are empty.")
+    if is_json() and not yes:
+        raise typer.BadParameter("--json asks nothing: add --yes.")
+    replayed = asyncio.run(_run(read_settings(quiet=True), wish))
+    if is_json():
+        show_json([_to_json(each) for each in replayed])
+    else:
+        _show(replayed)
+    if any(each.error for each in replayed):
+        raise typer.Exit(1)
+
+
+async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
+    from adapters.cli.compose import open_app
+    from agent.dry_run.replay import DryRun
+
+    with progress("starting"):
+        address = await prepare(await asyncio.to_thread(find_database, settings))
+    async with open_app(settings, address) as running:
+        await running.models.router.warm()
+        run = DryRun(running.turns, await _find_payer(running, wish.payer))
+        prepared = await _prepare(running, run, wish)
+        if not wish.yes:
+            _show_estimate(prepared)
+            typer.confirm("Answer them again?", abort=True)
+        replayed = []
+        for number, each in enumerate(prepared, start=1):
+            with progress(f"answering turn {each.recorded.id} ({number} of {len(prepared)})"):
+                replayed.append(await run.replay(each))
+        return replayed
+
+
+async def _find_payer(running: "App", who: str | None) -> int:
+    from adapters.cli.owner import resolve_terminal_user
+    from adapters.cli.users import find_user
+    from shared.models import User
+
+    if who is None:
+        user = await resolve_terminal_user(running)
+        user_id, permission = user.id, user.permission
+    else:
+        async with running.database.transaction() as session:
+            user_id = await find_user(session, who)
+            row = await session.get_one(User, user_id)
+            permission = Permission.from_label(row.permission_level)
+    if permission < Permission.ADMIN:
+        raise Refusal("A dry run is paid by an admin: name one with --as platform:ID.")
+    return user_id
+
+
+async def _prepare(running: "App", run: Any, wish: _Wish) -> "list[Prepared]":
+    from sqlalchemy import select
+
+    from agent.dry_run.recorded import choose_turns, read_turn
+    from agent.people.personas import get_persona
+    from shared.models import Persona
+
+    async with running.database.transaction() as session:
+        persona_id = (await session.scalars(select(Persona.id).where(Persona.name == wish.name))).one_or_none()
+        if persona_id is None:
+            raise Refusal(f"There is no persona {wish.name!r}; `parley persona list` shows them.")
+        ids = await choose_turns(session, persona_id=persona_id, ids=wish.turns, last=wish.last)
+        prepared = []
+        for turn_id in ids:
+            recorded = await read_turn(session, running.memory, turn_id)
+            permission = recorded.user.permission
+            persona = await get_persona(session, persona_id, permission, settings=running.settings)
+            prepared.append(run.prepare(recorded, await _changed(session, persona, wish)))
+    return prepared
+
+
+async def _changed(session: Any, persona: "ResolvedPersona", wish: _Wish) -> "ResolvedPersona":
+    from dataclasses import replace
+
+    from sqlalchemy import select
+
+    from agent.people.personas import with_fields
+    from shared.models import PersonaVersion
+
+    if wish.version is not None:
+        query = select(PersonaVersion.fields).where(
+            PersonaVersion.persona_id == persona.id, PersonaVersion.version == wish.version
+        )
+        fields = (await session.scalars(query)).one_or_none()
+        if fields is None:
+            raise Refusal(f"{wish.name} has no version {wish.version}; `parley persona history` shows them.")
+        persona = with_fields(persona, fields)
+    if wish.prompt is not None:
+        persona = replace(persona, system_prompt=wish.prompt)
+    return persona if wish.model is None else replace(persona, model=wish.model)
+
+
+def _show_estimate(prepared: "list[Prepared]") -> None:
+    rows = [
+        (each.recorded.id, each.recorded.user.name, each.recorded.question[:60], each.tokens, _dollars(each.dollars))
+        for each in prepared
+    ]
+    show_table(("turn", "who", "message", "about tokens", "at most $"), rows)
+    known = [each.dollars for each in prepared if each.dollars is not None]
+    dollars = _dollars(sum(known) if len(known) == len(prepared) else None)
+    say(f"{len(prepared)} turns, about {sum(each.tokens for each in prepared):,} tokens, at most {dollars} $")
+
+
+def _show(replayed: "list[Replayed]") -> None:
+    from agent.dry_run.replay import total
+
+    for each in replayed:
+        recorded = each.prepared.recorded
+        say(f"\nturn {recorded.id}, {recorded.user.name}: {recorded.question}")
+        then = f"then ({recorded.answer.model_used or 'no model'})"
+        would = "".join(f"\nwould call {call}" for call in each.would_call)
+        used = "".join(f"\ncalled {call}" for call in each.calls)
+        show_table(
+            (then, f"now ({each.model or 'no model'})"),
+            [(recorded.answer.content, f"{each.text}{used}{would}".strip())],
+        )
+    usage = total(replayed)
+    say(f"\n{len(replayed)} turns, {usage.total:,} tokens, {_dollars(usage.cost)} $, on your ledger as dry_run")
+
+
+def _to_json(replayed: "Replayed") -> dict[str, Any]:
+    recorded = replayed.prepared.recorded
+    return {
+        "turn": recorded.id,
+        "message": recorded.question,
+        "then": {"model": recorded.answer.model_used, "text": recorded.answer.content},
+        "now": {"model": replayed.model, "text": replayed.text},
+        "called": list(replayed.calls),
+        "would_call": list(replayed.would_call),
+        "error": replayed.error,
+        "tokens": replayed.usage.total,
+        "dollars": replayed.usage.cost,
+    }
+
+
+def _dollars(dollars: float | None) -> str:
+    return "unknown" if dollars is None else f"{dollars:.6f}"
+
+
+def _split(turns: str | None) -> tuple[int, ...]:
+    numbers = [part.strip() for part in (turns or "").split(",") if part.strip()]
+    if not all(each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers) or len(numbers) > MOST_TURNS:
+        raise typer.BadParameter(f"--turns takes at most {MOST_TURNS} numbers of turns, comma-separated.")
+    return tuple(map(int, numbers))

@@ -1,0 +1,1 @@
+"""Dry runs: a changed persona answers recorded turns again; nothing is sent, and no tool runs."""

@@ -1,0 +1,147 @@
+"""Reads recorded turns with what their prompts were made of; changes nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.context.history import PastStep, list_history
+from agent.journal.steps import Step, list_steps
+from agent.people.agents import LISTED, ListedAgent, to_agents
+from agent.people.rights import RIGHTS, to_rights
+from agent.people.users import ResolvedConversation, ResolvedUser
+from shared.db.driver import Session
+from shared.errors import Refusal
+from shared.memory.memories import Memories, RecalledMemory
+from shared.messages import Place
+
+# Turns that have an answer and a person, and that the person has not asked to forget.
+USABLE = """
+turns.status = 'answered' AND turns.parent_turn_id IS NULL AND turns.user_id IS NOT NULL
+AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
+"""
+LAST = text(f"""
+SELECT id FROM turns WHERE persona_id = :persona_id AND {USABLE} ORDER BY id DESC LIMIT :count
+""")
+GIVEN = text(f"SELECT id FROM turns WHERE id = ANY(CAST(:ids AS bigint[])) AND {USABLE} ORDER BY id")
+READ = text(f"""
+SELECT turns.id, turns.started_at, turns.iterations, turns.model, turns.user_id,
+       coalesce(context.reasons, '{{}}') AS reasons, users.display_name, users.time_zone, users.week_start,
+       place.id AS conversation_id, place.platform,
+       place.platform_server_id, place.platform_channel_id, place.platform_thread_id, place.is_direct, place.summary,
+       place.summarized_turn_id, place.window_turn_id, {LISTED} AS agents,
+       (SELECT sum(output_tokens) FROM token_logs WHERE turn_id = turns.id) AS output_tokens, rights.*
+FROM turns JOIN conversations AS place ON place.id = turns.conversation_id JOIN users ON users.id = turns.user_id
+LEFT JOIN turn_contexts AS context ON context.turn_id = turns.id, ({RIGHTS}) AS rights
+WHERE turns.id = :turn_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """A recorded turn, with the history and the memories that its prompt had.
+
+    `model_calls` and `output_tokens` are what it took then; `model` gave the answer.
+    """
+
+    id: int
+    user: ResolvedUser
+    conversation: ResolvedConversation
+    agents: tuple[ListedAgent, ...]
+    started_at: datetime
+    steps: tuple[Step, ...]
+    history: tuple[PastStep, ...]
+    memories: tuple[RecalledMemory, ...]
+    model_calls: int
+    output_tokens: int
+
+    @property
+    def question(self) -> str:
+        """Return the person's message."""
+        return self.steps[0].content
+
+    @property
+    def answer(self) -> Step:
+        """Return the step of the answer."""
+        return next(step for step in reversed(self.steps) if step.role == "assistant")
+
+
+async def choose_turns(session: Session, *, persona_id: int, ids: Sequence[int] = (), last: int = 0) -> tuple[int, ...]:
+    """Return these turns, or the `last` ones that the persona has answered, the oldest first.
+
+    Raises `Refusal` for turns that cannot be answered again.
+    """
+    if not ids:
+        rows = (await session.execute(LAST, {"persona_id": persona_id, "count": last})).all()
+        if not rows:
+            raise Refusal("This persona has not answered anything yet; --turns names turns of others.")
+        return tuple(row.id for row in reversed(rows))
+    found = {row.id for row in (await session.execute(GIVEN, {"ids": list(ids)})).all()}
+    missing = [each for each in ids if each not in found]
+    if missing:
+        raise Refusal(
+            f"These turns can't be answered again: {', '.join(map(str, missing))}."
+            " There must be an answer, and a person who has not asked to forget it."
+        )
+    return tuple(dict.fromkeys(ids))
+
+
+async def read_turn(session: Session, memories: Memories, turn_id: int) -> RecordedTurn:
+    """Return a recorded turn; the turn exists."""
+    row = (await session.execute(READ, {"turn_id": turn_id})).one()
+    steps = await list_steps(session, turn_id)
+    user = ResolvedUser(
+        row.user_id,
+        permission=to_rights(row).permission,
+        name=row.display_name or steps[0].speaker or f"user {row.user_id}",
+        time_zone=row.time_zone,
+        week_start=row.week_start,
+    )
+    conversation = _to_conversation(row)
+    recalled = await _read_memories(memories, row, conversation.place)
+    first = row.reasons.get("history", {}).get("first_turn", row.window_turn_id)
+    history = (
+        await list_history(session, conversation, first=first, before=turn_id, user_id=row.user_id)
+        if first is not None
+        else []
+    )
+    return RecordedTurn(
+        id=row.id,
+        user=user,
+        conversation=conversation,
+        agents=to_agents(row.agents) if row.agents else (),
+        started_at=row.started_at,
+        steps=tuple(steps),
+        history=tuple(history),
+        memories=tuple(recalled),
+        model_calls=max(1, row.iterations),
+        output_tokens=int(row.output_tokens or 0),
+    )
+
+
+def _to_conversation(row: Any) -> ResolvedConversation:
+    place = Place(
+        row.platform,
+        row.platform_server_id,
+        row.platform_channel_id,
+        thread=row.platform_thread_id,
+        is_direct=row.is_direct,
+    )
+    # A summary that has been written since holds what was said later.
+    shown = row.reasons.get("summary", {}).get("up_to_turn")
+    summary = row.summary if shown is not None and shown == row.summarized_turn_id else None
+    return ResolvedConversation(row.conversation_id, place, summary=summary, window_turn_id=row.window_turn_id)
+
+
+async def _read_memories(memories: Memories, row: Any, place: Place) -> list[RecalledMemory]:
+    scores = {each["id"]: each["score"] for each in row.reasons.get("memories", ())}
+    if not scores:
+        return []
+    known = await memories.of_user(row.user_id, place, row.conversation_id).read(list(scores))
+    return [
+        RecalledMemory(each.id, each.content, each.scope, said_at=each.said_at, score=scores[each.id])
+        for memory_id in scores
+        if (each := known.get(memory_id)) is not None
+    ]

@@ -1,0 +1,112 @@
+"""A changed persona answers recorded turns again; people notice nothing of it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Refusal
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.command_line import types
+from tests.support.parley import Parley
+
+SAGE = """
+INSERT INTO personas (name, system_prompt, platform, allowed_modules)
+VALUES ('Sage', 'You are wise.', 'test', '["calculator", "file_manager"]')
+"""
+# What a dry run must leave as it is.
+COUNTS = """
+SELECT (SELECT count(*) FROM turns), (SELECT count(*) FROM messages), (SELECT count(*) FROM outbox),
+       (SELECT count(*) FROM inbox), (SELECT count(*) FROM file_records), (SELECT count(*) FROM turn_events)
+"""
+SPENT = """
+SELECT sum(input_tokens + output_tokens), count(*)
+FROM token_logs JOIN user_platform_links USING (user_id)
+WHERE purpose = 'dry_run' AND platform_user_id = :account
+"""
+SUM = ("calculator__calculate", {"expression": "2 + 3"})
+DOCUMENT = ("file_manager__create_document", {"title": "a", "content": "b", "format": "txt"})
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Types dry runs of Sage, with other instructions."""
+
+    parley: Parley
+    home: Path
+
+    async def tries(self, *arguments: str, stdin: str = "") -> str:
+        prompt, model = self.home / "pirate.txt", self.parley.model
+        prompt.write_text("You are a pirate.")
+        settings = {"LLM_MODELS": "openai/stub", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-test"}
+        given = ("persona", "dry-run", "Sage", "--prompt-file", str(prompt), "--as", "test:ann", *arguments)
+        return await types(self.parley.app.database.address, self.home, *given, stdin=stdin, **settings)
+
+
+@pytest.fixture
+def operator(parley: Parley, tmp_path: Path) -> Operator:
+    return Operator(parley, tmp_path)
+
+
+async def recorded_turns(parley: Parley) -> str:
+    """Let Bob have two answers of Sage, and make Ann an admin who has none; return the numbers of the turns."""
+    await parley.sql(SAGE)
+    parley.model.play([Answer(tool_calls=[SUM]), "Five.", "Hello."])
+    turns = [(await parley.ask(text, user="bob")).turn_id for text in ("How much is 2 + 3?", "Hello!")]
+    await parley.sql("INSERT INTO users (permission_level) VALUES ('admin')")
+    link = (
+        "INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT max(id), 'test', 'ann' FROM users"
+    )
+    await parley.sql(link)
+    return ",".join(map(str, turns))
+
+
+async def test_a_changed_persona_answers_recorded_turns_again(
+    parley: Parley, model: OpenAIStub, operator: Operator
+) -> None:
+    turns = await recorded_turns(parley)
+    before = await parley.sql(COUNTS)
+    model.play([Answer(tool_calls=[SUM]), "Five, arr!", Answer("I write it down.", tool_calls=[DOCUMENT])])
+
+    told = json.loads(await operator.tries("--turns", turns, "--yes", "--json"))
+
+    answers = [(each["then"]["text"], each["now"]["text"]) for each in told]
+    assert answers == [("Five.", "Five, arr!"), ("Hello.", "I write it down.")]
+    assert told[0]["called"] == ['calculator.calculate({"expression": "2 + 3"})']
+    assert told[1]["would_call"][0].startswith("file_manager.create_document(")
+    bodies = [each.body["messages"] for each in list(model.requests)[-3:]]
+    assert {str(each[0]["content"]).partition("\n")[0] for each in bodies} == {"You are a pirate."}
+    # The recorded result stands for the tool, and the history is the one that the turn had.
+    assert "5" in bodies[1][-1]["content"]
+    assert [each.get("content") for each in bodies[2] if each["role"] == "assistant"][-1] == "Five."
+    assert await parley.sql(COUNTS) == before
+    assert await parley.sql(SPENT, account="ann") == [(sum(each["tokens"] for each in told), 3)]
+    assert await parley.sql(SPENT, account="bob") == [(None, 0)]
+
+
+async def test_a_dry_run_is_estimated_and_asks_before_it_costs_anything(
+    parley: Parley, model: OpenAIStub, operator: Operator
+) -> None:
+    await recorded_turns(parley)
+    asked = model.count
+
+    with pytest.raises(AssertionError, match="Aborted"):
+        await operator.tries(stdin="n\n")
+    assert model.count == asked
+    with pytest.raises(Refusal, match="These turns can't be answered again: 999"):
+        await operator.tries("--turns", "999", "--yes")
+    model.play(["Ahoy."])
+    shown = await operator.tries("--last", "1", stdin="y\n")
+
+    assert "1 turns, about" in shown
+    assert "then (openai/stub)" in shown
+    assert "Ahoy." in shown
+    assert "on your ledger as dry_run" in shown
+    await parley.sql("UPDATE users SET token_budget_monthly = 100 WHERE permission_level = 'admin'")
+    with pytest.raises(AssertionError, match="this month's budget"):
+        await operator.tries("--yes")
+    await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = 100")
+    with pytest.raises(Refusal, match="is paid by an admin"):
+        await operator.tries("--yes")
+    assert model.count == asked + 1
