@@ -90,6 +90,8 @@ def _describe_context(context: dict[str, Any]) -> str:
     history, summary = context.get("history") or {}, context.get("summary") or {}
     turns = history.get("turns", 0)
     shown = [f"{turns} earlier turns ({history.get('tokens', 0):,} tokens)" if turns else "no earlier turns"]
+    if context.get("turns_left_out"):
+        shown.append(f"of {context['turns_left_out']} older turns not the words")
     if summary.get("tokens"):
         shown.append(f"a summary of what was before ({summary['tokens']:,} tokens)")
     for name, what in (("memories", "memories"), ("image_ids", "pictures")):

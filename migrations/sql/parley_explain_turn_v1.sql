@@ -58,7 +58,12 @@ SELECT jsonb_build_object(
         SELECT jsonb_build_object('name', persona.name) FROM public.personas AS persona WHERE persona.id = turn.persona_id
     ) END, '{}'),
     'tools', turn.reasons -> 'tools',
-    'context', turn.reasons - '{persona,tools,budget,routes}'::text[],
+    -- What is older than the history that was shown stands in the summary, or was left out.
+    'context', turn.reasons - '{persona,tools,budget,routes}'::text[] || jsonb_build_object('turns_left_out', (
+        SELECT count(*) FROM public.turns AS earlier
+        WHERE earlier.conversation_id = turn.conversation_id AND earlier.parent_turn_id IS NULL
+          AND earlier.id < coalesce((turn.reasons -> 'history' ->> 'first_turn')::bigint, turn.id)
+    )),
     'budget', jsonb_build_object(
         'limits', turn.reasons -> 'budget' -> 'limits', 'admissions', turn.reasons -> 'budget' -> 'admissions',
         'spent', (SELECT sum(input_tokens + output_tokens) FROM public.token_logs WHERE turn_id = turn.id),

@@ -47,7 +47,7 @@ async def test_a_turn_is_explained_from_the_persona_to_the_delivery(
     answer = await parley.ask("How much is 2 + 3 on my fingers?")
     # What is changed afterwards doesn't count.
     await parley.sql("UPDATE personas SET system_prompt = 'You are a pirate.'")
-    await parley.sql("DELETE FROM personas")
+    await parley.sql("DELETE FROM personas USING set_config('parley.delete_history', 'yes', true)")
 
     story = await explained(parley, answer.turn_id)
 
@@ -68,6 +68,7 @@ def _check_story(story: dict[str, Any], answer: AgentResponse) -> None:
     assert "calculator.calculate" in story["tools"]["offered"]
     assert "file_manager.list_files" in story["tools"]["removed"]["the persona does not allow the module"]
     assert any(rule.startswith("needs the permission") for rule in story["tools"]["removed"])
+    assert (story["context"]["history"]["turns"], story["context"]["turns_left_out"]) == (1, 0)
     tried = [(each["route"], each["outcome"]) for each in story["routes"]]
     assert tried == [("openai/stub", outcome) for outcome in ("unreachable", "answered", "answered")]
     assert [each["status"] for each in story["budget"]["admissions"]] == ["admitted", "admitted"]
