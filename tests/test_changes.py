@@ -6,8 +6,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
+from pydantic import SecretStr
 
-from shared.db.database import Address
+from adapters.slack.install.installations import Installations, Installed
+from adapters.slack.install.vault import Vault
+from agent.events.listener import Listener
+from shared.clock import SystemClock
+from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.given_database import connect
@@ -98,3 +103,21 @@ async def test_what_the_program_counts_itself_is_announced_to_nobody(parley: Par
     async with asyncio.timeout(20):
         await heard.arrived.wait()
     assert heard.tables == ["skills"]
+
+
+async def test_what_is_kept_is_read_again_after_a_change_by_another_process(database: Database) -> None:
+    heard, events = Heard(), Listener(database)
+    here, there = (Installations(database, Vault(["a key"]), SystemClock()) for _ in range(2))
+    await events.start()
+    events.on_change(here.forget)
+    events.on_change(heard.hear)
+
+    async def token() -> str:
+        found = await here.find("T1")
+        return "" if found is None else found.secret.get_secret_value()
+
+    for stored in ("xoxb-1", "xoxb-2"):
+        await there.save(Installed("T1", "Pond", "U1", SecretStr(stored)))
+        await heard.wait_for("slack_installations")
+        assert await token() == stored
+    await events.close()
