@@ -1,11 +1,14 @@
 """The command line in this process: where a process of its own would prove nothing more, it saves its start."""
 
 import asyncio
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from adapters.cli import app
+from adapters.cli.console import end_json
 from shared.db.database import Address
 
 
@@ -13,8 +16,15 @@ async def types(address: Address, home: Path, *arguments: str, stdin: str = "", 
     """Return what `parley …` writes to stdout; raises what the command raises."""
     environment = {"DATABASE_URL": address.libpq(as_owner=True), "PARLEY_HOME": str(home)} | settings
     runner = CliRunner(env=environment)
-    done = await asyncio.to_thread(runner.invoke, app, list(arguments), input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
+
+    def run() -> str:
+        done = runner.invoke(app, list(arguments), input=stdin)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code == 0, done.output
+        # As the program does at its end.
+        with redirect_stdout(io.StringIO()) as json_text:
+            end_json(done.exit_code)
+        return done.stdout + json_text.getvalue()
+
+    return await asyncio.to_thread(run)

@@ -30,7 +30,7 @@ async def test_versions_are_listed_compared_and_rolled_back(parley: Parley, tmp_
     assert await typed("rollback", "Sage", "2") == "Sage is as in version 2 again; this is its version 4\n"
     assert await parley.value("SELECT system_prompt FROM personas") == "You are wise.\nYou are brief."
 
-    await parley.sql("DELETE FROM personas")
+    await parley.sql("DELETE FROM personas USING set_config('parley.delete_history', 'yes', true)")
     named = "SELECT name, version FROM turns JOIN persona_versions ON persona_version_id = persona_versions.id"
     assert await parley.sql(f"{named} WHERE turns.id = :id", id=answer.turn_id) == [("Sage", 2)]
     with pytest.raises(Refusal, match="There is no version 9; there are 1 to 5"):
