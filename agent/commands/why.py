@@ -81,7 +81,7 @@ def _lines(story: dict[str, Any], memories: Sequence[str]) -> Iterator[str]:
     # The budgets of others are not this person's concern.
     own = [each for each in budget["limits"] or () if each["limit"] == "person"]
     for each in own:
-        limit = "any number of" if each["tokens"] is None else f"{each['tokens']:,}"
+        limit = "any number of" if each["allowed"] is None else f"{each['allowed'] + each['granted']:,}"
         yield f"Before the last call you had used {each['used']:,} of {limit} tokens; {each['reserved']:,} were held."
     yield from (f"The reply was {each['status']}." for each in story["delivery"] or ())
 

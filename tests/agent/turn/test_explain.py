@@ -37,6 +37,9 @@ async def test_a_turn_is_explained_from_the_persona_to_the_delivery(
     parley: Parley, model: OpenAIStub, tmp_path: Path
 ) -> None:
     await parley.sql(SAGE)
+    await parley.sql(
+        "INSERT INTO budgets (kind, persona_id, period, token_limit) SELECT 'persona', id, 'day', 90000 FROM personas"
+    )
     model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann counts on her fingers."})]), "Noted."])
     await parley.ask("I count on my fingers, remember that.")
     async with asyncio.timeout(20):
@@ -72,7 +75,8 @@ def _check_story(story: dict[str, Any], answer: AgentResponse) -> None:
     tried = [(each["route"], each["outcome"]) for each in story["routes"]]
     assert tried == [("openai/stub", outcome) for outcome in ("unreachable", "answered", "answered")]
     assert [each["status"] for each in story["budget"]["admissions"]] == ["admitted", "admitted"]
-    assert [(each["limit"], each["tokens"]) for each in story["budget"]["limits"]] == [("person", 5000)]
+    limits = [(each["limit"], each["period"], each["unit"], each["allowed"]) for each in story["budget"]["limits"]]
+    assert limits == [("person", "30 days", "tokens", 5000), ("persona", "day", "tokens", 90000)]
     assert (story["budget"]["spent"], story["budget"]["held"]) == (answer.usage.total, None)
     [wave] = story["waves"]
     assert [(each["tool"], each["outcome"]) for each in wave["calls"]] == [("calculator.calculate", "result")]
@@ -117,6 +121,6 @@ async def test_a_refused_turn_says_which_budget_refused_it(parley: Parley) -> No
     assert story["turn"]["status"] == "refused"
     assert story["budget"]["admissions"][0]["status"] == "exhausted"
     assert "this month's budget" in story["budget"]["admissions"][0]["refusal"]
-    assert story["budget"]["limits"][0]["tokens"] == 0 < story["budget"]["limits"][0]["used"]
+    assert story["budget"]["limits"][0]["allowed"] == 0 < story["budget"]["limits"][0]["used"]
     assert (story["persona"]["chosen_by"], story["routes"]) == ("built_in", [])
     assert "Budget: You have used this month's budget" in await why(parley)
