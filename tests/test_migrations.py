@@ -226,7 +226,7 @@ async def test_processes_that_migrate_at_once_wait_for_each_other(empty: Address
     running = [
         await asyncio.create_subprocess_exec(
             *command,
-            env={**environment, "PYTHONPATH": str(MIGRATIONS.parent)},
+            env={**environment, "PYTHONPATH": str(MIGRATIONS.parent), "PARLEY_HOME": str(tmp_path)},
             cwd=tmp_path,
             stdout=PIPE,
             stderr=STDOUT,

@@ -165,6 +165,11 @@ def _to_keys(fields: Mapping[str, object]) -> dict[str, object]:
     return {name.replace(" ", "_"): value for name, value in fields.items()}
 
 
+def shorten(path: Path) -> str:
+    """Return a path as people read it: relative to the folder they are in where it is below."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 @contextmanager
 def progress(text: str) -> Iterator[None]:
     """Show a progress line on a terminal; write nothing elsewhere."""

@@ -1,6 +1,9 @@
-"""The owner of an installation with the embedded database: who starts it, in the terminal and on the page."""
+"""The owner: who starts Parley, in the terminal and on the page.
 
-from sqlalchemy import update
+Whoever can start it can read and write its whole database; to be the owner gives them nothing that they lack.
+"""
+
+from sqlalchemy import text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from adapters.terminal import terminal_sender
@@ -10,15 +13,17 @@ from shared.models import User, UserPlatformLink
 from shared.permissions import Permission
 
 OWNER_ON_THE_WEB = "owner"
+OPENED_FOR = text(
+    "SELECT admin.users.name, permission FROM admin.users JOIN user_platform_links AS link ON link.user_id = users.id"
+    " WHERE link.platform = 'web' AND platform_user_id = :account"
+)
 
 
 async def resolve_terminal_user(app: App) -> ResolvedUser:
-    """Return the user at this terminal; with the embedded database it is the owner, here and on the page."""
+    """Return the user at this terminal, who is an owner; the first of them is the owner on the page, too."""
     sender, budget = terminal_sender(), app.settings.default_guest_token_budget
     async with app.database.transaction() as session:
         user = await resolve_user(session, sender, budget)
-        if not app.database.address.is_embedded:
-            return user
         link = {"user_id": user.id, "platform": "web", "platform_user_id": OWNER_ON_THE_WEB}
         await session.execute(insert(UserPlatformLink).values(link).on_conflict_do_nothing())
         if user.permission is Permission.OWNER:
@@ -28,9 +33,9 @@ async def resolve_terminal_user(app: App) -> ResolvedUser:
         return await resolve_user(session, sender, budget)
 
 
-async def find_owner_on_the_web(app: App) -> str | None:
-    """Return the owner's id on the platform `web`; None with an external database, where people start as guests."""
-    if not app.database.address.is_embedded:
-        return None
+async def find_owner_on_the_web(app: App) -> tuple[str, str]:
+    """Return the owner's id on the platform `web`, and how the person is called whose session it opens."""
     await resolve_terminal_user(app)
-    return OWNER_ON_THE_WEB
+    async with app.database.transaction() as session:
+        found = (await session.execute(OPENED_FOR, {"account": OWNER_ON_THE_WEB})).one()
+    return OWNER_ON_THE_WEB, f"{found.name} ({found.permission})"

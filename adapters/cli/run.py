@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adapters.cli.console import find_version, say, seconds_since_start
+from adapters.cli.console import complain, find_version, say, seconds_since_start, shorten
 from adapters.cli.models import REMEDY, describe_models, describe_recall, is_offline
 from adapters.cli.opening import read_settings
 
@@ -75,22 +75,29 @@ def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat 
 @app.command("link")
 def make_link(
     person: str | None = typer.Option(
-        None, "--as", metavar="ID", help="For this person on the platform web; else the owner of an embedded database."
+        None,
+        "--as",
+        metavar="ID",
+        help="For this person on the platform web; else for the owner.",
     ),
 ) -> None:
     """Print a link that opens the chat page once, within ten minutes."""
     settings = read_settings(quiet=True)
 
-    async def work() -> str:
+    async def work() -> tuple[str, str]:
         from adapters.cli.compose import open_app
         from adapters.cli.opening import find_database, prepare
         from adapters.cli.owner import find_owner_on_the_web
         from adapters.web import one_time_link
 
         async with open_app(settings, await prepare(find_database(settings))) as running_app:
-            return one_time_link(running_app, person or await find_owner_on_the_web(running_app))
+            who, name = (person, person) if person else await find_owner_on_the_web(running_app)
+            return one_time_link(running_app, who), name
 
-    say(asyncio.run(work()))
+    link, name = asyncio.run(work())
+    # On stderr, so that a program can take the link from stdout.
+    complain(f"the link opens the page as {name}, once, within ten minutes")
+    say(link)
 
 
 async def _say_connected(platform: "ChatPlatform") -> None:
@@ -107,13 +114,14 @@ async def _list_addresses(running_app: "App") -> list[str]:
     from adapters.web import one_time_link
 
     settings = running_app.settings
+    who, name = await find_owner_on_the_web(running_app)
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
-    token = "API_TOKEN" if settings.api_token else f"the token in {settings.parley_home / 'api_token'}"
+    token = "API_TOKEN" if settings.api_token else f"the token in {shorten(settings.parley_home / 'api_token')}"
     is_embedded = running_app.database.address.is_embedded
-    where = f"embedded, in {settings.parley_home / 'postgres'}" if is_embedded else "DATABASE_URL"
+    where = f"embedded, in {shorten(settings.parley_home / 'postgres')}" if is_embedded else "DATABASE_URL"
     return [
-        f"  page      {one_time_link(running_app, await find_owner_on_the_web(running_app))}",
-        "            opens once, within 10 minutes; `parley link` makes another",
+        f"  page      {one_time_link(running_app, who)}",
+        f"            opens once, within 10 minutes, as {name}; `parley link` makes another",
         "  terminal  parley chat",
         f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}",
         f"  model     {describe_models(settings)}",

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from adapters.cli.platforms import list_setting_names
 from shared.errors import ConfigurationError
 from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, settings_from
 
+ROOT = Path(__file__).parents[2]
 DEFAULTS: dict[str, Any] = {
-    "PARLEY_HOME": Path(".parley"),
+    "PARLEY_HOME": ROOT / ".parley",
     "HOST": "127.0.0.1",
     "PORT": 8080,
     "MAX_AGENT_ITERATIONS": 10,
@@ -203,10 +205,32 @@ def test_an_unknown_name_in_dotenv_names_the_nearest_known_one(tmp_path: Path, u
 
 
 @pytest.mark.usefixtures("environment")
-def test_unknown_names_in_the_environment_are_none_of_our_business() -> None:
+def test_unknown_names_in_the_environment_are_none_of_our_business(tmp_path: Path) -> None:
     os.environ["PUBLIC_ULR"] = "x"
 
-    assert load_settings(None).public_url is None
+    assert load_settings(tmp_path / ".env").public_url is None
+
+
+@pytest.mark.usefixtures("environment")
+def test_home_and_env_file_are_those_of_the_project_wherever_in_it_one_stands(tmp_path: Path) -> None:
+    project, below, elsewhere = tmp_path / "project", tmp_path / "project" / "docs" / "old", tmp_path / "elsewhere"
+    for folder in (below, elsewhere):
+        folder.mkdir(parents=True)
+    (project / "pyproject.toml").write_text('[project]\nname = "parley"\n')
+    dotenv(project, "PORT=81")
+
+    with chdir(below):
+        assert (load_settings().parley_home, load_settings().port) == (project / ".parley", 81)
+        del os.environ["PORT"]
+    (project / "docs" / ".parley").mkdir()
+    with chdir(below):
+        assert Settings().parley_home == project / "docs" / ".parley"
+    with chdir(elsewhere):
+        # The project that the program runs from.
+        assert Settings().parley_home == ROOT / ".parley"
+        dotenv(elsewhere, "PARLEY_HOME=data")
+        assert load_settings().parley_home == elsewhere / "data"
+    assert not (below / ".parley").exists()
 
 
 @pytest.mark.usefixtures("environment")

@@ -96,8 +96,10 @@ def test_ctrl_c_stops_it_too(shell: Shell) -> None:
 def test_a_new_link_can_be_made_while_it_runs(shell: Shell) -> None:
     with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         port = find_base(lines).rsplit(":", 1)[1]
-        link = shell.says("link", PORT=port).strip()
+        made = shell.run("link", PORT=port)
+        link = made.out.strip()
 
+        assert re.search(r"opens the page as \S+ \(owner\), once", made.err)
         assert fetch(link)[0] == 200
         stop(running)
 
