@@ -41,6 +41,8 @@ from shared.settings import Settings, list_secret_values, load_secrets
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+# The modules that are no folders.
+BUILT_IN_MODULES = frozenset({AGENTS, SEARCH, SKILLS})
 # The ways in which a turn may go.
 MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
 
@@ -100,7 +102,7 @@ async def open_app(
             models=Models(router, MODES),
             tools=ToolSources(
                 modules,
-                RemoteTools(database, modules.modules | {AGENTS, SEARCH, SKILLS}),
+                RemoteTools(database, modules.modules | BUILT_IN_MODULES),
                 skills=SkillTools(SkillFolder(settings.skills_path) if settings.skills_path else None),
                 agents=partial(AgentTools, peers=peers),
             ),

@@ -87,6 +87,12 @@ def show_json(value: Any) -> None:
         typer.echo(json.dumps(value, default=str, ensure_ascii=False, indent=2))
 
 
+def keep_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """Keep rows for a program; for people nothing is written."""
+    if (found := _found.get()) is not None:
+        found.rows = [dict(each) for each in rows]
+
+
 def show_fields(fields: Mapping[str, object], *, values: Mapping[str, object] | None = None) -> None:
     """Write one line for each field that is not None; `values` are for programs, where they differ from the texts."""
     if (found := _found.get()) is not None:

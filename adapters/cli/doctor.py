@@ -3,79 +3,91 @@
 import asyncio
 import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from adapters.cli.console import say
-from adapters.cli.models import describe_models, describe_recall, is_offline
+from adapters.cli.check_database import Installation, check_database
+from adapters.cli.check_models import check_models
+from adapters.cli.console import keep_rows, progress, say
+from adapters.cli.findings import Finding
+from adapters.cli.opening import read_settings
+from adapters.cli.platforms import examine_platforms
+from adapters.cli.skills import examine_folder
+from agent.tools.modules import FoundModules, find_modules
 from shared.errors import ParleyError
-
-if TYPE_CHECKING:
-    from shared.db.database import Address
-    from shared.settings import Settings
+from shared.files.storage import open_storage
+from shared.settings import Settings, load_secrets
 
 app = typer.Typer()
 
-Level = Literal["ok", "warn", "fail"]
 LITTLE_SPACE, NO_SPACE = 1_000_000_000, 200_000_000
 FEW_FILES = 4096
 SECRET_FILES = ("api_token", "secret_key")
-COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check."""
-
-    level: Level
-    subject: str
-    text: str
+COLOURS = {
+    "ok": typer.colors.GREEN,
+    "off": typer.colors.BRIGHT_BLACK,
+    "warn": typer.colors.YELLOW,
+    "fail": typer.colors.RED,
+}
 
 
 @app.command("doctor")
 def examine(
-    call: bool = typer.Option(False, "--call", help="Also ask the first model one tiny question, which costs tokens."),
+    call: bool = typer.Option(
+        False, "--call", help="Also ask each model and the embedder one tiny question, which costs tokens."
+    ),
 ) -> None:
     """Check that everything is in order: each line says OK or what to do; exit code 1 when something fails."""
-    levels = []
-    for finding in asyncio.run(_collect(call)):
-        levels.append(finding.level)
-        say(f"{typer.style(f'{finding.level:4}', COLOURS[finding.level])}  {finding.subject:9} {finding.text}")
-    raise typer.Exit(1 if "fail" in levels else 0)
+    if asyncio.run(_show(call)):
+        raise typer.Exit(1)
 
 
-async def _collect(call: bool) -> list[Finding]:
-    from adapters.cli.opening import read_settings
-    from adapters.cli.skills import examine_folder
+async def _show(call: bool) -> bool:
+    """Show the findings as they come; return whether something fails."""
+    found: list[Finding] = []
+    with progress("looking at everything"):
+        async for finding in _examine(call):
+            found.append(finding)
+            line = f"{typer.style(f'{finding.level:4}', COLOURS[finding.level])}  {finding.subject:9} {finding.text}"
+            say(line)
+    keep_rows([asdict(each) for each in found])
+    return any(each.level == "fail" for each in found)
 
+
+async def _examine(call: bool) -> AsyncIterator[Finding]:
     try:
         settings = read_settings(quiet=True)
     except ParleyError as error:
-        return [Finding("fail", "settings", str(error))]
-    found = [Finding("ok", "settings", f"read; PARLEY_HOME is {settings.parley_home.resolve()}")]
-    found += _look_at_home(settings)
+        yield Finding("fail", "settings", str(error))
+        return
+    yield Finding("ok", "settings", f"read; PARLEY_HOME is {settings.parley_home.resolve()}")
+    for finding in _look_at_home(settings):
+        yield finding
     skills, problems = examine_folder(settings)
     usable = [each.name for each in skills if each.skill is not None]
-    found += [each async for each in _look_at_database(settings, usable)]
-    found.append(_look_at_open_files())
-    found.append(await _look_at_storage(settings))
-    found += _look_at_modules(settings)
+    modules = find_modules(settings.modules_path, settings)
+    installation = Installation(settings, [each.name for each in modules.loaded], usable)
+    async for finding in check_database(installation):
+        yield finding
+    yield _look_at_open_files()
+    yield await _look_at_storage(settings)
+    for finding in _look_at_modules(modules):
+        yield finding
     if usable:
-        found.append(Finding("ok", "skills", f"{len(usable)} in {settings.skills_path}: {', '.join(usable)}"))
-    found += [Finding("warn", "skills", problem) for problem in problems]
-    found += _look_at_models(settings)
-    found += [each async for each in _look_at_platforms(settings)]
-    if call:
-        found.append(await _call_model(settings))
-    return found
+        yield Finding("ok", "skills", f"{len(usable)} in {settings.skills_path}: {', '.join(usable)}")
+    for problem in problems:
+        yield Finding("warn", "skills", problem)
+    async for finding in check_models(settings, installation.found_models, call=call):
+        yield finding
+    async for name, found in examine_platforms(settings):
+        yield Finding(found.level, name, found.text)
 
 
-def _look_at_home(settings: "Settings") -> Iterator[Finding]:
+def _look_at_home(settings: Settings) -> Iterator[Finding]:
     home = settings.parley_home
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -112,113 +124,7 @@ def _look_at_secret(path: Path) -> Finding:
     return Finding("ok", path.name, f"kept in {path}, mode {mode:o}")
 
 
-async def _look_at_database(settings: "Settings", usable_skills: Sequence[str]) -> AsyncIterator[Finding]:
-    from adapters.cli.opening import find_database
-    from shared.db.compatibility import list_revisions
-    from shared.db.database import VERSIONS, check, find_revision, newest_revision
-
-    try:
-        address = find_database(settings)
-        await check(address)
-    except ParleyError as error:
-        yield Finding("fail", "database", str(error))
-        return
-    kind = "embedded" if address.is_embedded else "given by DATABASE_URL"
-    yield Finding("ok", "database", f"{kind}, {await _describe_server(address)}")
-    revision, newest = await find_revision(address), newest_revision()
-    if revision == newest:
-        yield Finding("ok", "tables", f"at revision {revision}")
-        if settings.embedding_model is not None:
-            yield await _look_at_vectors(address, settings.embedding_model)
-        async for finding in _look_at_listed_skills(address, usable_skills):
-            yield finding
-        yield await _look_at_audit(address)
-        yield await _look_at_roles(address)
-        yield await _look_at_ledger(address)
-    elif revision is None:
-        yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
-    elif revision in list_revisions(VERSIONS):
-        yield Finding("warn", "tables", f"at revision {revision}, the newest is {newest}; run: parley migrate")
-    else:
-        text = f"at revision {revision}, newer than this program ({newest}); install the newer Parley again."
-        yield Finding("fail", "tables", text)
-
-
-async def _look_at_vectors(address: "Address", model: str) -> Finding:
-    from shared.db.database import Database
-    from shared.memory.vectors import read_progress
-
-    database = Database(address, pool_size=1)
-    try:
-        progress = await read_progress(database, model)
-    finally:
-        await database.close()
-    text = f"{progress.memories - progress.missing:,} of {progress.memories:,} memories have vectors of {model}"
-    return Finding("ok", "vectors", f"{text}; the workers make the others" if progress.missing else text)
-
-
-async def _look_at_audit(address: "Address") -> Finding:
-    import asyncpg
-
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
-    try:
-        found = await connection.fetchrow("SELECT entries, first_broken FROM parley_verify_audit_v1()")
-    finally:
-        await connection.close()
-    if found["first_broken"] is None:
-        return Finding("ok", "audit", f"changes by admins: {found['entries']:,}, none of them altered since")
-    text = f"entry {found['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
-    return Finding("fail", "audit", text)
-
-
-async def _look_at_roles(address: "Address") -> Finding:
-    import asyncpg
-
-    from shared.db.roles import ROLES, check_roles
-
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
-    try:
-        await check_roles(connection)
-    except ParleyError as error:
-        return Finding("fail", "roles", str(error))
-    finally:
-        await connection.close()
-    return Finding("ok", "roles", f"{', '.join(ROLES)}, none of them a superuser")
-
-
-async def _look_at_ledger(address: "Address") -> Finding:
-    import asyncpg
-
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
-    try:
-        calls = await connection.fetchval("SELECT count(*) FROM token_logs")
-        different = await connection.fetchval("SELECT count(*) FROM parley_budget_differences_v1()")
-    finally:
-        await connection.close()
-    if different:
-        text = (
-            f"counters that differ from it: {different:,}; `parley budget check` shows them, `… reconcile` repairs them"
-        )
-        return Finding("warn", "ledger", text)
-    return Finding("ok", "ledger", f"calls: {calls:,}; what limits have counted is their sum")
-
-
-async def _describe_server(address: "Address") -> str:
-    import asyncpg
-
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
-    try:
-        version = await connection.fetchval("SHOW server_version")
-        vector = await connection.fetchval("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
-    finally:
-        await connection.close()
-    return f"Postgres {version}, pgvector {vector}"
-
-
-async def _look_at_storage(settings: "Settings") -> Finding:
-    from shared.files.storage import open_storage
-    from shared.settings import load_secrets
-
+async def _look_at_storage(settings: Settings) -> Finding:
     where = f"S3 at {settings.s3_endpoint}, bucket {settings.s3_bucket}" if settings.s3_endpoint else "a folder"
     key, content = "doctor/check", b"Parley was here."
     try:
@@ -235,67 +141,16 @@ async def _look_at_storage(settings: "Settings") -> Finding:
     return Finding("ok", "storage", f"{where}: written, read and removed")
 
 
-def _look_at_modules(settings: "Settings") -> Iterator[Finding]:
-    from agent.tools.modules import find_modules
-
-    found = find_modules(settings.modules_path, settings)
+def _look_at_modules(found: FoundModules) -> Iterator[Finding]:
+    off: dict[str, list[str]] = {}
+    for module in found.loaded:
+        for tool, reason in module.off.items():
+            off.setdefault(reason, []).append(tool)
     count = sum(len(each.tools) for each in found.loaded)
-    yield Finding("ok", "modules", f"{count} tools in {', '.join(sorted(each.name for each in found.loaded))}")
+    left = count - sum(map(len, off.values()))
+    names = ", ".join(sorted(each.name for each in found.loaded))
+    yield Finding("ok", "modules", f"{left} of {count} tools are on, in {names}")
+    for reason, tools in off.items():
+        yield Finding("off", "tools", f"{', '.join(sorted(tools))}: {reason}")
     for each in found.failed:
         yield Finding("warn", "modules", f"{each.name} ({each.source}) is off: {each.reason}")
-    for reason in (each.off.get("code_executor.load_file") for each in found.loaded if each.name == "code_executor"):
-        if reason is None:
-            yield Finding("ok", "code", "runs in the sandbox, which has passed its test")
-        else:
-            yield Finding("warn", "code", f"only small code runs, without files and libraries: {reason}")
-
-
-async def _look_at_listed_skills(address: "Address", usable_skills: Sequence[str]) -> AsyncIterator[Finding]:
-    from sqlalchemy import select
-
-    from adapters.cli.skills import find_listed
-    from shared.db.database import Database
-    from shared.models import Skill
-
-    database = Database(address, pool_size=1)
-    try:
-        async with database.transaction() as session:
-            listed = await find_listed(session)
-            stored = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
-    finally:
-        await database.close()
-    for name in sorted(listed.keys() - stored - set(usable_skills)):
-        yield Finding("warn", "skills", f"{', '.join(listed[name])} lists {name}, which is missing or off")
-
-
-def _look_at_models(settings: "Settings") -> Iterator[Finding]:
-    if is_offline(settings):
-        text = f"{describe_models(settings)}; set LLM_MODELS and the provider's key for a real one"
-        yield Finding("warn", "models", text)
-    else:
-        yield Finding("ok", "models", describe_models(settings))
-    is_complete, text = describe_recall(settings)
-    yield Finding("ok" if is_complete else "warn", "recall", text)
-
-
-async def _look_at_platforms(settings: "Settings") -> AsyncIterator[Finding]:
-    from adapters.cli.platforms import examine_platforms
-
-    async for name, finding in examine_platforms(settings):
-        yield Finding(finding.level, name, finding.text)
-
-
-async def _call_model(settings: "Settings") -> Finding:
-    from agent.llm.completions import ModelRequest
-    from agent.llm.router import Router
-    from shared.clock import SystemClock
-
-    clock = SystemClock()
-    question = {"role": "user", "content": "Answer with the one word: ready"}
-    try:
-        async with aclosing(Router(settings, clock)) as router:
-            request = ModelRequest(messages=(question,), tools=(), max_tokens=16)
-            completion = await router.complete(request, deadline=clock.monotonic() + 60)
-    except ParleyError as error:
-        return Finding("fail", "call", f"{error} (the log above names the cause of each model)")
-    return Finding("ok", "call", f"{completion.model} answered with {completion.usage.total} tokens")

@@ -12,6 +12,7 @@ from adapters.cli.opening import read_settings
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
     from agent.app import App
+    from shared.settings import Settings
 
 app = typer.Typer()
 
@@ -35,6 +36,7 @@ def run_all() -> None:
         for each in platforms:
             say(f"  {each.name:9} {'listening' if each.connected.is_set() else 'connecting …'}")
         say("Ctrl+C stops it.")
+        waiting.append(asyncio.create_task(_say_missing_keys(running_app)))
         waiting.extend(asyncio.create_task(_say_connected(each)) for each in platforms if not each.connected.is_set())
 
     serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), report)
@@ -100,9 +102,23 @@ def make_link(
     say(link)
 
 
+def _describe_trial(settings: "Settings") -> str:
+    # A call would cost tokens at every start.
+    return (
+        "; not tried: `parley doctor --call` does" if settings.llm_models and not settings.debug_mock_responses else ""
+    )
+
+
 async def _say_connected(platform: "ChatPlatform") -> None:
     await platform.connected.wait()
     say(f"  {platform.name:9} listening")
+
+
+async def _say_missing_keys(running_app: "App") -> None:
+    settings = running_app.settings
+    for name in settings.llm_models if settings.debug_mock_responses is None else ():
+        if missing := await running_app.models.router.find_missing(name):
+            say(f"  model     {name} needs {' and '.join(missing)}, which is not set")
 
 
 async def _print_addresses(running_app: "App") -> None:
@@ -124,7 +140,7 @@ async def _list_addresses(running_app: "App") -> list[str]:
         f"            opens once, within 10 minutes, as {name}; `parley link` makes another",
         "  terminal  parley chat",
         f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}",
-        f"  model     {describe_models(settings)}",
+        f"  model     {describe_models(settings)}{_describe_trial(settings)}",
         *([f"            {REMEDY}"] if is_offline(settings) else []),
         f"  recall    {describe_recall(settings)[1]}",
         f"  database  {where}",

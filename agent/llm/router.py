@@ -101,6 +101,13 @@ class Router:
         without_plans = {each.name for each in BUILT_IN_MODELS if not each.can_plan}
         return not without_plans.issuperset(self.routes(models))
 
+    async def find_missing(self, name: str) -> tuple[str, ...] | None:
+        """Return the variables that have to be set for this model; None if litellm knows no provider of it."""
+        if name in self._built_in:
+            return ()
+        await self._providers.load()
+        return self._providers.find_missing(name)
+
     async def find_summary_model(self) -> str | None:
         """Return `SUMMARY_MODEL`, else the cheapest configured model; None when only built-in models answer."""
         if self._only:

@@ -168,6 +168,15 @@ class Providers:
     def _is_loaded(self) -> bool:
         return self._loading is not None and self._loading.done() and not _has_failed(self._loading)
 
+    def find_missing(self, name: str) -> tuple[str, ...] | None:
+        """Return the variables that the model's provider still needs; None if litellm knows no such provider."""
+        try:
+            target = self._target(name)
+        except RouteFailed:
+            return None
+        has_key = "api_key" in target
+        return () if has_key else tuple(self._library.litellm.validate_environment(target["model"])["missing_keys"])
+
     def _known(self, name: str) -> Mapping[str, Any]:
         if not self._is_loaded:
             return {}

@@ -329,15 +329,44 @@ def test_a_person_is_exported_and_erased_with_a_receipt(shell: Shell) -> None:
 
 
 def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: Shell) -> None:
-    done = shell.run("doctor")
+    done = shell.run("doctor", "--json")
 
     assert done.code == 0
-    found = {line.split()[1]: line.split()[0] for line in done.lines}
+    found = {each["subject"]: each["level"] for each in json.loads(done.out)}
     assert found.pop("models") == "warn"
+    assert (found.pop("tools"), found.pop("voice")) == ("off", "off")
     assert set(found.values()) == {"ok"}
-    assert {"settings", "space", "api_token", "database", "tables", "storage", "modules", "code"} <= set(found)
-    assert "Postgres 1" in done.out
+    seen = {"settings", "space", "api_token", "database", "extension", "clock", "role", "tables", "storage", "modules"}
+    assert seen <= set(found)
+    assert re.search(r"ok    modules   \d+ of \d+ tools are on", shell.says("doctor"))
     assert "offline answered" in shell.says("doctor", "--call")
+
+
+def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_servers_that_fail(shell: Shell) -> None:
+    cell(
+        shell,
+        """
+        INSERT INTO personas (name, system_prompt, allowed_modules, default_model)
+        VALUES ('Lost', 'Hi.', '["knowlege", "clock"]', 'nobody/knows');
+        INSERT INTO mcp_servers (name, transport, command, last_error)
+        VALUES ('clock', 'stdio', 'clock', 'no such file')
+        """,
+    )
+
+    done = shell.run("doctor", "--call", LLM_MODELS="gpt-4o-mini,anthropic/claude-opus-4-1")
+
+    cell(shell, "DELETE FROM personas WHERE name = 'Lost'; DELETE FROM mcp_servers")
+    assert done.code == 1
+    for expected in (
+        "fail  model     LLM_MODELS: gpt-4o-mini needs OPENAI_API_KEY, which is not set",
+        "fail  model     LLM_MODELS: anthropic/claude-opus-4-1 needs ANTHROPIC_API_KEY, which is not set",
+        "fail  model     the persona Lost: litellm knows no provider of nobody/knows; write provider/model",
+        "warn  persona   Lost allows the module knowlege, which does not exist; did you mean knowledge?",
+        "warn  remote    the MCP server clock can't be used: no such file",
+        "fail  call      gpt-4o-mini: ",
+    ):
+        assert expected in done.out
+    assert "module clock" not in done.out
 
 
 def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:

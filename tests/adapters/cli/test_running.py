@@ -86,8 +86,10 @@ def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> No
         assert stop(running) < 10
 
 
-def test_ctrl_c_stops_it_too(shell: Shell) -> None:
-    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, _lines):
+def test_a_model_without_a_key_is_named_after_the_start_and_ctrl_c_stops_it_too(shell: Shell) -> None:
+    named = "  model     gpt-4o-mini needs OPENAI_API_KEY, which is not set"
+    with started(shell, "run", until=named, PORT="0", LLM_MODELS="gpt-4o-mini") as (running, lines):
+        assert "  model     gpt-4o-mini; not tried: `parley doctor --call` does" in lines
         assert stop(running, signal.SIGINT) < 10
         assert running.stderr is not None
         assert "parley: stopping; running answers have 20 s" in running.stderr.read()

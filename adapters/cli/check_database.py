@@ -1,0 +1,205 @@
+"""The checks of `parley doctor` for the database and for what stands in it."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import asyncpg
+from sqlalchemy import select
+
+from adapters.cli.compose import BUILT_IN_MODULES
+from adapters.cli.findings import Finding
+from adapters.cli.opening import find_database
+from adapters.cli.skills import find_listed
+from shared.clock import SystemClock
+from shared.db.compatibility import list_revisions
+from shared.db.database import VERSIONS, Address, Database, check, find_revision, newest_revision
+from shared.db.roles import ROLES, check_roles
+from shared.errors import ParleyError
+from shared.memory.vectors import read_progress
+from shared.models import Skill
+from shared.settings import Settings
+
+CONNECT_SECONDS = 10
+MOST_SECONDS_APART = 2.0
+
+SERVER = """
+SELECT current_setting('server_version') AS version, now() AS now,
+       (SELECT default_version FROM pg_available_extensions WHERE name = 'vector') AS available,
+       (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS installed
+"""
+ROLE = "SELECT current_user AS name, rolsuper OR rolbypassrls AS sees_all FROM pg_roles WHERE rolname = current_user"
+LEDGER = """
+SELECT (SELECT count(*) FROM token_logs) AS calls, (SELECT count(*) FROM parley_budget_differences_v1()) AS different
+"""
+PERSONAS = "SELECT name, allowed_modules, default_model FROM personas ORDER BY name"
+SERVERS = """
+SELECT 'MCP server' AS kind, name, enabled, last_error, last_connected_at IS NOT NULL AS was_reached,
+       (SELECT count(*) FROM mcp_tools WHERE server_id = mcp_servers.id AND NOT approved) AS held_back
+FROM mcp_servers
+UNION ALL SELECT 'agent', name, is_enabled, last_error, url IS NULL OR card_fetched_at IS NOT NULL, 0 FROM agents
+ORDER BY kind DESC, name
+"""
+
+
+@dataclass
+class Installation:
+    """What other checks need to know of the database; `found_models` are those of personas, with their names."""
+
+    settings: Settings
+    modules: Sequence[str]
+    skills: Sequence[str]
+    found_models: list[tuple[str, str]] = field(default_factory=list)
+
+
+async def check_database(installation: Installation) -> AsyncIterator[Finding]:
+    """Yield the findings about the database, its tables, and what admins have written into them."""
+    try:
+        address = find_database(installation.settings)
+        await check(address)
+    except ParleyError as error:
+        yield Finding("fail", "database", str(error))
+        return
+    async for finding in _check_server(address):
+        yield finding
+    revision, newest = await find_revision(address), newest_revision()
+    if revision == newest:
+        yield Finding("ok", "tables", f"at revision {revision}")
+        async for finding in _check_rows(address, installation):
+            yield finding
+    elif revision is None:
+        yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
+    elif revision in list_revisions(VERSIONS):
+        yield Finding("warn", "tables", f"at revision {revision}, the newest is {newest}; run: parley migrate")
+    else:
+        text = f"at revision {revision}, newer than this program ({newest}); install the newer Parley again."
+        yield Finding("fail", "tables", text)
+
+
+async def _check_server(address: Address) -> AsyncIterator[Finding]:
+    kind = "embedded" if address.is_embedded else "given by DATABASE_URL"
+    before = SystemClock().now()
+    server = (await _fetch(address, SERVER, as_owner=True))[0]
+    yield Finding("ok", "database", f"{kind}, Postgres {server['version']}")
+    yield _check_extension(server["installed"], server["available"])
+    yield _check_clock(before, server["now"])
+
+
+def _check_extension(installed: str | None, available: str | None) -> Finding:
+    if installed is not None:
+        return Finding("ok", "extension", f"pgvector {installed}")
+    if available is not None:
+        return Finding("ok", "extension", f"pgvector {available} is there; the first migration installs it")
+    return Finding(
+        "fail", "extension", "this Postgres has no pgvector; on Debian: apt-get install postgresql-NN-pgvector"
+    )
+
+
+def _check_clock(before: datetime, theirs: datetime) -> Finding:
+    after = SystemClock().now()
+    apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
+    if apart > MOST_SECONDS_APART:
+        text = f"this machine and the database are {apart:.0f} s apart; let NTP set both (timedatectl set-ntp true)"
+        return Finding("warn", "clock", text)
+    return Finding("ok", "clock", f"{after:%Y-%m-%d %H:%M:%S} UTC, as the database has it")
+
+
+async def _check_rows(address: Address, installation: Installation) -> AsyncIterator[Finding]:
+    yield await _check_roles(address)
+    if installation.settings.embedding_model is not None:
+        yield await _look_at_vectors(address, installation.settings.embedding_model)
+    async for finding in _look_at_listed_skills(address, installation.skills):
+        yield finding
+    servers = await _fetch(address, SERVERS, as_owner=True)
+    for each in servers:
+        yield _check_remote(each)
+    known = {*installation.modules, *(each["name"] for each in servers), *BUILT_IN_MODULES}
+    for persona in await _fetch(address, PERSONAS, as_owner=True):
+        if persona["default_model"]:
+            installation.found_models.append((f"the persona {persona['name']}", persona["default_model"]))
+        for name in sorted({*json.loads(persona["allowed_modules"] or "[]")} - known):
+            nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            text = f"{persona['name']} allows the module {name}, which does not exist; did you mean {nearest}?"
+            yield Finding("warn", "persona", text)
+    yield await _look_at_audit(address)
+    yield await _look_at_ledger(address)
+
+
+async def _check_roles(address: Address) -> Finding:
+    role = (await _fetch(address, ROLE))[0]
+    if role["sees_all"]:
+        text = f"the program works as {role['name']}, which row-level security does not bind; it has to be parley_app"
+        return Finding("fail", "roles", text)
+    connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **address.asyncpg_arguments(as_owner=True))
+    try:
+        await check_roles(connection)
+    except ParleyError as error:
+        return Finding("fail", "roles", str(error))
+    finally:
+        await connection.close()
+    return Finding("ok", "roles", f"{', '.join(ROLES)}, none of them a superuser; row-level security binds the program")
+
+
+def _check_remote(row: Any) -> Finding:
+    name = f"the {row['kind']} {row['name']}"
+    if not row["enabled"]:
+        return Finding("off", "remote", f"{name} is switched off")
+    if row["last_error"] is not None:
+        return Finding("warn", "remote", f"{name} can't be used: {' '.join(row['last_error'].split())}")
+    if not row["was_reached"]:
+        return Finding("warn", "remote", f"{name} has not been reached yet; a worker does that")
+    if row["held_back"]:
+        text = f"{name} has {row['held_back']} tools that wait for mcp_tools.approved"
+        return Finding("warn", "remote", text)
+    return Finding("ok", "remote", f"{name} was reached")
+
+
+async def _fetch(address: Address, query: str, *, as_owner: bool = False) -> Sequence[Any]:
+    connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **address.asyncpg_arguments(as_owner=as_owner))
+    try:
+        rows: Sequence[Any] = await connection.fetch(query)
+    finally:
+        await connection.close()
+    return rows
+
+
+async def _look_at_vectors(address: Address, model: str) -> Finding:
+    database = Database(address, pool_size=1)
+    try:
+        progress = await read_progress(database, model)
+    finally:
+        await database.close()
+    text = f"{progress.memories - progress.missing:,} of {progress.memories:,} memories have vectors of {model}"
+    return Finding("ok", "vectors", f"{text}; the workers make the others" if progress.missing else text)
+
+
+async def _look_at_audit(address: Address) -> Finding:
+    found = (await _fetch(address, "SELECT entries, first_broken FROM parley_verify_audit_v1()", as_owner=True))[0]
+    if found["first_broken"] is None:
+        return Finding("ok", "audit", f"changes by admins: {found['entries']:,}, none of them altered since")
+    text = f"entry {found['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
+    return Finding("fail", "audit", text)
+
+
+async def _look_at_ledger(address: Address) -> Finding:
+    found = (await _fetch(address, LEDGER, as_owner=True))[0]
+    if found["different"]:
+        text = f"counters that differ from it: {found['different']:,}; `parley budget check` shows them, `… reconcile` repairs them"
+        return Finding("warn", "ledger", text)
+    return Finding("ok", "ledger", f"calls: {found['calls']:,}; what limits have counted is their sum")
+
+
+async def _look_at_listed_skills(address: Address, usable_skills: Sequence[str]) -> AsyncIterator[Finding]:
+
+    database = Database(address, pool_size=1)
+    try:
+        async with database.transaction() as session:
+            listed = await find_listed(session)
+            stored = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
+    finally:
+        await database.close()
+    for name in sorted(listed.keys() - stored - set(usable_skills)):
+        yield Finding("warn", "skills", f"{', '.join(listed[name])} lists {name}, which is missing or off")
