@@ -235,6 +235,12 @@ def load_settings(env_file: Path | None = None, *, more_names: Collection[str] =
     return settings_from(os.environ)
 
 
+def try_values(values: Mapping[str, str]) -> Settings:
+    """Return the settings as they would be with these values in `.env`; for this process they are."""
+    os.environ.update(values)
+    return settings_from(os.environ)
+
+
 def find_named_variable(name: str, prefix: str) -> str | None:
     """Return a variable that a row may name instead of holding a secret: of `mcp_servers` only `MCP_…`, and so on."""
     return os.environ.get(name) if name.startswith(prefix) else None

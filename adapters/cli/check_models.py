@@ -39,7 +39,7 @@ async def check_models(settings: Settings, others: Sequence[tuple[str, str]], *,
     yield Finding("ok" if is_complete else "warn", "recall", text)
     if call:
         for called in settings.llm_models or (None,):
-            yield await _call_model(settings, called)
+            yield await call_model(settings, called)
         if settings.embedding_model is not None and is_complete:
             yield await _call_embedder(settings, settings.embedding_model)
 
@@ -53,7 +53,8 @@ async def _check_key(router: Router, user: str, name: str, *, subject: str = "mo
     return Finding("ok", subject, f"{user}: {name} has all variables that its provider needs")
 
 
-async def _call_model(settings: Settings, name: str | None) -> Finding:
+async def call_model(settings: Settings, name: str | None) -> Finding:
+    """Ask one model, or without a name the built-in one, a tiny question."""
     alone = settings if name is None else settings.model_copy(update={"llm_models": (name,)})
     clock = SystemClock()
     request = ModelRequest(messages=(QUESTION,), tools=(), max_tokens=16)

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "dump": ("database", "Write the whole database into a file."),
     "backup": ("backup", "Write everything into one archive, or verify one."),
     "restore": ("backup", "Restore a backup or a dump."),
+    "setup": ("setup", "Ask for database, models and platforms."),
     "doctor": ("doctor", "Check that everything is in order."),
     "tools": ("tools", "List the tools of modules and MCP servers."),
     "explain": ("explain", "Tell all about a turn."),
@@ -45,7 +46,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "skill": ("skills", "The skills in the folder and in the table."),
 }
 # They speak with a person or another program in a way of their own.
-WITHOUT_JSON = frozenset({"run", "worker", "adapter", "chat", "psql", "mcp", "completion"})
+WITHOUT_JSON = frozenset({"run", "worker", "adapter", "chat", "psql", "mcp", "setup", "completion"})
 
 
 class Registry(TyperGroup):

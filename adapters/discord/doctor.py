@@ -42,7 +42,8 @@ async def examine(token: str) -> AsyncGenerator[Finding]:
 
 async def _examine(http: HTTPClient, token: str) -> AsyncGenerator[Finding]:
     me = await http.static_login(token)
-    yield Finding("ok", f"the token is {me['username']}'s (application {me['id']})")
+    invite = INVITE.format(id=me["id"], permissions=wanted_permissions().value)
+    yield Finding("ok", f"the token is {me['username']}'s (application {me['id']}); {invite} invites it to a server")
     application: Any = await http.request(Route("GET", "/applications/@me"))
     if application.get("flags", 0) & CONTENT_FLAGS:
         yield Finding("ok", "intents: the text of messages may be read")
@@ -50,10 +51,9 @@ async def _examine(http: HTTPClient, token: str) -> AsyncGenerator[Finding]:
         yield Finding("fail", f"intents: {IntentMissing()}")
     if application.get("interactions_endpoint_url"):
         yield Finding("fail", "commands go to an Interactions Endpoint URL; clear it in the developer portal")
-    invite = INVITE.format(id=me["id"], permissions=wanted_permissions().value)
     guilds: Any = await http.request(Route("GET", "/users/@me/guilds"))
     if not guilds:
-        yield Finding("warn", f"it is on no server yet; invite it: {invite}")
+        yield Finding("warn", "it is on no server yet; open the link above")
     for guild in guilds:
         yield _look_at_guild(guild, invite)
     known: Any = await http.request(Route("GET", "/applications/{application_id}/commands", application_id=me["id"]))

@@ -336,7 +336,7 @@ def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: She
     assert found.pop("models") == "warn"
     assert (found.pop("tools"), found.pop("voice")) == ("off", "off")
     assert set(found.values()) == {"ok"}
-    seen = {"settings", "space", "api_token", "database", "extension", "clock", "role", "tables", "storage", "modules"}
+    seen = {"settings", "space", "api_token", "database", "extension", "clock", "roles", "tables", "storage", "modules"}
     assert seen <= set(found)
     assert re.search(r"ok    modules   \d+ of \d+ tools are on", shell.says("doctor"))
     assert "offline answered" in shell.says("doctor", "--call")

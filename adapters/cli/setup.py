@@ -1,0 +1,143 @@
+"""`parley setup`: asks for database, models and platforms, tries each as it is typed, and writes `.env` at the end."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from importlib import import_module
+from typing import Any
+
+import typer
+from prompt_toolkit import prompt
+
+from adapters.cli.check_models import call_model
+from adapters.cli.console import complain, progress, say
+from adapters.cli.env_file import write_env
+from adapters.cli.findings import Finding
+from adapters.cli.opening import read_settings
+from adapters.cli.platforms import build_platform
+from adapters.folders import list_folders
+from agent.llm.router import Router
+from shared.clock import SystemClock
+from shared.db.database import check, locate
+from shared.errors import ParleyError, Refusal
+from shared.settings import Settings, find_env_file, try_values
+
+app = typer.Typer()
+
+Values = dict[str, str]
+MODELS, BASE_URL, OPENAI_KEY, DATABASE = "LLM_MODELS", "OPENAI_BASE_URL", "OPENAI_API_KEY", "DATABASE_URL"
+
+
+@app.command("setup")
+def set_up() -> None:
+    """Ask for database, models and platforms; try each as it is typed, and write .env at the end."""
+    settings = read_settings(quiet=True)
+    path = find_env_file()
+    say(f"Each thing is tried as you type it, and written to {path.absolute()} at the end. Enter leaves it as it is.")
+    typed: Values = {}
+    try:
+        typed |= _ask_for(
+            {DATABASE: "the address of a Postgres of your own; without it, one is embedded"}, _try_database
+        )
+        typed |= _ask_for({MODELS: "models in order of fallback, as litellm names them"}, _try_models)
+        for name in list_folders():
+            typed |= _ask_for_platform(name, settings)
+    except EOFError:
+        raise typer.Abort from None
+    if not typed:
+        say("Nothing was typed, and nothing is changed.")
+        return
+    write_env(path, typed)
+    say(f"{path.absolute()} has {', '.join(typed)} now, and can be read by you alone. Start: parley run")
+
+
+def _ask_for(questions: Mapping[str, str], attempt: Callable[[Values], Sequence[Finding]]) -> Values:
+    """Return what is typed once it works; nothing if the person leaves it out."""
+    while True:
+        given = {name: answer for name, question in questions.items() if (answer := _ask(name, question))}
+        if not given:
+            return {}
+        for each in (found := attempt(given)):
+            say(f"  {each.level:4}  {each.text}")
+        if all(each.level != "fail" for each in found):
+            return given
+        if not sys.stdin.isatty():
+            raise Refusal("This does not work, and nothing was written.")
+        complain("try again, or press Enter to leave it out")
+
+
+def _ask_for_platform(name: str, settings: Settings) -> Values:
+    if not (list_folders()[name] / "setup.py").is_file():
+        return {}
+    own = import_module(f"adapters.{name}.setup")
+    say(f"\n{own.introduce(settings)}")
+
+    async def examine(given: Values) -> Sequence[Finding]:
+        changed = try_values(given)
+        return [Finding(each.level, name, each.text) async for each in build_platform(name, changed).examine(changed)]
+
+    def attempt(given: Values) -> Sequence[Finding]:
+        return _try(name, examine(given))
+
+    return _ask_for(own.QUESTIONS, attempt)
+
+
+def _ask(name: str, question: str) -> str:
+    """Return what is typed, or the next line of a pipe; at its end nothing more is typed."""
+    text = f"{name} ({question}): "
+    if sys.stdin.isatty():
+        return prompt(text, is_password=name.endswith(("TOKEN", "KEY", "URL")) and name != BASE_URL).strip()
+    say(text)
+    return sys.stdin.readline().strip()
+
+
+def _try(subject: str, attempt: Coroutine[Any, Any, Sequence[Finding]]) -> Sequence[Finding]:
+    try:
+        with progress("trying it"):
+            return asyncio.run(attempt)
+    except ParleyError as error:
+        return [Finding("fail", subject, str(error))]
+
+
+def _try_database(given: Values) -> Sequence[Finding]:
+    async def work() -> Sequence[Finding]:
+        await check(locate(try_values(given)))
+        return [Finding("ok", "database", "it answers")]
+
+    return _try("database", work())
+
+
+def _try_models(given: Values) -> Sequence[Finding]:
+    """Ask for the keys of these models, which become part of what is given, and for a call of each."""
+    names = try_values(given).llm_models
+    missing = _find_missing(try_values(given))
+    if any(each is None or OPENAI_KEY in each for each in missing.values()):
+        _add(given, BASE_URL, "a server that speaks OpenAI's protocol; without it, OpenAI's own")
+        missing = _find_missing(try_values(given))
+    if unknown := [name for name, each in missing.items() if each is None]:
+        return [Finding("fail", "models", f"litellm knows no provider of {', '.join(unknown)}; write provider/model")]
+    wanted = sorted({variable for each in missing.values() for variable in each or ()})
+    for variable in [*wanted, *([OPENAI_KEY] if BASE_URL in given else [])]:
+        _add(given, variable, "the key" if variable in wanted else "the key, if the server wants one")
+    settings = try_values(given)
+    still = _find_missing(settings)
+    if lacking := sorted({variable for each in still.values() for variable in each or ()}):
+        return [Finding("fail", "models", f"{', '.join(lacking)} is needed")]
+    if _ask("Call each model once? It costs a few tokens", "yes or no, Enter is yes").lower() in {"n", "no"}:
+        return [Finding("ok", "models", f"{', '.join(names)}; not tried")]
+    with progress("calling"):
+        return [asyncio.run(call_model(settings, name)) for name in names]
+
+
+def _add(given: Values, name: str, question: str) -> None:
+    if answer := _ask(name, question):
+        given[name] = answer
+
+
+def _find_missing(settings: Settings) -> dict[str, tuple[str, ...] | None]:
+    async def work() -> dict[str, tuple[str, ...] | None]:
+        async with aclosing(Router(settings, SystemClock())) as router:
+            return {name: await router.find_missing(name) for name in settings.llm_models}
+
+    return asyncio.run(work())
