@@ -179,6 +179,8 @@ class Settings(BaseModel):
     retention_queue_days: int = Field(default=0, ge=0, le=365)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["console", "json"] = "console"
+    # Its library reads the other variables that begin with OTEL_.
+    otel_exporter_otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://\S+$")
 
     @field_validator("retention_inbox_days")
     @classmethod

@@ -6,8 +6,8 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ import uvloop
 from sqlalchemy.exc import DBAPIError
 
 from adapters.cli.compose import list_routes, note_known_words, open_app
-from adapters.cli.console import complain
+from adapters.cli.console import complain, find_version
 from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.watchdog import watched
 from adapters.cli.worker import build_worker
@@ -27,6 +27,7 @@ from shared.db.database import NoDatabase, is_lost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 from shared.settings import Settings
+from shared.tracing.spans import traced_with
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
@@ -73,14 +74,34 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
         return
     senders = {each.name: each for each in parts.senders}
     async with kept_up(settings, address), open_app(settings, address, senders) as app:
-        tasks = await _start(app, parts)
-        await _wait_for_database(partial(on_ready, app), stopping)
-        # After the start, because importing the models' library takes seconds.
-        warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
-        waiting = asyncio.create_task(stopping.wait(), name="signal")
-        with watched():
-            await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
+        with _traced(app):
+            await _run(app, parts, on_ready, stopping=stopping)
+
+
+async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]], stopping: asyncio.Event) -> None:
+    tasks = await _start(app, parts)
+    await _wait_for_database(partial(on_ready, app), stopping)
+    # After the start, because importing the models' library takes seconds.
+    warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
+    waiting = asyncio.create_task(stopping.wait(), name="signal")
+    with watched():
+        await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
+
+
+@contextmanager
+def _traced(app: App) -> Iterator[None]:
+    """Export spans while the block runs, if the settings say where to."""
+    endpoint = app.settings.otel_exporter_otlp_endpoint
+    if endpoint is None:
+        yield
+        return
+    # Imported here: it takes 0.3 s and 10 MB.
+    from shared.tracing.otlp import opened_tracer
+
+    key = app.secrets.secret_keys[0]
+    with opened_tracer(endpoint, key, version=find_version(), clock=app.clock) as tracer, traced_with(tracer):
+        yield
 
 
 async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: asyncio.Event) -> bool:

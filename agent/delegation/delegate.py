@@ -36,6 +36,7 @@ from shared.errors import ParleyError, Superseded, ToolError, TurnTimedOut, Unav
 from shared.files.filenames import clean_filename
 from shared.log import get_logger
 from shared.text import clean, cut
+from shared.tracing.spans import Attributes, span
 
 MAX_TASK_CHARS = 20_000
 # Share of the result limit for the text; the rest is for the files and the agent's name.
@@ -114,7 +115,13 @@ async def _settled(
 
 
 async def _answer(services: TurnServices, child: RunningTurn) -> TurnResult:
-    answer = await answer_turn(services, child, cancellations=Cancellations(), last_error=None)
+    given: Attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": child.scope.hops[-1],
+        "parley.turn.id": child.key.id,
+    }
+    with span("invoke_agent", given):
+        answer = await answer_turn(services, child, cancellations=Cancellations(), last_error=None)
     is_at_limit = not answer.finished and child.log.waves >= child.persona.max_iterations
     return replace(answer, error=STEP_LIMIT) if answer.error is None and is_at_limit else answer
 

@@ -25,6 +25,7 @@ from shared.errors import ModelsUnavailable, PromptTooLong
 from shared.log import get_logger
 from shared.messages import Usage
 from shared.tasks import run_on_text
+from shared.tracing.spans import span
 
 # Seconds to avoid a route with a problem that only an operator can fix.
 LONG_COOLDOWN = 600.0
@@ -240,7 +241,7 @@ class Attempts:
         attempt = AttemptState(limit, scanner.feed if scanner else None, state.tries)
         try:
             async with asyncio.timeout(limit):
-                completion = await model.complete(name, protocol.encode(request), attempt)
+                completion = await _complete(name, model, protocol.encode(request), attempt=attempt)
         except TimeoutError:
             raise RouteFailed(Cause.TIMED_OUT, usage=attempt.usage) from None
         except asyncio.CancelledError:
@@ -294,6 +295,36 @@ class Attempts:
         if self.known.cooldowns.record(name, failure):
             _log_failure(name, failure, tries)
         return None
+
+
+async def _complete(name: str, model: Model, request: ModelRequest, *, attempt: AttemptState) -> Completion:
+    provider = name.partition("/")[0] if "/" in name else None
+    given = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": name,
+        "gen_ai.request.max_tokens": request.max_tokens,
+        "parley.try": attempt.tries,
+    }
+    with span(f"chat {name}", given, kind="client") as opened:
+        try:
+            completion = await model.complete(name, request, attempt)
+        except RouteFailed as failure:
+            opened.fail(failure.cause.value)
+            opened.note({"http.response.status_code": failure.status})
+            raise
+        usage = completion.usage
+        opened.note(
+            {
+                "gen_ai.response.model": completion.model,
+                "gen_ai.response.finish_reasons": (completion.stop,),
+                "gen_ai.usage.input_tokens": usage.input_tokens,
+                "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+                "gen_ai.usage.output_tokens": usage.output_tokens,
+                "parley.cost": None if usage.cost is None else float(usage.cost),
+            }
+        )
+    return completion
 
 
 def _log_failure(name: str, failure: RouteFailed, tries: int) -> None:

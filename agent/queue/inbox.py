@@ -1,5 +1,6 @@
 """The inbox: stores an event and queues its job in one transaction, before the event is acknowledged."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,7 @@ from shared.messages import (
 )
 from shared.models import InboxMessage
 from shared.text import clean, clean_json
+from shared.tracing.spans import record_first
 
 QUEUE = "turns"
 TURN_TASK = "take_turn"
@@ -212,6 +214,15 @@ class Inbox:
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Store an event as the function `accept` does."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        accepted = await self._store(message)
+        if accepted.is_new:
+            given = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
+            record_first(accepted.inbox_id, f"accept {message.adapter}", given, seconds=clock() - began)
+        return accepted
+
+    async def _store(self, message: IncomingMessage) -> Accepted:
         if len(message.content) > MAX_BATCHED_CHARS:
             return await accept(self._database, message)
         return await self._loader.load(message) or await accept(self._database, message)

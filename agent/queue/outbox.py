@@ -7,7 +7,7 @@ delivery.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from shared.db.driver import Session
 from shared.errors import ClaimLost, Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
+from shared.tracing.spans import Attributes, is_tracing, span, span_of
 
 # The lease is renewed during a delivery; if the sender dies, another process can claim the reply after this time.
 LEASE_SECONDS = 12
@@ -62,6 +63,11 @@ FAILED = text("""
 UPDATE outbox SET status = CASE WHEN attempts >= :most THEN 'failed' ELSE 'pending' END, error = :error,
     claimed_until = CASE WHEN attempts >= :most THEN NULL ELSE now() + :wait * interval '1 second' END
 WHERE id = :id AND status = 'claimed' AND attempts = :attempts
+""")
+
+
+MESSAGES = text("""
+SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id
 """)
 
 
@@ -162,10 +168,12 @@ async def deliver(database: Database, senders: Senders, reply: Reply) -> None:
     if sender is None:
         await mark_failed(database, reply, "no sender in this process")
         return
+    given: Attributes = {"parley.adapter": reply.adapter, "parley.turn.id": reply.turn_id, "parley.reply.id": reply.id}
     try:
-        async with _kept_claim(reply):
-            await reply.check_claim()
-            message_id = await sender.send(reply)
+        with span(f"deliver {reply.adapter}", given, kind="client"):
+            async with _kept_claim(reply):
+                await reply.check_claim()
+                message_id = await sender.send(reply)
     except ClaimLost:
         log.info("reply_sent_by_another_process", reply=reply.id)
         return
@@ -249,11 +257,24 @@ async def sweep(database: Database, senders: Senders) -> None:
     claimed_at = boot_seconds()
     async with database.transaction() as session:
         claimed = await claim(session, list(senders))
+        first = await _find_messages(session, [reply.turn_id for reply, _ in claimed]) if is_tracing() else {}
     replies = [replace(each, claim=Claim(database, each.id, number, made_at=claimed_at)) for each, number in claimed]
-    delivering = (deliver(database, senders, reply) for reply in replies)
+    delivering = (_deliver_again(database, senders, reply, inbox_id=first.get(reply.turn_id)) for reply in replies)
     for outcome in await asyncio.gather(*delivering, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
+
+
+async def _deliver_again(database: Database, senders: Senders, reply: Reply, inbox_id: int | None) -> None:
+    given = {"parley.turn.id": reply.turn_id}
+    with nullcontext() if inbox_id is None else span_of(inbox_id, "deliver_again", given):
+        await deliver(database, senders, reply)
+
+
+async def _find_messages(session: Session, turn_ids: Sequence[int]) -> dict[int, int]:
+    # The first inbox row of each turn, which names its trace.
+    rows = (await session.execute(MESSAGES, {"turn_ids": list(turn_ids)})).all()
+    return {row.turn_id: row.inbox_id for row in rows}
 
 
 def to_reply(row: Any) -> Reply:

@@ -52,23 +52,26 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     Raises `Refusal` (budget, stop) and `Unavailable` (no model, deadline). `turn.log` and `turn.spend` then hold the
     work done so far.
     """
-    log, mode = turn.log, services.models.modes[turn.loop_mode]
+    log, mode, timings = turn.log, services.models.modes[turn.loop_mode], turn.start.timings
     taint.show(Taint(context.shows_untrusted, context.shows_private))
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
         interrupted = [call.tool.call_id for call in log.open_calls]
-        await _run_wave(services, turn, taint, scope=turn.scope, interrupted=interrupted)
+        with timings.measure("tools", services.clock):
+            await _run_wave(services, turn, taint, scope=turn.scope, interrupted=interrupted)
         # If no model can be reached, the user still learns what happened to the call they approved or denied.
         log.keep_partial(describe_decision(log.steps))
     while (end := _find_end(turn, mode)) is None:
         await _admit(services, turn)
         if turn.announcer.wants_text:
             await restrict(turn, taint)
-        answer = await _ask(services, turn, context)
+        with timings.measure("model", services.clock):
+            answer = await _ask(services, turn, context)
         if answer.is_answer:
             return _to_result(turn, answer)
         scope = await _record_answer(services, turn, answer)
-        await _run_wave(services, turn, taint, scope=scope)
+        with timings.measure("tools", services.clock):
+            await _run_wave(services, turn, taint, scope=scope)
     return end
 
 

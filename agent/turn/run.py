@@ -1,6 +1,7 @@
 """Runs one turn from the stored message to the delivered reply, and stops running turns on request."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -55,6 +56,7 @@ from shared.errors import (
 from shared.log import get_logger
 from shared.messages import AGENT_ADAPTERS, Place
 from shared.text import with_closed_fence
+from shared.tracing.spans import Attributes, span, span_of
 
 MAX_FAILURES = 3
 CLOSING_SECONDS = 30
@@ -87,10 +89,28 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
     Raises `Superseded` when another worker has taken over the turn, and `DatabaseLost` when the turn must be retried.
     Unexpected exceptions propagate.
     """
-    database, storage = services.database, services.files.storage
     turn = await open_turn(services, job)
     if turn is None:
         return
+    seconds = services.clock.monotonic() - turn.start.began
+    # Messages that were answered together share the trace of the first one.
+    first = min(turn.request.inbox_ids)
+    with span_of(first, "invoke_agent", _describe(turn), seconds=seconds) as opened:
+        answer = await _run(services, job, turn, cancellations=cancellations)
+        opened.note(
+            {
+                "parley.status": answer.status,
+                "gen_ai.response.model": turn.spend.model,
+                "gen_ai.usage.input_tokens": turn.spend.usage.input_tokens,
+                "gen_ai.usage.output_tokens": turn.spend.usage.output_tokens,
+            }
+        )
+        if answer.error is not None:
+            opened.fail(answer.error)
+
+
+async def _run(services: TurnServices, job: Job, turn: RunningTurn, cancellations: Cancellations) -> TurnResult:
+    database, storage = services.database, services.files.storage
     inbox_ids = turn.request.inbox_ids
     try:
         with services.events.running_here(inbox_ids):
@@ -108,22 +128,66 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
     finally:
         # After an error, the next attempt of this job pays for the calls.
         job.unpaid[turn.key] = turn.spend.unpaid
+    closed_at = services.clock.monotonic()
     await deliver(database, services.senders, closed.reply)
+    _log_end(services, turn, answer, closed_at=closed_at)
     if turn.request.files:
         with suppress(DatabaseLost):
             await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
+    return answer
+
+
+def _describe(turn: RunningTurn) -> Attributes:
+    return {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.id": None if turn.persona.id is None else str(turn.persona.id),
+        "gen_ai.agent.name": turn.persona.name,
+        "gen_ai.conversation.id": str(turn.conversation.id),
+        "parley.turn.id": turn.key.id,
+        "parley.turn.attempt": turn.key.attempt,
+        "parley.user.id": turn.user.id,
+        "parley.adapter": turn.message.adapter,
+    }
+
+
+def _log_end(services: TurnServices, turn: RunningTurn, answer: TurnResult, *, closed_at: float) -> None:
+    # The one line of a turn: ids and numbers, no text.
+    ended, timings, place = services.clock.monotonic(), turn.start.timings, turn.message.place
     log.info(
         "turn_finished",
         turn=turn.key.id,
+        attempt=turn.key.attempt,
+        inbox=list(turn.request.inbox_ids),
+        user=turn.user.id,
+        adapter=turn.message.adapter,
+        platform=place.platform,
+        server=place.server,
+        channel=place.channel,
+        thread=place.thread,
+        conversation=turn.conversation.id,
+        persona=turn.persona.id,
         status=answer.status,
+        finished=answer.finished,
         error=answer.error,
         mode=turn.loop_mode,
         steps=count_iterations(turn),
+        waves=turn.log.waves,
+        tools=_count_tools(turn),
         route=turn.spend.model,
         tokens=turn.spend.usage.total,
         cost=turn.spend.usage.cost,
-        seconds=round(services.clock.monotonic() - turn.start.began, 3),
+        seconds=round(ended - turn.start.began, 3),
+        context_seconds=round(timings.context, 3),
+        model_seconds=round(timings.model, 3),
+        tool_seconds=round(timings.tools, 3),
+        delivery_seconds=round(ended - closed_at, 3),
     )
+
+
+def _count_tools(turn: RunningTurn) -> dict[str, int]:
+    # A name that the model made up may hold anything.
+    names = (step.tool.name for step in turn.log.steps if step.role == "tool_call")
+    return dict(Counter(name if turn.offer.find(name) is not None else "unknown" for name in names))
 
 
 async def answer_turn(
@@ -186,7 +250,8 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         raise turn.spend.admission.refusal()
     failed = await _store_files(services, turn) if turn.request.files else []
     unheard = await _listen(services, turn) if turn.message.attachments else []
-    context = await _build_context(services, turn, failed, unheard=unheard)
+    with span("build_context", {}), turn.start.timings.measure("context", services.clock):
+        context = await _build_context(services, turn, failed, unheard=unheard)
     turn.log.keep_reasons(context.reasons)
     if services.models.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:

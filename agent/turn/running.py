@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 from agent.billing.budget import Admission, AdmissionStatus, Reservation
 from agent.billing.ledger import PaidCall, add_usage
@@ -20,6 +21,7 @@ from agent.queue.slots import Slot
 from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import ModelWork
+from shared.clock import Clock
 from shared.messages import IncomingMessage, Usage
 
 # A turn that is refused again and again must not fill the database.
@@ -137,6 +139,24 @@ class Spend:
         return 0 if self.numbers is None else next(self.numbers)
 
 
+@dataclass(slots=True)
+class Timings:
+    """How many seconds the parts of an attempt at a turn took together."""
+
+    context: float = 0.0
+    model: float = 0.0
+    tools: float = 0.0
+
+    @contextmanager
+    def measure(self, part: Literal["context", "model", "tools"], clock: Clock) -> Iterator[None]:
+        """Add the time of the block to a part."""
+        began = clock.monotonic()
+        try:
+            yield
+        finally:
+            setattr(self, part, getattr(self, part) + clock.monotonic() - began)
+
+
 # A reservation expires this long after the turn's deadline, so that only turns whose worker died lose theirs.
 RESERVATION_SLACK_SECONDS = 30
 
@@ -169,6 +189,7 @@ class Start:
     is_stopped: bool = False
     decision: DecisionResult | None = None
     slot: Slot = field(default_factory=Slot)
+    timings: Timings = field(default_factory=Timings)
 
 
 @dataclass(frozen=True, slots=True)

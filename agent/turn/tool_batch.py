@@ -7,8 +7,9 @@ from typing import Self
 
 from agent.policies.base import Policy, check_call
 from agent.tools.calls import PendingCall
-from agent.tools.outcomes import Outcome
+from agent.tools.outcomes import Outcome, kind_of
 from shared.tasks import LEAVE_SECONDS
+from shared.tracing.spans import Attributes, span
 
 # Outcomes that arrive within this time of each other are recorded in one transaction.
 GROUPING_SECONDS = 0.005
@@ -41,8 +42,19 @@ class ToolBatch:
     async def _finish(self, call: PendingCall, checked: PendingCall | Outcome) -> Finished:
         if not isinstance(checked, PendingCall):
             return call, checked
+        # A name that the model made up may hold anything.
+        name = checked.tool.name if checked.tool is not None else "unknown"
+        given: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": call.id,
+        }
         async with self._slots:
-            return call, await self._run(checked)
+            with span(f"execute_tool {name}", given) as opened:
+                outcome = await self._run(checked)
+                opened.note({"parley.outcome": kind_of(outcome)})
+        return call, outcome
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tests.adapters.cli.shell import Shell
+from tests.standins.otlp import opened_collector
 
 
 @contextmanager
@@ -124,13 +125,18 @@ def test_an_address_of_another_machine_is_one_line(shell: Shell) -> None:
     assert done.code == 2
 
 
-def test_a_message_to_the_web_adapter_is_answered_by_another_worker(shell: Shell) -> None:
-    with started(shell, "adapter", "web", until="database", PORT="0") as (web, lines):
-        with started(shell, "worker", until="the worker is ready") as (worker, _):
-            answer = ask_over_http(shell, find_base(lines), "what is 12*7?")
-            assert "84" in str(answer["content"])
-            assert stop(worker) < 10
-        assert stop(web) < 10
+def test_a_message_to_the_web_adapter_is_answered_by_another_worker_in_one_trace(shell: Shell) -> None:
+    with opened_collector() as collector:
+        traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        with started(shell, "adapter", "web", until="database", PORT="0", **traced) as (web, lines):
+            with started(shell, "worker", until="the worker is ready", **traced) as (worker, _):
+                answer = ask_over_http(shell, find_base(lines), "what is 12*7?")
+                assert "84" in str(answer["content"])
+                assert stop(worker) < 10
+            assert stop(web) < 10
+    names = {span.name: span for span in collector.spans}
+    assert names["invoke_agent"].parent_span_id == names["accept http"].span_id
+    assert len({span.trace_id for span in collector.spans}) == 1
 
 
 def test_it_starts_again_after_kill_9_with_its_memories(shell: Shell) -> None:

@@ -1,0 +1,1 @@
+"""Traces of turns for OpenTelemetry."""
