@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from io import BytesIO
 
 import asyncpg
 import pytest
@@ -14,6 +15,7 @@ from adapters.cli.compose import open_app
 from adapters.cli.opening import prepare
 from adapters.cli.run import _print_addresses
 from adapters.cli.serving import _wait_for_database
+from shared.backup.database import run_pg_restore, write_dump
 from shared.db.database import Address, Database, DatabaseLost, migrate
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
@@ -93,6 +95,23 @@ async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parl
 
     for number in range(3):
         assert (await parley.ask(f"hello again {number}")).error is None
+
+
+async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley) -> None:
+    for number in range(3):
+        await parley.ask(f"hello {number}")
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
+    address, dump = parley.app.database.address, BytesIO()
+    async with as_owner(parley.app.database) as owner, owner.transaction(isolation="repeatable_read", readonly=True):
+        major, snapshot = owner.get_server_version().major, await owner.fetchval("SELECT pg_export_snapshot()")
+        await asyncio.to_thread(write_dump, address, major, snapshot, dump)
+    options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
+
+    await asyncio.to_thread(run_pg_restore, address, major, [dump.getvalue()], options=options)
+
+    for number in range(3):
+        assert (await parley.ask(f"hello again {number}")).error is None
+    assert await parley.value("SELECT count(*) FROM turns WHERE status = 'answered'") == 6
 
 
 async def test_a_stale_plan_in_a_transaction_counts_as_a_lost_connection(database: Database) -> None:

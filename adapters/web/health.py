@@ -34,6 +34,10 @@ from shared.db.database import VERSIONS
 from shared.errors import Unavailable
 from shared.memory.vectors import read_progress
 
+NO_WORKER = (
+    "No worker can take a turn: messages are stored, and wait for one. Start one: parley worker; if one runs, its log "
+    "says why it can't (worker_restarting)."
+)
 # The outcomes of turns whose status is "answered".
 ANSWERED = ("finished", "unfinished")
 QUEUES = text("""
@@ -80,7 +84,7 @@ async def find_missing_worker(app: App, workers: LiveWorkers) -> str | None:
             is_there = await workers.find(session, app.clock.monotonic())
     except Unavailable:
         return "The database can't be reached."
-    return None if is_there else "No worker runs: messages are stored, and wait for one. Start one: parley worker."
+    return None if is_there else NO_WORKER
 
 
 @with_token

@@ -92,6 +92,10 @@ class FairJobs(JobManager):
             await self._take(worker_id)
         return self._taken.popleft() if self._taken else None
 
+    async def check(self) -> None:
+        """Take jobs of a queue that has none; raises `ConnectorException` if this can't be done."""
+        await self.connector.execute_query_all_async(TAKE, queue="", worker_id=None, limit=0, persons=[], servers=[])
+
     async def listen_for_jobs(
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
     ) -> None:

@@ -76,6 +76,8 @@ SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
     '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
 )::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
 """)
+# What a turn begins with; no row is read.
+PROBE = text("SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0")
 BEAT = text("UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]))")
 
 log = get_logger()
@@ -111,13 +113,15 @@ class _Sweeper:
     def __init__(self, database: Database, clock: Clock, slots: Slots) -> None:
         self._database, self._clock, self._slots = database, clock, slots
         self.own_ids: set[int] = set()
+        # Those of the present run. A row that an earlier one has left behind must not look alive.
+        self.live_ids: set[int] = set()
         self._unknown: set[int] = set()
         self._heartbeats = Heartbeats()
 
     async def sweep(self) -> None:
         async with self._database.transaction() as session:
             # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
-            await session.execute(BEAT, {"workers": list(self.own_ids)})
+            await session.execute(BEAT, {"workers": list(self.live_ids)})
             held = {row.id for row in (await session.execute(MINE, {"workers": list(self.own_ids)})).all()}
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
             unknown = held - self._slots.jobs
@@ -170,7 +174,9 @@ class Worker:
     async def _run_on(self) -> None:
         while True:
             self._queued.forget()
+            self._sweeper.live_ids.clear()
             try:
+                await self._check()
                 await self._queue.run_worker_async(
                     queues=[QUEUE],
                     concurrency=JOBS_PER_SLOT * self._limits.bounds.running,
@@ -180,7 +186,7 @@ class Worker:
                     update_heartbeat_interval=HEARTBEAT_SECONDS,
                     stalled_worker_timeout=NEVER_SECONDS,
                 )
-            except ConnectorException as error:
+            except (ConnectorException, DatabaseLost, *REFUSED) as error:
                 # Other workers deleted its row while this process was frozen; it restarts with a new row. If it was
                 # another error, its connections may have caused it.
                 log.warning("worker_restarting", cause=str(error.__cause__ or error))
@@ -190,10 +196,17 @@ class Worker:
                 return
             await asyncio.sleep(RESTART_SECONDS)
 
+    async def _check(self) -> None:
+        # A worker that can't take jobs or begin turns must not register: `/readyz` would take it for one that can.
+        await self._queued.check()
+        async with self._database.statement() as session:
+            await session.execute(PROBE)
+
     async def _run_job(self, context: procrastinate.JobContext, inbox_id: int) -> None:
         job_id, worker_id = context.job.id or 0, context.job.worker_id
         if worker_id is not None:
             self._sweeper.own_ids.add(worker_id)
+            self._sweeper.live_ids.add(worker_id)
         deaths = context.job.attempts if context.job.priority >= SUSPECT_PRIORITY else None
         job = Job(job_id, inbox_id, slot=self._slots.of(job_id), deaths=deaths)
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from adapters.web import serve
 from adapters.web.health import read_metrics
@@ -49,6 +50,20 @@ async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
 
     assert answer.status_code == 503
     assert "parley worker" in answer.json()["error"]["message"]
+
+
+async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site) -> None:
+    await until_ready(site)
+    with capture_logs() as lines:
+        await change_tables(site.parley, "ALTER FUNCTION parley_take_jobs_v1 RENAME TO away")
+        async with asyncio.timeout(30):
+            while sum(line["event"] == "worker_restarting" for line in lines) < 3:
+                answer = await site.client.get("/readyz")
+    assert (answer.status_code, "worker_restarting" in answer.text) == (503, True)
+    await change_tables(site.parley, "ALTER FUNCTION away RENAME TO parley_take_jobs_v1")
+
+    await until_ready(site)
+    assert (await site.posts("hello")).json()["content"] == "You said: hello"
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["back", "forward"])
