@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from agent.queue.inbox import QUEUE
 from agent.queue.slots import Slots
-from shared.db.database import Database, is_stale
+from shared.db.database import PROGRAM_NAME, Database, is_stale
 from shared.log import get_logger
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
@@ -137,7 +137,8 @@ class FairJobs(JobManager):
 
 def _open_pool(**given: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
-    return AsyncConnectionPool(**given | {"check": None})
+    named = {**given.get("kwargs", {}), "application_name": PROGRAM_NAME}
+    return AsyncConnectionPool(**given | {"check": None, "kwargs": named})
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:

@@ -17,11 +17,12 @@ MOST_NAMED = 5
 LAST_LINES = 3
 
 OTHERS = """
-SELECT coalesce(nullif(application_name, ''), 'a program without a name') AS name, usename AS role,
-       coalesce(host(client_addr), 'this machine') AS host, count(*) AS connections, min(backend_start) AS since
+SELECT coalesce(nullif(application_name, ''), 'a program without a name') AS name,
+       string_agg(DISTINCT usename, ' and ') AS role, coalesce(host(client_addr), 'this machine') AS host,
+       count(*) AS connections, min(backend_start) AS since
 FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-GROUP BY 1, 2, 3 ORDER BY since
+GROUP BY 1, 3 ORDER BY since
 """
 TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY relname"
 # Objects in the schemas that people use, those of extensions left out.

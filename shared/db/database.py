@@ -1,6 +1,7 @@
 """The database: its address, the check of its version, the migrations, and `Database`, the only code that commits."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -33,8 +34,10 @@ WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AN
 """
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSIONS = MIGRATIONS / "versions"
+# Tells an operator which process holds a connection.
+PROGRAM_NAME = f"parley, process {os.getpid()}"
 CONNECTION_SETTINGS = {
-    "application_name": "parley",
+    "application_name": PROGRAM_NAME,
     # Our statements are short: compiling their plans takes longer than running them.
     "jit": "off",
     # Our statements are few, short and indexed: planning each execution takes longer than running it.

@@ -4,6 +4,7 @@ The provider is not made the process's own: libraries that trace into that one (
 """
 
 import hmac
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,7 +29,7 @@ KINDS = {
     "producer": trace.SpanKind.PRODUCER,
 }
 UNNAMED = "unknown_service"
-FLUSH_MILLISECONDS = 3000
+CLOSE_SECONDS = 2.0
 SAMPLED = trace.TraceFlags(trace.TraceFlags.SAMPLED)
 
 
@@ -84,8 +85,8 @@ class OtlpTracer:
         if str(resource.attributes[SERVICE_NAME]).startswith(UNNAMED):
             resource = resource.merge(Resource({SERVICE_NAME: "parley"}))
         self._provider = TracerProvider(id_generator=self._ids, resource=resource, shutdown_on_exit=False)
-        exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("parley", version)
 
     def span(self, name: str, attributes: Attributes, kind: Kind) -> _Open:
@@ -122,8 +123,11 @@ class OtlpTracer:
 
     def close(self) -> None:
         """Export what is left, and end the background thread."""
-        self._provider.force_flush(FLUSH_MILLISECONDS)
+        # A collector that does not answer would be tried again for ten seconds.
+        limit = threading.Timer(CLOSE_SECONDS, self._exporter.shutdown)
+        limit.start()
         self._provider.shutdown()
+        limit.cancel()
 
     def _before(self, seconds: float) -> int:
         return int((self._clock.now().timestamp() - seconds) * 1e9)

@@ -1,5 +1,6 @@
 """A backup of a Parley that has answered, restored into the Postgres of somebody else."""
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -81,8 +82,15 @@ async def test_others_are_named_and_a_live_backup_has_the_state_of_one_moment(
     other = await connect(source.address)
     await other.execute("SET application_name = 'an open psql'")
 
-    with pytest.raises(BackupError, match=r"Others use the database: an open psql \(role postgres, from this machine"):
+    database = Database(source.address, pool_size=2)
+    async with database.statement() as session:
+        await session.execute(text("SELECT 1"))
+
+    with pytest.raises(BackupError) as refused:
         await make_backup(source, tmp_path / "backup.zip")
+    assert "Others use the database: an open psql (role postgres, from this machine" in str(refused.value)
+    assert f"; parley, process {os.getpid()} (role parley_app, from this machine" in str(refused.value)
+    await database.close()
     # Nothing is left of the first try: the name is free.
     manifest = await make_backup(source, tmp_path / "backup.zip", is_live=True)
 
