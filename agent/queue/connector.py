@@ -16,7 +16,8 @@ from psycopg_pool import AsyncConnectionPool
 
 from agent.queue.inbox import QUEUE
 from agent.queue.slots import Slots
-from shared.db.database import PROGRAM_NAME, Database, is_stale
+from shared.db.database import Database, is_stale
+from shared.db.driver import PROGRAM_NAME
 from shared.log import get_logger
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.

@@ -1,7 +1,6 @@
 """The database: its address, the check of its version, the migrations, and `Database`, the only code that commits."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from shared.db.compatibility import find_incompatibility, list_revisions, version_table_of
-from shared.db.driver import Connection, Pool
+from shared.db.driver import PROGRAM_NAME, Connection, Pool
 from shared.db.embedded import start_postgres
 from shared.db.roles import APP_ROLE, write_remedy
 from shared.errors import ConfigurationError, Unavailable
@@ -34,8 +33,6 @@ WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AN
 """
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSIONS = MIGRATIONS / "versions"
-# Tells an operator which process holds a connection.
-PROGRAM_NAME = f"parley, process {os.getpid()}"
 CONNECTION_SETTINGS = {
     "application_name": PROGRAM_NAME,
     # Our statements are short: compiling their plans takes longer than running them.

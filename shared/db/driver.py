@@ -5,6 +5,7 @@ statement is compiled once.
 """
 
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
@@ -15,6 +16,8 @@ from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 
+# Tells an operator which process holds a connection.
+PROGRAM_NAME = f"parley, process {os.getpid()}"
 DIALECT = dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 
 
