@@ -187,7 +187,7 @@ async def _look_at_audit(address: Address) -> Finding:
 async def _look_at_ledger(address: Address) -> Finding:
     found = (await _fetch(address, LEDGER, as_owner=True))[0]
     if found["different"]:
-        text = f"counters that differ from it: {found['different']:,}; `parley budget check` shows, `… reconcile` repairs"
+        text = f"different: {found['different']:,}; `parley budget check` shows them, and reconcile repairs"
         return Finding("warn", "ledger", text)
     return Finding("ok", "ledger", f"calls: {found['calls']:,}; what limits have counted is their sum")
 
