@@ -16,7 +16,7 @@ from agent.journal.positions import to_call_id
 from agent.journal.steps import Step, ToolUse
 from agent.llm.tokens import count_tokens
 from agent.people.users import ResolvedUser
-from agent.queue.inbox import Waiting
+from agent.queue.job import Waiting
 from agent.tools.outcomes import ApprovalRequest
 from shared.db.driver import Session
 from shared.errors import ApprovalNeeded, ConfirmationClosed, ConfirmationExpired, Refusal

@@ -63,8 +63,8 @@ class Listener:
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
-        self._on_cancellation: list[Callable[[int], None]] = []
-        self._on_change: list[Callable[[str | None], None]] = []
+        # What is called with the note of a cancellation (the turn's id), and of a change (the table; None: of any).
+        self._observers: tuple[list[Callable[[int], None]], list[Callable[[str | None], None]]] = ([], [])
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -95,7 +95,7 @@ class Listener:
 
     def on_cancellation(self, called: Callable[[int], None]) -> None:
         """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
-        self._on_cancellation.append(called)
+        self._observers[0].append(called)
 
     def on_change(self, called: Callable[[str | None], None]) -> None:
         """Register a callback, which is called with the name of a table when an admin has changed it, by any door.
@@ -103,7 +103,7 @@ class Listener:
         It is called with None when notes may have been missed, because the connection was lost: anything may have
         changed.
         """
-        self._on_change.append(called)
+        self._observers[1].append(called)
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
@@ -304,14 +304,14 @@ class Listener:
                 queue.put_nowait(note)
 
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        for called in self._on_cancellation:
+        for called in self._observers[0]:
             called(int(str(payload)))
 
     def _on_change_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         self._tell_change(str(payload))
 
     def _tell_change(self, table: str | None) -> None:
-        for called in self._on_change:
+        for called in self._observers[1]:
             called(table)
 
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import bindparam, select, text
 
 from agent.events.announcer import DUE, TURNS
-from agent.queue.job import Job
-from shared.credentials.typed import had_typed, without_typed
+from agent.queue.job import MAX_COALESCED, Job, Waiting
+from shared.credentials.typed import without_typed
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -33,8 +33,6 @@ QUEUE = "turns"
 TURN_TASK = "take_turn"
 # Adapters without a sender: their callers read the answer themselves, so committing it counts as the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
-# How many waiting messages of a person one turn answers at most.
-MAX_COALESCED = 50
 
 # Longer messages are stored alone: the events of a batch are serialised together, on the event loop.
 MAX_BATCHED_CHARS = 10_000
@@ -167,15 +165,6 @@ class Accepted:
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """An open message: one that waits for a turn, or whose turn is running (`turn_id`)."""
-
-    inbox_id: int
-    message: IncomingMessage
-    turn_id: int | None
-
-
 async def accept(database: Database, message: IncomingMessage) -> Accepted:
     """Store an event once and queue its turn; acknowledge the event to the platform only after this returns.
 
@@ -259,29 +248,6 @@ async def list_open(session: Session, job: Job) -> list[Waiting]:
     """Return the open messages of the job's place, in order; empty if another worker has taken over the job."""
     found = await session.execute(OPEN, {"job_id": job.id, "inbox_id": job.inbox_id})
     return [_to_waiting(row) for row in found.all()]
-
-
-def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Return the messages of the next turn: those of an interrupted turn, else the first person's consecutive ones."""
-    cut_off = [each for each in waiting if each.turn_id is not None]
-    if cut_off:
-        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
-    run: list[Waiting] = []
-    for each in waiting:
-        first = run[0].message if run else each.message
-        if (
-            each.message.sender.platform_user_id != first.sender.platform_user_id
-            or each.message.adapter != first.adapter
-            or (run and (_is_alone(each.message) or _is_alone(first)))
-        ):
-            break
-        run.append(each)
-    return run[:MAX_COALESCED]
-
-
-def _is_alone(message: IncomingMessage) -> bool:
-    # A due job is a turn of its own; so is what gets a fixed answer, and what may use credentials.
-    return message.due_job is not None or message.credentials is not None or had_typed(message.content)
 
 
 async def requeue_lost(session: Session) -> int:

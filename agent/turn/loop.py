@@ -136,14 +136,10 @@ async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[
     async def settle_rejected() -> None:
         calls = turn.spend.to_paid(spent)
         seconds = _reservation_seconds(services, turn)
+        tokens = turn.spend.estimate
+        payment = Payment(calls, tokens, turn.spend.cost_of(tokens), seconds=seconds)
         async with services.database.statement() as session:
-            turn.spend.admit(
-                await pay(
-                    session,
-                    turn.key,
-                    Payment(calls, turn.spend.estimate, turn.spend.cost_of(turn.spend.estimate), seconds=seconds),
-                )
-            )
+            turn.spend.admit(await pay(session, turn.key, payment))
         turn.spend.add_usage(calls)
         spent.clear()
 

@@ -24,8 +24,8 @@ from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.personas import LoopMode, ResolvedPersona, choose_mode
 from agent.people.users import Participants, ResolvedUser, resolve_participants
-from agent.queue.inbox import Waiting, list_open, next_run
-from agent.queue.job import Job
+from agent.queue.inbox import list_open
+from agent.queue.job import Job, Waiting, next_run
 from agent.tools.offer import Offer, Scope
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices, find_price

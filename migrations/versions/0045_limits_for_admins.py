@@ -17,6 +17,8 @@ def upgrade() -> None:
     # The driver takes the text as it stands: no parameters, so several statements at once.
     op.get_bind().exec_driver_sql((SQL / "admin" / "budgets_v1.sql").read_text("utf-8").replace("%", "%%"))
     op.execute("GRANT SELECT ON admin.budgets TO parley_app")
+    op.execute("GRANT SELECT ON budgets, budget_grants, model_prices TO parley_readonly")
+    op.execute("GRANT EXECUTE ON FUNCTION parley_granted_v1, parley_limit_period_v1 TO parley_readonly")
 
 
 def downgrade() -> None:

@@ -25,7 +25,8 @@ $$;
 COMMENT ON FUNCTION parley_keep_persona_versions IS 'Trigger: refuses to change persona_versions.';
 CREATE TRIGGER parley_keep_persona_versions BEFORE UPDATE OR DELETE OR TRUNCATE ON persona_versions
     FOR EACH STATEMENT EXECUTE FUNCTION parley_keep_persona_versions();
-REVOKE INSERT, UPDATE, DELETE ON persona_versions FROM parley_app, parley_admin;
+REVOKE INSERT, UPDATE, DELETE ON persona_versions FROM parley_app;
+REVOKE INSERT ON persona_versions FROM parley_admin;
 """
 TRIGGER = """
 CREATE TRIGGER parley_write_persona_version AFTER INSERT OR UPDATE OR DELETE ON personas
