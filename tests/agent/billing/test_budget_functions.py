@@ -205,7 +205,7 @@ async def test_an_attempt_that_has_lost_its_turn_changes_nothing(money: Money) -
 
 
 async def test_a_turn_whose_user_was_deleted_is_still_paid_for(money: Money) -> None:
-    await money.connection.execute("DELETE FROM public.users")
+    await money.connection.execute("DELETE FROM public.users USING set_config('parley.delete_history', 'yes', false)")
 
     assert verdict(await money.settle((5, 5), reserve=7)) == (True, None)
     assert await money.reserve(7) is None
