@@ -80,6 +80,7 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
 
 async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]], stopping: asyncio.Event) -> None:
     tasks = await _start(app, parts)
+    await _wait_for_database(partial(note_known_words, app), stopping)
     await _wait_for_database(partial(on_ready, app), stopping)
     # After the start, because importing the models' library takes seconds.
     warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
@@ -127,6 +128,7 @@ async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: as
 
 
 async def _warm(app: App, *, answers: bool) -> None:
+    # The models are known once their library is there.
     warming = (app.models.router.warm, app.memory.warm, app.memory.plan, partial(note_known_words, app))
     for warm in warming if answers else ():
         # An import may fail in any way, a connection may be lost; the first message tries it again.

@@ -83,6 +83,9 @@ def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> No
         assert "84" in str(ask_over_http(shell, base, "what is 12*7?")["content"])
         assert fetch(f"{base}/readyz")[0] == 200
         assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
+        # The database knows the modules of the program that runs.
+        misspelled = shell.run("persona", "create", "Clerk", "--prompt", "Help.", "--modules", "knowlege")
+        assert 'there is no module "knowlege"; do you mean knowledge?' in misspelled.err
 
         assert stop(running) < 10
 
