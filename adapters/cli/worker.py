@@ -28,7 +28,6 @@ REMEMBER_SECONDS = 1.0
 SCHEDULE_SECONDS, CHECK_SECONDS = 1.0, 2.0
 SUMMARY_SECONDS = 5.0
 PRICE_SECONDS = 1.0
-NOTICE_SECONDS = 5.0
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
@@ -56,7 +55,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
                 Summarizer(app.database, app.models.router, app.memory, clock=app.clock).run,
                 SUMMARY_SECONDS,
             ),
-            PeriodicTask("budget notices", partial(send_notices, app.database), NOTICE_SECONDS),
+            PeriodicTask("budget notices", partial(send_notices, app.database), maintenance_seconds),
             PeriodicTask("model prices", partial(app.models.router.prices.refresh, app.database), PRICE_SECONDS),
             PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS),
             PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),

@@ -14,7 +14,7 @@ async def ask_for_more(request: Request) -> str:
     """Ask an admin for more when a limit refuses you."""
     amount = _read_number(request.words[0], MOST_AMOUNT) if request.words else None
     async with request.app.database.transaction() as session:
-        number, told = await ask(session, request.user, request.place, amount)
+        number, told = await ask(session, request.user, request.place, amount=amount)
     texts = prompts().budgets
     return texts.asked.format(number=number, told=told) if told else texts.asked_nobody.format(number=number)
 

@@ -27,7 +27,7 @@ from agent.tools.made_files import list_files
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.close import TurnResult, count_iterations, filtered, to_ending, to_last_step, to_reasons
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
-from agent.turn.services import TurnServices, find_price
+from agent.turn.services import TurnServices
 from shared.db.database import Database
 from shared.errors import Stopped, Superseded, ToolError
 from shared.messages import Usage
@@ -231,7 +231,7 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
         offer=child.offer,
         memory_limit=services.settings.memory_recall_limit if child.participants.have_memories else 0,
     )
-    child.spend.price = find_price(services, child.persona)
+    child.spend.price = services.models.router.highest_price(child.persona.model)
     child.spend.grow(tokens + services.models.modes[child.loop_mode].prompt_tokens)
     if child.log.open_calls:
         # Calls of tools come first, and reserve for themselves.

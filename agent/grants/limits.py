@@ -13,8 +13,8 @@ from shared.messages import Place
 Table = Literal["users", "servers", "budgets"]
 
 COLUMNS = """
-limits."table", limits.id, limits.kind, limits.name, limits.period, limits.unit, limits.allowed, limits.granted,
-limits.used, limits.resets_at, servers.platform, servers.platform_server_id
+limits."table", limits.id, limits.kind, limits.name, limits.period, limits.unit,
+limits.allowed + limits.granted AS whole, limits.used, limits.resets_at, servers.platform, servers.platform_server_id
 """
 # With the server that a limit belongs to.
 SOURCE = """
@@ -44,7 +44,10 @@ ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], limits."table"), l
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit; `server` is the platform and id of the server that it belongs to, None for all others."""
+    """One limit, with what was granted on top of it in `whole`.
+
+    `server` is the platform and id of the server that it belongs to, None for all others.
+    """
 
     table: Table
     id: int
@@ -52,8 +55,7 @@ class Limit:
     name: str
     period: str
     unit: str
-    allowed: Decimal
-    granted: Decimal
+    whole: Decimal
     used: Decimal
     resets_at: datetime
     server: tuple[str, str] | None
@@ -66,15 +68,9 @@ class Limit:
     @property
     def shown_use(self) -> str:
         """Return how much of it is used."""
-        whole = self.allowed + self.granted
         if self.unit == "tokens":
-            return f"{int(self.used):,} of {int(whole):,} tokens"
-        return f"{self.used:,.2f} of {whole:,.2f} dollars"
-
-    @property
-    def column(self) -> str:
-        """Return the column of `budget_grants` that names it."""
-        return f"limit_{self.table.removesuffix('s')}_id"
+            return f"{int(self.used):,} of {int(self.whole):,} tokens"
+        return f"{self.used:,.2f} of {self.whole:,.2f} dollars"
 
 
 async def find_limit(session: AsyncSession, table: Table, limit_id: int) -> Limit | None:
@@ -98,4 +94,4 @@ async def find_exhausted(session: AsyncSession, user_id: int, place: Place) -> L
 
 def _to_limit(row: Any) -> Limit:
     server = None if row.platform is None else (row.platform, row.platform_server_id)
-    return Limit(*(*row[:10], server))
+    return Limit(*(*row[:9], server))

@@ -1,7 +1,6 @@
 """Requests for more than a limit allows, and the decisions on them; each is an audited row of `budget_grants`."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import text
@@ -40,9 +39,9 @@ WHERE id = :id AND status = 'asked' FOR UPDATE
 """)
 LIST = text("SELECT id FROM budget_grants WHERE status = 'asked' ORDER BY id DESC LIMIT :limit")
 DECIDE = text("""
-UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, ends_at = :ends_at, decided_by_id = :by,
-    decided_at = now()
-WHERE id = :id
+UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, decided_by_id = :by, decided_at = now(),
+    ends_at = coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz))
+WHERE id = :id RETURNING ends_at
 """)
 STORED = text("SELECT permission_level FROM users WHERE id = :id")
 ACT = text("SELECT set_config('parley.actor', :actor, true)")
@@ -67,7 +66,7 @@ class OpenRequest:
     asked_by: int | None
 
 
-async def ask(session: AsyncSession, user: ResolvedUser, place: Place, amount: float | None) -> tuple[int, int]:
+async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount: float | None) -> tuple[int, int]:
     """Ask for more of the limit that refuses the person here; return the request's number and how many were told.
 
     Nobody is told a second time of the same request. Raises `Refusal` when no limit is used up, or the
@@ -82,7 +81,7 @@ async def ask(session: AsyncSession, user: ResolvedUser, place: Place, amount: f
         raise Refusal(prompts().budgets.refused_lately)
     if known is not None:
         return known.id, 0
-    wanted = amount if amount is not None else max(1.0, float(limit.allowed) / SHARE)
+    wanted = amount if amount is not None else max(1.0, float(limit.whole) / SHARE)
     number = (await session.execute(ADD, named | _amounts(limit, wanted))).scalar_one()
     text_ = prompts().budgets.request.format(
         name=user.name,
@@ -119,18 +118,15 @@ async def decide(
     if found is None or not await _may_decide(session, approver, found.limit):
         raise Refusal(prompts().budgets.unknown_request.format(number=number))
     limit, wanted = found.limit, found.amount if amount is None else amount
-    ends_at = limit.resets_at if days is None else datetime.now(limit.resets_at.tzinfo) + timedelta(days=days)
     await session.execute(ACT, {"actor": approver.account})
-    await session.execute(
-        DECIDE,
-        {
-            "id": number,
-            "status": "granted" if granted else "refused",
-            "ends_at": ends_at if granted else None,
-            "by": approver.user.id,
-        }
-        | _amounts(limit, wanted),
-    )
+    given = {
+        "id": number,
+        "status": "granted" if granted else "refused",
+        "resets_at": limit.resets_at,
+        "days": days,
+        "by": approver.user.id,
+    }
+    ends_at = (await session.execute(DECIDE, given | _amounts(limit, wanted))).scalar_one()
     texts = prompts().budgets
     if not granted:
         done = texts.refused.format(title=limit.title)
@@ -149,7 +145,8 @@ async def _find(session: AsyncSession, number: int) -> OpenRequest | None:
     limit = await find_limit(session, table, limit_id)
     if limit is None:
         return None
-    return OpenRequest(number, limit, float(row.tokens if limit.unit == "tokens" else row.cost), row.asked_by_id)
+    amount = float(row.tokens if limit.unit == "tokens" else row.cost)
+    return OpenRequest(number, limit, amount, asked_by=row.asked_by_id)
 
 
 def _named(row: Any) -> tuple[Table, int]:

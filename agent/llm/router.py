@@ -12,8 +12,8 @@ from agent.llm.attempts import Attempts, Cooldowns, RouteKnowledge
 from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest, RejectedCall, RouteFailed
 from agent.llm.drawing import DrawingRequest
-from agent.llm.prices import Prices
 from agent.llm.providers.client import MediaRequest, Providers
+from agent.llm.providers.pricing import Prices
 from agent.llm.pruning import ContextWindows
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
@@ -84,11 +84,10 @@ class Router:
         named = tuple(dict.fromkeys((*models, *self._configured)))
         return named or tuple(each.name for each in BUILT_IN_MODELS if each.is_fallback)
 
-    def highest_price(self, models: tuple[str, ...] = ()) -> float | None:
+    def highest_price(self, model: str | None = None) -> float | None:
         """Return the highest price of a token, in US dollars, on the routes to try; None when one is unknown."""
-        prices = [
-            0.0 if name in self._built_in else self._providers.pricing.highest(name) for name in self.routes(models)
-        ]
+        names = self.routes((model,) if model else ())
+        prices = [0.0 if name in self._built_in else self._providers.highest_price(name) for name in names]
         known = [each for each in prices if each is not None]
         return max(known) if len(known) == len(prices) else None
 

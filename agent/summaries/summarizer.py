@@ -124,7 +124,7 @@ class Summarizer:
         known = await list_known(self._memory, claimed.place, list(source.statements.values()))
         request = to_request(claimed, source, known, model=model)
         tokens = count_prompt(request.messages) + request.max_tokens
-        price = self._router.highest_price((model,))
+        price = self._router.highest_price(model)
         cost = None if price is None else tokens * price
         async with self._database.statement() as session:
             if not await claims.hold(session, claimed, tokens, cost=cost):

@@ -36,7 +36,7 @@ from agent.turn.close import TurnResult
 from agent.turn.modes import Mode, ModelTurn, waves_left
 from agent.turn.restriction import restrict
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
-from agent.turn.services import TurnServices, find_price
+from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
 from agent.turn.tool_models import ToolModels
 from shared.db.retries import retry_on_lost_db
@@ -84,7 +84,7 @@ async def _admit(services: TurnServices, turn: RunningTurn) -> None:
     if turn.spend.admission.status is AdmissionStatus.UNPRICED and turn.spend.price is None:
         # The prices are known once litellm is loaded, which takes seconds and happens at the first call.
         await services.models.router.warm()
-        turn.spend.price = find_price(services, turn.persona)
+        turn.spend.price = services.models.router.highest_price(turn.persona.model)
         await _reserve(services, turn)
     if not turn.spend.admission.is_admitted:
         raise turn.spend.admission.refusal()

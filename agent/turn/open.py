@@ -28,7 +28,7 @@ from agent.queue.inbox import list_open
 from agent.queue.job import Job, Waiting, next_run
 from agent.tools.offer import Offer, Scope
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
-from agent.turn.services import TurnServices, find_price
+from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
 from shared.errors import Superseded
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
@@ -222,7 +222,7 @@ async def _begin(
     tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
     # If the turn starts with an approved call, the first prompt contains its result: at most one token per character.
     room = services.settings.tool_result_max_chars if len(steps) > 1 else 0
-    price = find_price(services, participants.persona)
+    price = services.models.router.highest_price(participants.persona.model)
     # From here on the turn may exist, even if the acknowledgement of its commit is lost.
     opening.job.unpaid[key] = ()
     admission = await begin_turn(
@@ -296,7 +296,7 @@ async def _take_over(services: TurnServices, opening: Opening, began: float) -> 
         loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.models.modes else "native"
         tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
         log = TurnLog(key.id, steps)
-        spend = Spend(NOT_REQUESTED, tokens, find_price(services, participants.persona))
+        spend = Spend(NOT_REQUESTED, tokens, services.models.router.highest_price(participants.persona.model))
         spend.admit(await _reserve_again(services, session, user.id, log=log, key=key, spend=spend))
     start = Start(
         began,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agent.events.listener import Listener
 from agent.llm.router import Router
-from agent.people.personas import LoopMode, ResolvedPersona
+from agent.people.personas import LoopMode
 from agent.queue.outbox import Senders
 from agent.tools.toolbox import Toolbox
 from agent.turn.modes import Mode
@@ -55,8 +55,3 @@ class TurnServices:
     events: Listener
     senders: Senders
     credentials: Credentials
-
-
-def find_price(services: TurnServices, persona: ResolvedPersona) -> float | None:
-    """Return the highest price of a token, in US dollars, of the models that may answer; None when one is unknown."""
-    return services.models.router.highest_price((persona.model,) if persona.model else ())

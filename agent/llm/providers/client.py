@@ -21,11 +21,10 @@ from agent.llm.completions import (
     estimate,
 )
 from agent.llm.drawing import DrawingRequest
-from agent.llm.prices import Prices
 from agent.llm.providers.caching import needs_marks, with_marks
 from agent.llm.providers.errors import may_be_billed, to_completion, to_failure, to_usage
 from agent.llm.providers.listing import list_models
-from agent.llm.providers.pricing import Pricing
+from agent.llm.providers.pricing import Prices, Pricing
 from agent.llm.providers.response_format import Form, Forms, to_parameters
 from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
 from agent.llm.vision import fill
@@ -127,7 +126,8 @@ class Providers:
 
     def __init__(self, settings: Settings, clock: Clock, prices: Prices | None = None) -> None:
         self._clock = clock
-        self.pricing = Pricing(prices or Prices(), self._known)
+        self._prices = Prices() if prices is None else prices
+        self.pricing = Pricing(self._prices, self._known)
         self._base_url = settings.openai_base_url
         self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
         self._loading: asyncio.Task[_Library] | None = None
@@ -146,7 +146,8 @@ class Providers:
             self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm, self._clock))
         # Shielded, because other callers wait for the same import.
         await asyncio.shield(self._loading)
-        self.pricing.use(self._library.litellm, self._library.faults)
+        if self.pricing.litellm is None:
+            self.pricing.use(self._library.litellm, self._library.faults)
 
     def window(self, name: str) -> int | None:
         """Return the model's context window in tokens; None if litellm does not know it."""
@@ -176,6 +177,11 @@ class Providers:
             return None
         has_key = "api_key" in target
         return () if has_key else tuple(self._library.litellm.validate_environment(target["model"])["missing_keys"])
+
+    def highest_price(self, name: str) -> float | None:
+        """Return US dollars for the dearest kind of token of a model; None if it is unknown."""
+        is_listed = name in self._prices or bool(self._known(name))
+        return self.pricing.highest(name) if is_listed else None
 
     def _known(self, name: str) -> Mapping[str, Any]:
         if not self._is_loaded:
@@ -325,7 +331,9 @@ class Providers:
                 accumulator.add(chunk)
 
     def _priced(self, name: str, usage: Usage) -> Usage:
-        return self.pricing.priced(name, self._litellm_name(name), usage)
+        model = self._litellm_name(name)
+        is_unknown = name not in self._prices and model in self.pricing.unpriced
+        return usage if is_unknown else self.pricing.priced(name, model, usage)
 
     def _price_of_media(self, request: TranscriptionRequest | SpeechRequest, usage: Usage) -> float | None:
         return self.pricing.of_media(request, self._litellm_name(request.model), usage)

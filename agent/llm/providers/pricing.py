@@ -2,38 +2,85 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+from sqlalchemy import text
 
 from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.drawing import DrawingRequest
-from agent.llm.prices import MILLION, Prices
+from shared.db.database import Database
 from shared.messages import COST_DIGITS, Usage
+
+MILLION = 1_000_000
+READ = text("SELECT model, input_per_million, cached_per_million, output_per_million, per_image FROM model_prices")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a model in US dollars, for a million tokens of each kind and for one image."""
+
+    input: float
+    cached: float
+    output: float
+    image: float | None
+
+    @property
+    def highest(self) -> float:
+        """Return US dollars for the dearest kind of token."""
+        return max(self.input, self.cached, self.output) / MILLION
+
+    def cost_of(self, usage: Usage) -> float:
+        """Return what these tokens cost."""
+        fresh = max(0, usage.input_tokens - usage.cached_tokens)
+        dollars = fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output
+        return round(dollars / MILLION, COST_DIGITS)
+
+
+class Prices(dict[str, Price]):
+    """The rows of `model_prices` as this process has last read them, by the name of the model; one per process."""
+
+    async def refresh(self, database: Database) -> None:
+        """Read the table anew."""
+        async with database.statement() as session:
+            rows = (await session.execute(READ)).all()
+        self.clear()
+        self.update({row.model: _to_price(row) for row in rows})
+
+
+def _to_price(row: Any) -> Price:
+    given = float(row.input_per_million)
+    cached = given if row.cached_per_million is None else float(row.cached_per_million)
+    image = None if row.per_image is None else float(row.per_image)
+    return Price(given, cached, float(row.output_per_million), image=image)
 
 
 class Pricing:
-    """Prices in US dollars. `known` returns litellm's entry of a model, which is empty before litellm is loaded."""
+    """Prices in US dollars. `known` returns litellm's entry of a model, which is empty before litellm is loaded.
+
+    `litellm` is None until it is loaded; `unpriced` are the models that it was found not to know.
+    """
 
     def __init__(self, own: Prices, known: Callable[[str], Mapping[str, Any]]) -> None:
         self._own, self._known = own, known
-        self._litellm: Any = None
+        self.litellm: Any = None
         self._faults: tuple[type[Exception], ...] = ()
-        self._unpriced: set[str] = set()
+        self.unpriced: set[str] = set()
 
     def use(self, litellm: Any, faults: tuple[type[Exception], ...]) -> None:
         """Use litellm, which is loaded now; `faults` are what it raises."""
-        self._litellm, self._faults = litellm, faults
+        self.litellm, self._faults = litellm, faults
 
     def both(self, name: str) -> float:
         """Return the price of a token of the prompt and one of the answer together; infinite if it is unknown."""
-        own = self._own.find(name)
+        own = self._own.get(name)
         if own is not None:
             return (own.input + own.output) / MILLION
         return sum(prices) if (prices := self._list(name)) else math.inf
 
     def highest(self, name: str) -> float | None:
         """Return the price of the dearest kind of token."""
-        own = self._own.find(name)
+        own = self._own.get(name)
         return own.highest if own is not None else max(self._list(name), default=None)
 
     def _list(self, name: str) -> list[float]:
@@ -43,40 +90,38 @@ class Pricing:
 
     def priced(self, name: str, model: str, usage: Usage, **media: Any) -> Usage:
         """Return the usage with its cost; `model` is litellm's name, `media` what is paid for besides tokens."""
-        own = self._own.find(name)
+        own = self._own.get(name)
         if own is not None:
             return replace(usage, cost=own.cost_of(usage))
-        if model in self._unpriced:
-            return usage
         try:
-            prices = self._litellm.cost_per_token(
+            prices = self.litellm.cost_per_token(
                 model=model,
                 prompt_tokens=usage.input_tokens,
                 completion_tokens=usage.output_tokens,
                 cache_read_input_tokens=usage.cached_tokens,
                 **media,
             )
-        except (self._litellm.exceptions.ModelNotMappedError, *self._faults):
-            self._unpriced.add(model)
+        except (self.litellm.exceptions.ModelNotMappedError, *self._faults):
+            self.unpriced.add(model)
             return usage
         return replace(usage, cost=round(sum(prices), COST_DIGITS))
 
     def of_media(self, request: TranscriptionRequest | SpeechRequest, model: str, usage: Usage) -> float | None:
         """Return the price of a recording or of speech, by its length where litellm says so."""
-        own = self._own.find(request.model)
+        own = self._own.get(request.model)
         if own is not None:
             return own.cost_of(usage)
         return self.priced(request.model, model, Usage(), **request.paid_for).cost or None
 
     def of_image(self, request: DrawingRequest, model: str, answer: Any) -> float | None:
         """Return the price of an image; without the provider's `answer`, of one by its size."""
-        own = self._own.find(request.model)
+        own = self._own.get(request.model)
         if own is not None:
             usage = request.estimated if answer is None else request.to_usage(answer.usage, None)
             return own.cost_of(usage) if own.image is None else own.image
-        response = self._litellm.ImageResponse(data=[{}]) if answer is None else answer
+        response = self.litellm.ImageResponse(data=[{}]) if answer is None else answer
         try:
-            price = self._litellm.completion_cost(
+            price = self.litellm.completion_cost(
                 completion_response=response, model=model, call_type="image_generation", size=request.size, n=1
             )
         # litellm raises bare exceptions for models whose price it does not know.
