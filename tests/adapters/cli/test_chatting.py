@@ -207,15 +207,14 @@ def end_by(shell: Shell, number: signal.Signals) -> int:
     return code
 
 
-async def test_on_a_database_of_one_s_own_a_terminal_is_a_guest(fresh: Shell, address: Address) -> None:
+async def test_on_a_database_of_one_s_own_who_starts_it_is_the_owner_too(fresh: Shell, address: Address) -> None:
     given = Shell(fresh.folder, {"DATABASE_URL": to_text(address.url)})
 
     said = talk(given, "/me", "/budget")
 
-    assert "with the permission guest" in said
-    assert "You have used 0 of 5,000 tokens" in said
-    given.says("user", "promote", LOGIN, "user")
-    assert "with the permission user" in talk(given, "/me")
+    assert "with the permission owner" in said
+    assert "Your budget is unlimited" in said
+    assert f"the link opens the page as {LOGIN} (owner)" in given.run("link").err
 
 
 def to_text(url: URL) -> str:
