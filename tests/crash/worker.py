@@ -43,8 +43,9 @@ from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
 
-# Periodic tasks of the worker, independent of turns.
+# Tasks of the worker that are independent of turns: it itself, and its periodic ones.
 PERIODIC_TASKS = {
+    "worker",
     "sweeper",
     "outbox sweeper",
     "orphan sweeper",
@@ -339,7 +340,7 @@ async def work(orders: Orders, pipe: Connection) -> None:
         app = await stack.enter_async_context(open_marked_app(orders, points))
         if orders.blocking:
             stack.enter_context(watched(log_after=0.5, end_after=2))
-        working = asyncio.create_task(build_worker(app, grace=orders.grace).run())
+        working = asyncio.create_task(build_worker(app, grace=orders.grace).run(), name="worker")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
         points.report("ready")
         await asyncio.gather(working, return_exceptions=True)
