@@ -20,7 +20,7 @@ from tests.support.parley import Parley, open_parley
 
 CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%parley_changes%'
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%parley_%'
 """
 # One statement of each kind that an admin types, with the table that it changes.
 STATEMENTS = {

@@ -109,8 +109,7 @@ async def open_app(
             events=events,
             senders=senders or {},
         )
-        _drop_on_change(app, peers)
-        await _open_senders(app, closing)
+        await _connect(app, peers, closing)
         yield app
 
 
@@ -126,10 +125,11 @@ async def note_known_words(app: App) -> None:
     await note_words(app.database, words)
 
 
-def _drop_on_change(app: App, peers: RemoteAgents) -> None:
-    # Almost everything is read with each message; these are kept.
+async def _connect(app: App, peers: RemoteAgents, closing: AsyncExitStack) -> None:
+    # Almost everything is read with each message; these are kept, until an admin changes something.
     app.events.on_change(peers.forget_cards)
     app.events.on_change(app.toolbox.forget_offers)
+    await _open_senders(app, closing)
 
 
 def list_routes() -> list["Route"]:
