@@ -20,7 +20,7 @@ from agent.people.users import Participants
 from agent.tools.offer import Scope
 from agent.turn.modes import Mode, ModelTurn
 from agent.turn.running import Request, RunningTurn, Spend, Start
-from agent.turn.services import TurnServices, find_price
+from agent.turn.services import TurnServices
 from shared.errors import BudgetExhausted, Refusal, Unavailable
 from shared.messages import IncomingMessage, PlatformContext, Sender, Usage
 
@@ -193,7 +193,7 @@ class DryRun:
             spend=Spend(
                 Admission(AdmissionStatus.ADMITTED),
                 tokens,
-                price=find_price(services, persona),
+                price=services.models.router.highest_price(persona.model),
                 purpose=PURPOSE,
                 numbers=self.numbers,
             ),
