@@ -253,3 +253,16 @@ async def test_somebody_of_another_workspace_has_buttons_of_their_own(office: Sc
 
     assert await frog.hears(office.general, 2) == ["Croak.", "Croak again."]
     assert await office.sql("SELECT DISTINCT platform_user_id FROM inbox") == [(f"{pond['id']}:{frog.id}",)]
+
+
+async def test_a_person_whom_a_limit_refuses_asks_for_more_with_a_button(office: Scene) -> None:
+    await office.ann.direct("hello")
+    await office.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    await office.sql("UPDATE users SET token_budget_monthly = 0")
+    await office.ann.direct("hello again")
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    (refused,) = [each for each in office.ann.written() if labels(each) == ["Ask for more"]]
+
+    await office.ann.presses(office.ann.dm, refused, "Ask for more")
+
+    await office.until_value("asked", "SELECT status FROM budget_grants")
