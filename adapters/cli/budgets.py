@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from adapters.cli import limits
 from adapters.cli.console import say, show_fields, show_table
 from adapters.cli.opening import in_transaction
-from adapters.cli.users import WHO, find_user, to_budget
+from adapters.cli.users import WHO, call_admin, find_user, to_budget
 from shared.settings import Settings
 
 app = typer.Typer(help="What people may spend.", no_args_is_help=True)
@@ -20,7 +20,6 @@ LIST = """
 SELECT id, name, budget, used, reserved, renews_at FROM admin.users
 WHERE CAST(:id AS bigint) IS NULL OR id = :id ORDER BY used DESC, id LIMIT :limit
 """
-ACCOUNT = "SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :id ORDER BY id LIMIT 1"
 
 
 @app.command("show")
@@ -45,14 +44,8 @@ def show_budgets(
 @app.command("set")
 def set_budget(who: str = WHO, tokens: str = typer.Argument(metavar="TOKENS|unlimited", help="Per 30 days.")) -> None:
     """Set what a person may spend in 30 days, as admin.set_budget does. Counts from the next message on."""
-    budget = to_budget(tokens)
-
-    async def work(session: AsyncSession, _settings: Settings) -> str:
-        link = (await session.execute(text(ACCOUNT), {"id": await find_user(session, who)})).one()
-        given = {"platform": link.platform, "account": link.platform_user_id, "tokens": budget}
-        return str(await session.scalar(text("SELECT admin.set_budget(:platform, :account, :tokens)"), given))
-
-    say(in_transaction(work))
+    statement = "SELECT admin.set_budget(:platform, :account, :tokens)"
+    say(call_admin(statement, who, tokens=to_budget(tokens)))
 
 
 def _shown(value: object) -> str:

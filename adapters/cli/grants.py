@@ -1,5 +1,6 @@
 """`parley grant …`: who may more than a guest."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
@@ -8,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.console import say, show_table
 from adapters.cli.opening import in_transaction
-from adapters.cli.users import NEW, WHO, find_user, set_permission, to_permission
+from adapters.cli.users import NEW, WHO, call_admin, find_user, set_permission, to_permission
+from shared.clock import SystemClock
 from shared.permissions import Permission
 from shared.settings import Settings
 
@@ -32,10 +34,15 @@ def list_grants() -> None:
 def add_grant(
     who: str = WHO,
     level: str = typer.Argument(metavar="user|admin|owner", help="The permission."),
+    until: str | None = typer.Option(None, metavar="DATE|DAYSd", help="When it ends: 2027-01-31, or 7d from now."),
     new: bool = NEW,
 ) -> None:
     """Give a person a permission, with the budget that belongs to it. Counts from the next message on."""
     permission = to_permission(level)
+    if until is not None:
+        statement = "SELECT admin.grant_permission(:platform, :account, :level, :until)"
+        say(call_admin(statement, who, new=new, level=permission.label, until=to_end(until)))
+        return
 
     async def work(session: AsyncSession, settings: Settings) -> str:
         budget = settings.default_guest_token_budget
@@ -56,3 +63,14 @@ def remove_grant(who: str = WHO) -> None:
         )
 
     say(in_transaction(work))
+
+
+def to_end(until: str) -> datetime:
+    """Return the time that `2027-01-31`, `2027-01-31 18:00` (UTC) or `7d` means."""
+    if until.endswith("d") and until[:-1].isdecimal() and len(until) <= 6:
+        return SystemClock().now() + timedelta(days=int(until[:-1]))
+    try:
+        end = datetime.fromisoformat(until)
+    except ValueError:
+        raise typer.BadParameter(f"{until!r} is no end; write a date such as 2027-01-31, or 7d for days.") from None
+    return end if end.tzinfo else end.replace(tzinfo=UTC)

@@ -33,6 +33,8 @@ FROM users LEFT JOIN user_platform_links AS link ON link.user_id = users.id
 {where} GROUP BY users.id ORDER BY users.id DESC LIMIT :limit
 """
 
+ACCOUNT = "SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :id ORDER BY id LIMIT 1"
+
 
 @app.command("list")
 def list_users(limit: int = typer.Option(50, min=1, max=10_000, help="At most so many, the newest first.")) -> None:
@@ -104,6 +106,18 @@ def set_budget(
 
     user_id = in_transaction(work)
     say(f"user {user_id}: {'unlimited' if budget is None else f'{budget:,} tokens in 30 days'}")
+
+
+@app.command("pause")
+def pause(who: str = WHO) -> None:
+    """Answer this person with one sentence only, until `resume`; nothing of theirs is lost."""
+    say(call_admin("SELECT admin.pause_user(:platform, :account)", who))
+
+
+@app.command("resume")
+def resume(who: str = WHO) -> None:
+    """Answer a paused person again."""
+    say(call_admin("SELECT admin.resume_user(:platform, :account)", who))
 
 
 @app.command("link")
@@ -241,6 +255,20 @@ async def _nearest(session: "AsyncSession", name: str) -> str:
     known = (await session.scalars(text("SELECT DISTINCT name FROM admin.users ORDER BY name LIMIT 10000"))).all()
     nearest = get_close_matches(name, known, n=1)
     return f" (the nearest name is {nearest[0]})" if nearest else ""
+
+
+def call_admin(statement: str, who: str, *, new: bool = False, **given: object) -> str:
+    """Call a function of the schema `admin` for one of a person's accounts, and return its sentence."""
+
+    async def work(session: "AsyncSession", settings: "Settings") -> str:
+        from sqlalchemy import text
+
+        user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
+        link = (await session.execute(text(ACCOUNT), {"id": user_id})).one()
+        asked = {"platform": link.platform, "account": link.platform_user_id, **given}
+        return str(await session.scalar(text(statement), asked))
+
+    return in_transaction(work)
 
 
 async def read_user(session: "AsyncSession", user_id: int) -> Any:

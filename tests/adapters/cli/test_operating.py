@@ -139,6 +139,13 @@ def test_grants_and_budgets_are_shown_and_changed(shell: Shell) -> None:
     assert [(row["by"], row["budget"]) for row in granted][-1:] == [("person", None)]
     assert shell.says("grant", "remove", "discord:70").endswith("guest, 5,000 tokens in 30 days\n")
 
+    assert "is user until 2096-01-31 00:00" in shell.says("grant", "add", "discord:70", "user", "--until", "2096-01-31")
+    assert "has passed already" in shell.run("grant", "add", "discord:70", "user", "--until", "2020-01-31").err
+    assert "no end" in shell.run("grant", "add", "discord:70", "user", "--until", "soon").err
+    for command in ("pause", "resume"):
+        assert "70" in shell.says("user", command, "discord:70")
+    assert "is not paused" in shell.run("user", "resume", "discord:70").err
+
     assert shell.says("budget", "set", "discord:70", "7000") == "70 may use 7000 tokens in 30 days\n"
 
     assert "budget     7,000\n" in shell.says("budget", "show", "discord:70")
