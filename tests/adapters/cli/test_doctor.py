@@ -1,0 +1,75 @@
+"""`parley doctor`: everything that has to be in order, with a remedy for what is not."""
+
+import json
+import re
+
+from tests.adapters.cli.shell import Shell
+
+
+def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: Shell) -> None:
+    done = shell.run("doctor", "--json")
+
+    assert done.code == 0
+    found = {each["subject"]: each["level"] for each in json.loads(done.out)}
+    assert found.pop("models") == "warn"
+    assert (found.pop("tools"), found.pop("voice")) == ("off", "off")
+    assert set(found.values()) == {"ok"}
+    seen = {"settings", "space", "api_token", "database", "extension", "clock", "roles", "tables", "storage", "modules"}
+    assert seen <= set(found)
+    assert re.search(r"ok    modules   \d+ of \d+ tools are on", shell.says("doctor"))
+    assert "offline answered" in shell.says("doctor", "--call")
+
+
+def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_servers_that_fail(shell: Shell) -> None:
+    shell.says(
+        "psql",
+        "-c",
+        """
+        INSERT INTO personas (name, system_prompt, allowed_modules, default_model)
+        VALUES ('Lost', 'Hi.', '["knowlege", "clock"]', 'nobody/knows');
+        INSERT INTO mcp_servers (name, transport, command, last_error)
+        VALUES ('clock', 'stdio', 'clock', 'no such file')
+        """,
+    )
+
+    done = shell.run("doctor", "--call", LLM_MODELS="gpt-4o-mini,anthropic/claude-opus-4-1")
+
+    shell.says("psql", "-c", "DELETE FROM personas WHERE name = 'Lost'; DELETE FROM mcp_servers")
+    assert done.code == 1
+    for expected in (
+        "fail  model     LLM_MODELS: gpt-4o-mini needs OPENAI_API_KEY, which is not set",
+        "fail  model     LLM_MODELS: anthropic/claude-opus-4-1 needs ANTHROPIC_API_KEY, which is not set",
+        "fail  model     the persona Lost: litellm knows no provider of nobody/knows; write provider/model",
+        "warn  persona   Lost allows the module knowlege, which does not exist; did you mean knowledge?",
+        "warn  remote    the MCP server clock can't be used: no such file",
+        "fail  call      gpt-4o-mini: ",
+    ):
+        assert expected in done.out
+    assert "module clock" not in done.out
+
+
+def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:
+    done = shell.run("doctor", EMBEDDING_MODEL="local")
+
+    assert re.search(r"ok    vectors   \d+ of \d+ memories have vectors of local/use-multilingual-3", done.out)
+    assert "ok    recall    by words and by meaning, with local/use-multilingual-3 on this machine" in done.out
+
+
+def test_doctor_says_what_to_do(shell: Shell) -> None:
+    token = shell.home / "api_token"
+    token.write_text("secret")
+    token.chmod(0o644)
+
+    assert f"run: chmod 600 {token}" in shell.says("doctor")
+    for settings, expected in (
+        ({"DATABASE_URL": "postgresql://a:b@127.0.0.1:1/c"}, "fail  database  DATABASE_URL: no Postgres answers"),
+        (
+            {"S3_ENDPOINT": "127.0.0.1:1", "S3_ACCESS_KEY": "a", "S3_SECRET_KEY": "b", "S3_SECURE": "false"},
+            "fail  storage",
+        ),
+        ({"PORT": "x"}, "fail  settings  PORT is wrong"),
+    ):
+        done = shell.run("doctor", **settings)
+        assert expected in done.out
+        assert done.code == 1
+    token.unlink()
