@@ -273,7 +273,7 @@ class MemoryVector(Base):
             "scope_id",
             "model",
             "kind",
-            postgresql_include=["memory_id", "embedding"],
+            postgresql_include=["memory_id", "user_id", "embedding"],
         ),
         Index("ix_memory_vectors_of_user", "user_id", "model"),
         {"comment": "Embeddings of memories, beside each other for as many models as are in use."},

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0054"
-down_revision = "0053"
+revision = "0051"
+down_revision = "0050"
 branch_labels = None
 depends_on = None
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0050"
-down_revision = "0049"
+revision = "0048"
+down_revision = "0047"
 branch_labels = None
 depends_on = None
 
@@ -36,6 +36,8 @@ def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '4s'")
     # The driver takes the text as it stands: no parameters, so several statements at once.
     op.get_bind().exec_driver_sql((SQL / f"{ANNOUNCE}.sql").read_text("utf-8").replace("%", "%%"))
+    op.execute(f"REVOKE EXECUTE ON FUNCTION {ANNOUNCE} FROM PUBLIC")
+    op.execute(f"GRANT EXECUTE ON FUNCTION {ANNOUNCE} TO parley_app")
     for table, events in EVENTS.items():
         op.execute(
             f"CREATE TRIGGER parley_announce_change AFTER {events} ON {table}"

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0048"
+revision = "0046"
 down_revision = "0045"
 branch_labels = None
 depends_on = None
@@ -88,7 +88,8 @@ def upgrade() -> None:
     )
     for name in (WRITE, OPEN, "admin/persona_versions_v1"):
         _run((SQL / f"{name}.sql").read_text("utf-8"))
-    op.execute(f"REVOKE EXECUTE ON FUNCTION {WRITE} FROM PUBLIC")
+    op.execute(f"REVOKE EXECUTE ON FUNCTION {WRITE}, {OPEN} FROM PUBLIC")
+    op.execute(f"GRANT EXECUTE ON FUNCTION {OPEN} TO parley_app")
     op.execute("GRANT SELECT ON admin.persona_versions TO parley_app")
     _run(KEEP)
     _run(TRIGGER)

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0051"
-down_revision = "0050"
+revision = "0049"
+down_revision = "0048"
 branch_labels = None
 depends_on = None
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0049"
-down_revision = "0048"
+revision = "0047"
+down_revision = "0046"
 branch_labels = None
 depends_on = None
 
@@ -33,6 +33,8 @@ def upgrade() -> None:
     for name in (*FUNCTIONS, "admin/explain_v1"):
         # The driver takes the text as it stands: no parameters, so several statements at once.
         op.get_bind().exec_driver_sql((SQL / f"{name}.sql").read_text("utf-8").replace("%", "%%"))
+    op.execute(f"REVOKE EXECUTE ON FUNCTION {', '.join(FUNCTIONS)} FROM PUBLIC")
+    op.execute(f"GRANT EXECUTE ON FUNCTION {', '.join(FUNCTIONS)} TO parley_app")
     _comment(1)
 
 
