@@ -12,6 +12,7 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.mcp_servers import add_server, until
 from tests.support.office import Office, calls, new_office, open_office, parley_of_office, statuses
 from tests.support.parley import Parley
+from tests.support.summaries import remembered
 
 __all__ = ["new_office", "parley_of_office"]
 
@@ -265,3 +266,17 @@ async def test_the_offer_and_the_prompt_do_not_mention_taint(parley: Parley) -> 
     offered = parley.model.requests[-1].body["tools"]
 
     assert not any(word in json.dumps(offered) for word in ("untrusted", "private", "acts", "agreed_to"))
+
+
+async def test_what_was_said_in_a_channel_is_untrusted_when_a_tool_recalls_it(parley: Parley) -> None:
+    parley.model.play([Answer("Noted.")])
+    await parley.ask("the heron has landed beside the mill", server="guild", user="bob")
+    await remembered(parley)
+    # Messages that the history shows are not recalled.
+    await parley.sql("UPDATE conversations SET window_turn_id = 1000000")
+
+    reply = await plays(parley, (("knowledge__recall", {"query": "heron"}),), server="guild")
+
+    (made,) = reply.tool_calls_made
+    assert made.result["untrusted"] is True
+    assert any("heron" in each["content"] for each in made.result["memories"])

@@ -3,8 +3,9 @@
 Once the prompt contains both untrusted text and private data, a call that sends data out or changes something needs
 the user's approval. The whole prompt counts, including earlier turns:
 
-- Untrusted: results of tools marked `reads_untrusted`, recordings that may be somebody else's speech, messages of other
-  users in a shared channel, and everything that an agent of another installation writes.
+- Untrusted: results of tools marked `reads_untrusted`, results that say `"untrusted": true`, recordings that may be
+  somebody else's speech, messages of other users in a shared channel, and everything that an agent of another
+  installation writes.
 - Private: results of tools marked `reads_private`, and in a direct message the recalled memories.
 - Neither: what the user has typed.
 
@@ -35,20 +36,26 @@ from shared.messages import AGENT_ADAPTERS, IncomingMessage
 from shared.tools import Tool
 
 LAST_ID = 2**63 - 1
+# What a result holds, as JSON, that counts as untrusted although its tool does not always read such text.
+UNTRUSTED = '"untrusted": true'
 
 # The contents of the turns before the history window; the conversation's summary was written from them.
 SUMMARISED = text("""
 SELECT array_agg(DISTINCT tool_name) FILTER (WHERE role = 'tool_result') AS tools,
-       coalesce(bool_or(role = 'user' AND (
-           user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0
-       )), false) AS has_others
+       coalesce(bool_or(
+           role = 'user' AND (user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0)
+           OR role = 'tool_result' AND (position(:recording IN content) > 0 OR position(:untrusted IN content) > 0)
+       ), false) AS has_others
 FROM messages
 WHERE conversation_id = :conversation_id AND turn_id < :window AND (NOT :is_direct OR user_id = :user_id)
 """)
 # What the child turns of these turns have read. A child turn without a persona ran in another installation.
 CHILD_TURNS = text("""
 SELECT array_agg(DISTINCT messages.tool_name) FILTER (WHERE messages.role = 'tool_result') AS tools,
-       coalesce(bool_or(turns.persona_id IS NULL), false) AS has_strangers
+       coalesce(bool_or(
+           turns.persona_id IS NULL
+           OR messages.role = 'tool_result' AND position(:untrusted IN messages.content) > 0
+       ), false) AS has_strangers
 FROM turns JOIN messages ON messages.turn_id = turns.id
 WHERE turns.conversation_id = :conversation_id AND turns.parent_turn_id >= :first AND turns.parent_turn_id < :before
   AND (NOT :is_direct OR turns.user_id = :user_id)
@@ -135,8 +142,9 @@ class TurnTaint:
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
         past = [each.step for each in self._history]
-        taint = self._of_results(step.tool.name for step in (*past, *log.steps) if step.role == "tool_result")
-        taint |= self._shown | Taint(untrusted=self._shows_others())
+        results = [step for step in (*past, *log.steps) if step.role == "tool_result"]
+        taint = self._of_results(step.tool.name for step in results)
+        taint |= self._shown | Taint(untrusted=self._shows_others() or any(map(_is_untrusted, results)))
         asked = [each.turn_id for each in self._history if self._is_turn(each.step)]
         asked += [log.turn_id for step in log.steps if self._is_turn(step)]
         if not taint.is_whole and asked:
@@ -180,6 +188,7 @@ class TurnTaint:
             "first": first,
             "before": before,
             "is_direct": is_direct,
+            "untrusted": UNTRUSTED,
         }
         async with self._database.statement() as session:
             row = (await session.execute(CHILD_TURNS, given)).one()
@@ -195,6 +204,7 @@ class TurnTaint:
             "window": conversation.window_turn_id,
             "is_direct": conversation.place.is_direct,
             "recording": prompts().voice.recording,
+            "untrusted": UNTRUSTED,
         }
         async with self._database.statement() as session:
             row = (await session.execute(SUMMARISED, given)).one()
@@ -208,6 +218,10 @@ class TurnTaint:
 
 def _of_tool(tool: Tool | None) -> Taint:
     return Taint(untrusted=True) if tool is None else Taint(tool.reads_untrusted, tool.reads_private)
+
+
+def _is_untrusted(result: Step) -> bool:
+    return UNTRUSTED in result.content or shows_recordings(result.content)
 
 
 def without_additions(content: str) -> str:

@@ -42,7 +42,9 @@ async def recall(
         # The last day belongs to the range.
         until=_midnight(context, until, days=1),
     )
-    return {"memories": list(_fitting(context, found))}
+    # Others may have written what was said in a channel.
+    note = {"untrusted": True} if any(each.scope == "conversation" for each in found) else {}
+    return {"memories": list(_fitting(context, found)), **note}
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)

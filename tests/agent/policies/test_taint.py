@@ -60,3 +60,13 @@ async def test_results_of_a_tool_that_is_gone_may_be_anybodys_words(parley: Parl
     log = TurnLog(1, journal(answer(1), gone, ended(3, gone, "result", "a")))
 
     assert isinstance(await guard(parley, Taint(private=True), log).check(post("a")), NeedsApproval)
+
+
+async def test_a_result_says_itself_that_others_may_have_written_it(parley: Parley) -> None:
+    look = called(2, "wall.look", {})
+    for result, held in (({"seen": 1, "untrusted": True}, True), ({"seen": 1, "untrusted": False}, False)):
+        log = TurnLog(1, journal(answer(1), look, ended(3, look, "result", result)))
+
+        outcome = await guard(parley, Taint(private=True), log).check(post("a"))
+
+        assert isinstance(outcome, NeedsApproval) == held
