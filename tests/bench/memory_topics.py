@@ -1,7 +1,7 @@
 """What the dialogues of the benchmark are about: each fact is told in some words and asked for in others.
 
-The weights of recall were chosen with dialogues of `TUNED`; those of `HELD_OUT`, with other people, topics and words,
-show whether they hold elsewhere.
+The weights of recall were chosen with dialogues of `TUNED`, and how much a named speaker counts also with other seeds
+of `HELD_OUT`, which has other people, topics and words.
 """
 
 from collections.abc import Sequence
