@@ -1,7 +1,7 @@
 """The composition root: builds and closes the app's collaborators, and passes the senders to the worker."""
 
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from agent.tools.search import MODULE as SEARCH
 from agent.turn.modes import Mode, NativeMode
 from agent.turn.services import Files, Models
 from shared.clock import SystemClock
-from shared.db.database import Address, Database, check, locate, migrate, migrate_platforms
+from shared.db.database import Address, Database, DatabaseLost, check, locate, migrate, migrate_platforms
 from shared.files.images import Images
 from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
@@ -82,7 +82,7 @@ async def open_app(
         closing.push_async_callback(storage.aclose)
         router = Router(settings, clock)
         closing.push_async_callback(router.aclose)
-        await router.prices.refresh(database)
+        await _read_prices(router, database)
         memory = Memories(database, settings, clock)
         closing.push_async_callback(memory.aclose)
         secret_values = Secrets(list_secret_values(settings, secrets))
@@ -111,6 +111,12 @@ async def open_app(
         )
         await _connect(app, peers, closing)
         yield app
+
+
+async def _read_prices(router: Router, database: Database) -> None:
+    # Where the database does not answer yet, a task of the worker reads them later.
+    with suppress(DatabaseLost):
+        await router.prices.refresh(database)
 
 
 async def note_known_words(app: App) -> None:
