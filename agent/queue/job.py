@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from agent.billing.ledger import PaidCall
 from agent.journal.steps import TurnKey
 from agent.queue.slots import Slot
-from shared.credentials.typed import had_typed
 from shared.messages import IncomingMessage
 
 # At most so many messages of a person are answered by one turn.
@@ -39,26 +38,3 @@ class Waiting:
     inbox_id: int
     message: IncomingMessage
     turn_id: int | None
-
-
-def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Return the messages of the next turn: those of an interrupted turn, else the first person's consecutive ones."""
-    cut_off = [each for each in waiting if each.turn_id is not None]
-    if cut_off:
-        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
-    run: list[Waiting] = []
-    for each in waiting:
-        first = run[0].message if run else each.message
-        if (
-            each.message.sender.platform_user_id != first.sender.platform_user_id
-            or each.message.adapter != first.adapter
-            or (run and (_is_alone(each.message) or _is_alone(first)))
-        ):
-            break
-        run.append(each)
-    return run[:MAX_COALESCED]
-
-
-def _is_alone(message: IncomingMessage) -> bool:
-    # A due job is a turn of its own; so is what gets a fixed answer, and what may use credentials.
-    return message.due_job is not None or message.credentials is not None or had_typed(message.content)

@@ -25,10 +25,11 @@ from agent.people.hops import inbound_hops
 from agent.people.personas import LoopMode, ResolvedPersona, choose_mode
 from agent.people.users import Participants, ResolvedUser, resolve_participants
 from agent.queue.inbox import list_open
-from agent.queue.job import Job, Waiting, next_run
+from agent.queue.job import MAX_COALESCED, Job, Waiting
 from agent.tools.offer import Offer, Scope
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
+from shared.credentials.typed import had_typed
 from shared.db.driver import Connection, Session
 from shared.errors import Superseded
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
@@ -123,6 +124,29 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
     # At most one token per character.
     replied_to = MOST_CHARS if opening.message.replied_to is not None else 0
     return tokens + replied_to + services.models.modes[loop_mode].prompt_tokens
+
+
+def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
+    """Return the messages of the next turn: those of an interrupted turn, else the first person's consecutive ones."""
+    cut_off = [each for each in waiting if each.turn_id is not None]
+    if cut_off:
+        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
+    run: list[Waiting] = []
+    for each in waiting:
+        first = run[0].message if run else each.message
+        if (
+            each.message.sender.platform_user_id != first.sender.platform_user_id
+            or each.message.adapter != first.adapter
+            or (run and (_is_alone(each.message) or _is_alone(first)))
+        ):
+            break
+        run.append(each)
+    return run[:MAX_COALESCED]
+
+
+def _is_alone(message: IncomingMessage) -> bool:
+    # A due job is a turn of its own; so is what gets a fixed answer, and what may use credentials.
+    return message.due_job is not None or message.credentials is not None or had_typed(message.content)
 
 
 def merge(run: Sequence[Waiting]) -> IncomingMessage:

@@ -2,14 +2,32 @@
 
 import asyncio
 import io
-from contextlib import redirect_stdout
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
+import structlog
 from typer.testing import CliRunner
 
 from adapters.cli import app
 from adapters.cli.console import end_json
 from shared.db.database import Address
+
+
+@contextmanager
+def kept_log() -> Iterator[None]:
+    """Set the log up afterwards as it was: a command does that for its process, which here belongs to all tests."""
+    root, before = logging.getLogger(), structlog.get_config() if structlog.is_configured() else None
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
+        if before is not None:
+            structlog.configure(**before)
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 async def types(address: Address, home: Path, *arguments: str, stdin: str = "", **settings: str) -> str:
@@ -18,7 +36,8 @@ async def types(address: Address, home: Path, *arguments: str, stdin: str = "", 
     runner = CliRunner(env=environment)
 
     def run() -> str:
-        done = runner.invoke(app, list(arguments), input=stdin)
+        with kept_log():
+            done = runner.invoke(app, list(arguments), input=stdin)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         assert done.exit_code == 0, done.output

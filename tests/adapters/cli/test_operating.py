@@ -185,7 +185,7 @@ def test_limits_are_listed_compared_with_the_ledger_and_set_right(shell: Shell) 
     found = shell.run("budget", "check")
     assert found.code == 1
     assert "tokens_reserved" in found.out
-    assert "counters that differ from it: 1" in shell.run("doctor").out
+    assert "different: 1" in shell.run("doctor").out
     assert "1 counters were set" in shell.says("budget", "reconcile")
     assert "Nothing had to be changed" in shell.says("budget", "reconcile")
     shell.says("psql", "-c", "DELETE FROM budgets")
@@ -371,7 +371,7 @@ def test_tables_that_are_there_are_left_alone(shell: Shell) -> None:
 def test_a_backup_is_verified_and_brings_everything_back_in_a_new_folder(shell: Shell) -> None:
     shell.says("user", "set-budget", "discord:92", "4321", "--new")
     # The open psql of the fixture.
-    assert "Others use the database: psql (role postgres, from this machine" in shell.run("backup", "all.zip").err
+    assert "Others use the database: psql (role parley_admin, from this machine" in shell.run("backup", "all.zip").err
 
     assert "entries in the audit log; it holds secrets" in shell.says("backup", "all.zip", "--live")
     assert "all.zip is whole, and could be restored: " in shell.says("backup", "verify", "all.zip")
