@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adapters.cli.console import complain, say
+from adapters.cli.console import complain, progress, say
 from adapters.cli.opening import find_database, read_settings
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def dump(
         raise typer.BadParameter(f"there is no folder {file.absolute().parent}.")
     address = find_database(read_settings(quiet=True))
     part = file.with_name(f"{file.name}.part")
-    code = _run_client(address, "pg_dump", ["--format=custom", f"--file={part}"])
+    with progress("writing the dump"):
+        code = _run_client(address, "pg_dump", ["--format=custom", f"--file={part}"])
     if code == 0:
         part.replace(file)
         say(f"{file}: {file.stat().st_size / 1e6:.1f} MB; people's files are not in it, see docs/operations.md")
@@ -96,7 +97,8 @@ def restore_dump(file: Path, *, yes: bool) -> None:
         raise typer.Exit(2)
     address = find_database(read_settings(quiet=True))
     options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
-    code = _run_client(address, "pg_restore", [*options, str(file)])
+    with progress("restoring"):
+        code = _run_client(address, "pg_restore", [*options, str(file)])
     say("restored" if code == 0 else "nothing was changed")
     raise typer.Exit(code)
 
