@@ -138,7 +138,7 @@ class FairJobs(JobManager):
 
 def _open_pool(**given: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
-    named = {**given.get("kwargs", {}), "application_name": PROGRAM_NAME}
+    named = {**given.get("kwargs", {}), "application_name": PROGRAM_NAME.replace("parley", "parley's queue", 1)}
     return AsyncConnectionPool(**given | {"check": None, "kwargs": named})
 
 

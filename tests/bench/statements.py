@@ -16,7 +16,7 @@ from shared.db.database import Address, migrate
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
 # Statements that only begin or end a transaction or set the caller.
 FRAME = re.compile(r"^\s*(BEGIN|COMMIT|ROLLBACK|SELECT set_config|SET LOCAL)", re.IGNORECASE)
-OURS = "parley"
+OURS = "parley, "
 # A transaction's statements show whether it belongs to the queue or a tool; all others belong to the turn.
 KINDS = {
     "accept": "INSERT INTO inbox",
@@ -29,6 +29,7 @@ KINDS = {
     "summarise": "SET summary_claimed_until = clock_timestamp()",
     "index": "parley_unindexed_memories",
     "embed": "parley_claim_vectors",
+    "prices": "FROM model_prices",
 }
 
 
@@ -64,7 +65,7 @@ class Transaction:
     @property
     def kind(self) -> str:
         """Return its purpose: the queue's, or one of ours."""
-        if self.application != OURS:
+        if not self.application.startswith(OURS):
             return "queue"
         whole = "\n".join(self.statements)
         return next((kind for kind, word in KINDS.items() if word in whole), "turn")
