@@ -28,7 +28,7 @@ from agent.journal.steps import Event
 from agent.people.hops import CHANNEL
 from shared.messages import AgentResponse, Place
 from shared.models import InboxMessage, Turn
-from shared.models.base import MAX_ID
+from shared.models.base import to_id
 
 ARTIFACT = "answer"
 OPEN = {"waiting": TaskState.TASK_STATE_SUBMITTED, "claimed": TaskState.TASK_STATE_WORKING}
@@ -181,9 +181,10 @@ ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(In
 
 async def find_row(session: AsyncSession, task_id: str) -> TaskRow | None:
     """Return the row with this id, or None if no peer's message has it."""
-    if not (task_id.isascii() and task_id.isdigit()) or len(task_id) > 19 or int(task_id) > MAX_ID:
+    inbox_id = to_id(task_id)
+    if inbox_id is None:
         return None
-    row = (await session.execute(ROW.where(InboxMessage.id == int(task_id)))).one_or_none()
+    row = (await session.execute(ROW.where(InboxMessage.id == inbox_id))).one_or_none()
     if row is None:
         return None
     place = Place(

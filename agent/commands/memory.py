@@ -9,7 +9,7 @@ from agent.privacy.confirmations import ask_for_confirmation
 from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own
 from shared.memory.visibility import Visibility
-from shared.models.base import MAX_ID
+from shared.models.base import to_id
 from shared.permissions import Permission
 from shared.text import cut
 
@@ -49,7 +49,8 @@ async def show_or_forget_memories(request: Request) -> str | Answered:
         case ["forget", given] if given.lstrip("#").isdecimal():
             return await _forget(request, int(given.lstrip("#")))
         case ["forget", *given] if given and all(_is_id(each) for each in given):
-            return await _ask_to_forget(request, [int(each.strip("#,")) for each in given])
+            ids = [number for each in given if (number := to_id(each.strip("#,"))) is not None]
+            return await _ask_to_forget(request, ids)
     raise Refusal(USAGE)
 
 
@@ -116,8 +117,7 @@ async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
 
 async def _ask_to_forget(request: Request, ids: Sequence[int]) -> Answered | str:
     async with request.app.database.transaction() as session:
-        wanted = [each for each in ids if each <= MAX_ID]
-        found = await get_own(session, Visibility(request.user.id, request.place), wanted)
+        found = await get_own(session, Visibility(request.user.id, request.place), ids)
         if not found:
             return "You have no memories with these ids; /memory list shows them."
         ids = [each.id for each in found]

@@ -7,7 +7,7 @@ from agent.privacy.erasure import erase, request_erasure
 from shared.errors import Refusal, Unavailable
 from shared.memory.own import forget_all, forget_own
 from shared.messages import ReplyFile
-from shared.models.base import MAX_ID
+from shared.models.base import to_id
 
 
 @command("/export")
@@ -42,9 +42,10 @@ async def confirm(request: Request) -> str:
         if given == "no":
             dropped = await drop_confirmation(session, user_id)
             return "Nothing was changed." if dropped else "There was nothing to confirm."
-        if not (given.isascii() and given.isdecimal()) or int(given) > MAX_ID:
+        number = to_id(given)
+        if number is None:
             raise Refusal("Write /confirm and the number that I have named, or /confirm no.")
-        confirmed = await take_confirmed(session, user_id, int(given))
+        confirmed = await take_confirmed(session, user_id, number)
         match confirmed:
             case Confirmed("forget"):
                 count = await forget_own(session, user_id, confirmed.memory_ids)

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from agent.commands.base import Request, command
 from shared.errors import Refusal
-from shared.models.base import MAX_ID
+from shared.models.base import to_id
 from shared.text import cut
 
 MOST_NAMED = 20
@@ -30,12 +30,13 @@ ORDER BY turns.id DESC LIMIT 1
 async def explain_answer(request: Request) -> str:
     """Show why you got your last answer here: who answered, with what tools and memories, and what it cost you."""
     given = request.argument.removeprefix("#")
-    if given and not (given.isascii() and given.isdecimal() and int(given) <= MAX_ID):
+    turn_id = to_id(given)
+    if given and turn_id is None:
         raise Refusal("Write /why for your last answer here, or /why and the number of one of your turns.")
     place = request.place
     wanted = {
         "user_id": request.user.id,
-        "turn_id": int(given) if given else None,
+        "turn_id": turn_id,
         "is_direct": place.is_direct,
         "platform": place.platform,
         "server": place.server,

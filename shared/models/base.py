@@ -32,3 +32,11 @@ class Row:
     created_at: Mapped[datetime] = mapped_column(
         DateTime(timezone=True), server_default=func.now(), comment="When the row was made.", sort_order=90
     )
+
+
+def to_id(text: str) -> int | None:
+    """Return the id that somebody typed; None for what can be no row's id, however long it is."""
+    if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(MAX_ID)):
+        return None
+    number = int(text.lstrip("0") or "0")
+    return number if number <= MAX_ID else None
