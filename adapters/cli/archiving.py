@@ -1,4 +1,4 @@
-"""The work of `parley backup` and `parley restore`; the commands import it when they run, as it imports much."""
+"""The work of `parley backup` and `parley restore`."""
 
 import asyncio
 from contextlib import ExitStack

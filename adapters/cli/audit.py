@@ -1,17 +1,12 @@
 """`parley audit …`: what admins have changed, and how to take it back."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from adapters.cli.console import complain, say, show_table
-from adapters.cli.opening import in_transaction
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
-    from shared.settings import Settings
+from adapters.cli.opening import list_rows
 
 app = typer.Typer(help="What admins have changed: list, undo, verify.", no_args_is_help=True)
 
@@ -29,7 +24,7 @@ def list_entries(
     limit: int = typer.Option(20, min=1, max=1000, help="How many, the newest first."),
 ) -> None:
     """Show what was changed, by whom, from what to what."""
-    rows = _all(LIST, table=table, limit=limit)
+    rows = list_rows(LIST, table=table, limit=limit)
     if not rows:
         say("Nothing has been changed yet." if table is None else f"Nothing has been changed in {table}.")
         return
@@ -42,7 +37,7 @@ def list_entries(
 @app.command("undo")
 def undo(entry: int = typer.Argument(min=1, help="The number that `parley audit list` shows.")) -> None:
     """Take one change back; it counts from the next message on, and can be undone itself."""
-    say(_all("SELECT admin.undo(:entry) AS done", entry=entry)[0].done)
+    say(list_rows("SELECT admin.undo(:entry) AS done", entry=entry)[0].done)
 
 
 @app.command("verify")
@@ -50,12 +45,12 @@ def verify(
     expect: str | None = typer.Option(None, help="A last hash that was noted before: is that entry still there?"),
 ) -> None:
     """Check that nobody has changed the log; ends with 1 when somebody has."""
-    found = _all("SELECT * FROM parley_verify_audit_v1()")[0]
+    found = list_rows("SELECT * FROM parley_verify_audit_v1()")[0]
     if found.first_broken is not None:
         complain(f"entry {found.first_broken} of audit_log was changed, or the one before it was removed")
         raise typer.Exit(1)
     known = "SELECT id FROM audit_log WHERE encode(hash, 'hex') = :expect"
-    if expect is not None and not _all(known, expect=expect.lower()):
+    if expect is not None and not list_rows(known, expect=expect.lower()):
         complain("the log ends before the entry with this hash: the newest entries were removed")
         raise typer.Exit(1)
     if not found.entries:
@@ -63,15 +58,6 @@ def verify(
         return
     say(f"{found.entries} entries, none changed; note the last hash, which shows later whether some were cut off:")
     say(found.last_hash)
-
-
-def _all(statement: str, **given: Any) -> list[Any]:
-    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
-        from sqlalchemy import text
-
-        return list((await session.execute(text(statement), given)).all())
-
-    return in_transaction(work)
 
 
 def _shown(values: dict[str, Any] | None) -> str:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from adapters.cli import archiving
+
 app = typer.Typer()
 
 VERIFY = "verify"
@@ -18,8 +20,6 @@ def backup(
 
     The archive holds the installation's secrets: keep it as safe as those.
     """
-    from adapters.cli import archiving
-
     if len(words) == 2 and words[0] == VERIFY and not live:
         archiving.verify(Path(words[1]))
     elif len(words) == 1 and words[0] != VERIFY:
@@ -34,6 +34,4 @@ def restore(
     yes: bool = typer.Option(False, "--yes", help="Of a dump: replace what is in the database now."),
 ) -> None:
     """Restore a backup into a new PARLEY_HOME, and a new database where DATABASE_URL names one; or a dump in place."""
-    from adapters.cli import archiving
-
     archiving.restore(file, replaces=yes)

@@ -123,7 +123,7 @@ async def note_known_words(app: App) -> None:
     """Store the modules, platforms and models that this process knows, so that the database refuses misspelled ones."""
     models, providers = app.models.router.list_models()
     words: dict[Kind, Collection[str]] = {
-        "module": app.tools.modules.modules | {AGENTS, SEARCH, SKILLS},
+        "module": app.tools.modules.modules | BUILT_IN_MODULES,
         "platform": {*list_folders(), *OTHER_PLATFORMS},
     }
     if models:

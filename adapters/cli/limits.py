@@ -1,16 +1,11 @@
 """`parley budget list|check|reconcile`: limits on what may be spent, and whether they agree with the ledger."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from adapters.cli.console import say, show_table
-from adapters.cli.opening import in_transaction
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
-    from shared.settings import Settings
+from adapters.cli.opening import list_rows
 
 app = typer.Typer()
 
@@ -18,7 +13,7 @@ app = typer.Typer()
 @app.command("list")
 def list_limits() -> None:
     """Show every limit: what is used, reserved and left, and when it begins again."""
-    rows = _all("SELECT * FROM admin.budgets")
+    rows = list_rows("SELECT * FROM admin.budgets")
     if not rows:
         say("There are no limits.")
         return
@@ -45,7 +40,7 @@ def list_limits() -> None:
 @app.command("check")
 def check() -> None:
     """Compare what limits have counted with the ledger; ends with 1 when they differ."""
-    rows = _all("SELECT * FROM parley_budget_differences_v1()")
+    rows = list_rows("SELECT * FROM parley_budget_differences_v1()")
     if rows:
         _show_differences(rows)
         raise typer.Exit(1)
@@ -55,7 +50,7 @@ def check() -> None:
 @app.command("reconcile")
 def reconcile() -> None:
     """Set what limits have counted to what the ledger says, and show what was changed."""
-    rows = _all("SELECT * FROM parley_reconcile_v1()")
+    rows = list_rows("SELECT * FROM parley_reconcile_v1()")
     if rows:
         _show_differences(rows)
     say(f"{len(rows)} counters were set to the sum of the ledger." if rows else "Nothing had to be changed.")
@@ -65,12 +60,3 @@ def _show_differences(rows: list[Any]) -> None:
     columns = ("table", "id", "counter", "counted", "ledger")
     shown = [(row.subject, row.id, row.counter, f"{row.counted:f}", f"{row.ledger:f}") for row in rows]
     show_table(columns, shown)
-
-
-def _all(statement: str) -> list[Any]:
-    async def ask(session: "AsyncSession", _settings: "Settings") -> list[Any]:
-        from sqlalchemy import text
-
-        return list((await session.execute(text(statement))).all())
-
-    return in_transaction(ask)

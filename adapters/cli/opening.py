@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from adapters.cli.console import progress
 
@@ -137,3 +137,14 @@ def _reason(error: BaseException | None) -> str:
     cause = error.__cause__ if error is not None and error.__cause__ is not None else error
     detail = getattr(cause, "detail", None)
     return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"
+
+
+def list_rows(statement: str, **given: Any) -> list[Any]:
+    """Run one statement in a transaction of its own and return its rows."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+        from sqlalchemy import text
+
+        return list((await session.execute(text(statement), given)).all())
+
+    return in_transaction(work)
