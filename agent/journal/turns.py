@@ -114,7 +114,7 @@ async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> N
 Status = Literal["answered", "refused", "failed", "cancelled"]
 
 BEGIN = text("""
-SELECT * FROM parley_open_turn_v5(
+SELECT * FROM parley_open_turn_v4(
     p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
     p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
     p_steps => :steps, p_events => :events, p_note => :note, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),

@@ -7,7 +7,7 @@
 CREATE FUNCTION public.parley_open_turn_v4(
     p_job_id bigint, p_inbox_ids bigint[], p_turn_id bigint, p_conversation_id bigint, p_user_id bigint,
     p_persona_id bigint, p_loop_mode text, p_steps jsonb, p_events jsonb, p_note text,
-    p_tokens bigint, p_cost numeric, p_seconds double precision
+    p_tokens bigint, p_cost numeric, p_seconds double precision, p_persona_version_id bigint
 )
 RETURNS TABLE (
     admitted boolean, refusal jsonb, reservation_id bigint
@@ -27,8 +27,8 @@ BEGIN
     IF v_count <> cardinality(p_inbox_ids) THEN
         RETURN;
     END IF;
-    INSERT INTO public.turns (id, conversation_id, user_id, persona_id, loop_mode)
-    VALUES (p_turn_id, p_conversation_id, p_user_id, p_persona_id, p_loop_mode);
+    INSERT INTO public.turns (id, conversation_id, user_id, persona_id, persona_version_id, loop_mode)
+    VALUES (p_turn_id, p_conversation_id, p_user_id, p_persona_id, p_persona_version_id, p_loop_mode);
     UPDATE public.inbox SET status = 'claimed', turn_id = p_turn_id WHERE inbox.id = ANY(p_inbox_ids);
     PERFORM public.parley_write_journal_v1(p_turn_id, p_conversation_id, p_user_id, p_steps, p_events);
     IF p_note <> '' THEN

@@ -29,7 +29,6 @@ FUNCTIONS = (
     "parley_reserve_v3",
     "parley_settle_v3",
     "parley_record_v3",
-    "parley_open_turn_v4",
     "parley_close_turn_v3",
     "parley_release_v2",
     "parley_abandon_v3",

@@ -15,7 +15,7 @@ branch_labels = None
 depends_on = None
 
 SQL = Path(__file__).resolve().parents[1] / "sql"
-WRITE, OPEN = "parley_write_persona_version_v1", "parley_open_turn_v5"
+WRITE, OPEN = "parley_write_persona_version_v1", "parley_open_turn_v4"
 KEEP = """
 CREATE FUNCTION parley_keep_persona_versions() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
