@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -51,6 +51,13 @@ EVENTS_AFTER = (
 log = get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class _Observers:
+    # Called with the id of a turn that is to stop; with a table that an admin has changed (None: any may have been).
+    of_cancellations: list[Callable[[int], None]] = field(default_factory=list)
+    of_changes: list[Callable[[str | None], None]] = field(default_factory=list)
+
+
 class Listener:
     """Keeps one LISTEN connection per process and wakes the readers of turns.
 
@@ -63,8 +70,7 @@ class Listener:
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
-        # What is called with the note of a cancellation (the turn's id), and of a change (the table; None: of any).
-        self._observers: tuple[list[Callable[[int], None]], list[Callable[[str | None], None]]] = ([], [])
+        self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -95,7 +101,7 @@ class Listener:
 
     def on_cancellation(self, called: Callable[[int], None]) -> None:
         """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
-        self._observers[0].append(called)
+        self._observers.of_cancellations.append(called)
 
     def on_change(self, called: Callable[[str | None], None]) -> None:
         """Register a callback, which is called with the name of a table when an admin has changed it, by any door.
@@ -103,7 +109,7 @@ class Listener:
         It is called with None when notes may have been missed, because the connection was lost: anything may have
         changed.
         """
-        self._observers[1].append(called)
+        self._observers.of_changes.append(called)
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
@@ -304,14 +310,14 @@ class Listener:
                 queue.put_nowait(note)
 
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        for called in self._observers[0]:
+        for called in self._observers.of_cancellations:
             called(int(str(payload)))
 
     def _on_change_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         self._tell_change(str(payload))
 
     def _tell_change(self, table: str | None) -> None:
-        for called in self._observers[1]:
+        for called in self._observers.of_changes:
             called(table)
 
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:

@@ -25,7 +25,7 @@ LEFT JOIN servers ON (limits."table" = 'servers' AND servers.id = limits.id)
 GET = text(f"""
 SELECT {COLUMNS} FROM {SOURCE} WHERE limits."table" = :table AND limits.id = :id
 ORDER BY limits.used / nullif(limits.allowed + limits.granted, 0) DESC NULLS LAST LIMIT 1
-""")  # our own
+""")
 EXHAUSTED = text(f"""
 SELECT {COLUMNS} FROM {SOURCE}, (
     SELECT conversations.id, conversations.persona_id FROM conversations
@@ -39,7 +39,7 @@ WHERE limits.used >= limits.allowed + limits.granted AND (
         AND limits.id = ANY (parley_find_budgets_v1(:user_id, place.id, place.persona_id)))
 )
 ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], limits."table"), limits.id LIMIT 1
-""")  # our own
+""")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool
 from agent.queue.inbox import QUEUE
 from agent.queue.slots import Slots
 from shared.db.database import Database, is_stale
-from shared.db.driver import PROGRAM_NAME
+from shared.db.driver import QUEUE_NAME
 from shared.log import get_logger
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
@@ -138,7 +138,7 @@ class FairJobs(JobManager):
 
 def _open_pool(**given: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
-    named = {**given.get("kwargs", {}), "application_name": PROGRAM_NAME.replace("parley", "parley's queue", 1)}
+    named = {**given.get("kwargs", {}), "application_name": QUEUE_NAME}
     return AsyncConnectionPool(**given | {"check": None, "kwargs": named})
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 
 # Tells an operator which process holds a connection.
-PROGRAM_NAME = f"parley, process {os.getpid()}"
+PROGRAM_NAME, QUEUE_NAME = f"parley, process {os.getpid()}", f"parley's queue, process {os.getpid()}"
 DIALECT = dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 
 
