@@ -82,6 +82,8 @@ SELECT * FROM parley_charge_summary_v2(
     p_conversation_id => :id, p_lease => :lease, p_calls => :calls, p_hold => :hold, p_cost => CAST(:cost AS numeric)
 )
 """)
+# Locks the conversation, so that nobody claims it between this and the payment.
+IS_OURS = text("SELECT id FROM conversations WHERE id = :id AND summary_claimed_until = :lease FOR NO KEY UPDATE")
 FORGET = text("SELECT parley_forget_summaries_v1(p_turn_ids => :turn_ids)")
 
 
@@ -161,7 +163,13 @@ async def hold(session: Session, claimed: Claim, tokens: int, *, cost: float | N
 
 
 async def pay(session: Session, claimed: Claim, calls: Sequence[PaidCall]) -> None:
-    """Write model calls to the ledger, and give back what is held."""
+    """Write model calls to the ledger, and give back what is held; needs a transaction.
+
+    A worker that was frozen until its lease was lost writes nothing: who claims the conversation after it charges the
+    call as an estimate, and a call is paid once.
+    """
+    if not (await session.execute(IS_OURS, claimed.key)).all():
+        return
     await session.execute(CHARGE, claimed.key | {"calls": to_json(calls), "hold": None, "cost": None})
 
 

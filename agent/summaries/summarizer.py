@@ -113,7 +113,7 @@ class Summarizer:
         # A worker died during its call, which the provider may bill: the prompt is charged. What it held goes back.
         model = await self._router.find_summary_model()
         usage = EstimatedUsage(max(0, claimed.tokens_held - MAX_OUTPUT_TOKENS))
-        async with self._database.statement() as session:
+        async with self._database.transaction() as session:
             await claims.pay(session, claimed, [PaidCall(model or "unknown", usage, PURPOSE)])
 
     def _source_tokens(self, model: str | None) -> int:

@@ -131,6 +131,34 @@ async def test_a_worker_that_died_is_followed_by_another_one(parley: Parley, mod
     assert [tuple(each) for each in estimated] == [("summary", 500, 0, None)]
 
 
+async def test_a_frozen_worker_that_wakes_does_not_pay_its_call_a_second_time(
+    parley: Parley, model: OpenAIStub
+) -> None:
+    await talk(parley)
+    await pause(parley)
+    is_asked, woken = asyncio.Event(), asyncio.Event()
+
+    async def answer(_body: Any, _number: int) -> Answer:
+        # The first request is that of the frozen worker.
+        if not is_asked.is_set():
+            is_asked.set()
+            await woken.wait()
+        return Answer(json.dumps({"summary": GOLDEN, "facts": []}))
+
+    model.play(answer)
+    frozen = asyncio.create_task(new_summarizer(parley).run())
+    await is_asked.wait()
+    await summarise_after_lease(parley)
+    woken.set()
+    await frozen
+
+    paid = await parley.sql("SELECT is_estimated FROM token_logs WHERE purpose = 'summary' ORDER BY id")
+    assert [each.is_estimated for each in paid] == [True, False]
+    spent = await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
+    assert await parley.value("SELECT tokens_used_this_month FROM users") == spent
+    assert await parley.value("SELECT tokens_reserved FROM users") == 0
+
+
 async def summarise_after_lease(parley: Parley) -> None:
     await parley.sql("UPDATE conversations SET summary_claimed_until = now() - interval '1 second'")
     await summarise(parley)
