@@ -16,13 +16,13 @@ from shared.settings import Settings
 STEP_ROWS = 500
 
 # Finished jobs slow down every fetch of the queue.
-REMOVE_JOBS = text("""
+REMOVE_JOBS = text(f"""
 DELETE FROM procrastinate_jobs WHERE id IN (
     SELECT id FROM procrastinate_jobs AS job WHERE status IN ('succeeded', 'failed', 'cancelled', 'aborted')
       AND NOT EXISTS (
           SELECT FROM procrastinate_events WHERE job_id = job.id AND at > now() - :days * interval '1 day'
       )
-    LIMIT :step
+    LIMIT {STEP_ROWS}
 ) RETURNING id
 """)
 
@@ -41,16 +41,19 @@ class Kind:
     def remove_step(self) -> TextClause:
         """Return the statement for one step: it looks at the rows that follow `:after` in the order of their ids.
 
-        Ids grow with the age, so that no index on the age is needed, which every turn would have to write.
+        Ids grow with the age, so that no index on the age is needed, which every turn would have to write. The limit
+        is a number in the text and stands inside: the planner then knows that conditions meet this many rows only, and
+        looks each of them up where it would have read whole tables.
         """
         return text(f"""
 WITH step AS (
     SELECT id, created_at < now() - :days * interval '1 day' AS is_old, {self.is_over} AS is_over
-    FROM {self.table} WHERE id > :after ORDER BY id LIMIT :step
+    FROM (SELECT * FROM {self.table} WHERE id > :after ORDER BY id LIMIT {STEP_ROWS}) AS {self.table}
 ), removed AS (
     DELETE FROM {self.table} WHERE id IN (SELECT id FROM step WHERE is_old AND is_over) RETURNING id
 )
-SELECT max(id) AS last, count(*) = :step AND bool_and(is_old) AS has_more, (SELECT count(*) FROM removed) AS removed
+SELECT max(id) AS last, count(*) = {STEP_ROWS} AND bool_and(is_old) AS has_more,
+       (SELECT count(*) FROM removed) AS removed
 FROM step
 """)
 
@@ -87,7 +90,7 @@ async def remove_expired(steps: Steps, settings: Settings) -> dict[str, int]:
 
 
 async def _remove_kind(steps: Steps, kind: Kind) -> int:
-    removed, given = 0, {"days": kind.days, "after": 0, "step": STEP_ROWS}
+    removed, given = 0, {"days": kind.days, "after": 0}
     statement = kind.remove_step
     while (rows := await steps.run(statement, given)) and rows[0].has_more:
         removed += rows[0].removed
@@ -96,7 +99,7 @@ async def _remove_kind(steps: Steps, kind: Kind) -> int:
 
 
 async def _remove_jobs(steps: Steps, days: int) -> int:
-    removed, given = 0, {"days": days, "step": STEP_ROWS}
+    removed, given = 0, {"days": days}
     while len(rows := await steps.run(REMOVE_JOBS, given)) == STEP_ROWS:
         removed += STEP_ROWS
     return removed + len(rows)
