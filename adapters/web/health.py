@@ -46,7 +46,7 @@ SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')),
        (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM outbox WHERE status = 'failed'),
-       (SELECT coalesce(sum(memories), 0) FROM memory_scopes),
+       parley_count_memories_v1(),
        (SELECT count(*) FROM unremembered_turns)
 """)
 # What the codes of errors have in common that say that a budget is used up.

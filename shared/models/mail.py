@@ -113,6 +113,7 @@ class OutboxReply(Row, Base):
         ),
         Index("uq_outbox_turn", "turn_id", unique=True),
         Index("ix_outbox_open", "claimed_until", postgresql_where=text("status IN ('pending', 'claimed')")),
+        Index("ix_outbox_failed", "id", postgresql_where=text("status = 'failed'")),
         {"comment": "Replies, one per turn; at most one visible per message."},
     )
 

@@ -217,6 +217,7 @@ async def test_metrics_count_the_memories_without_vectors(parley: Parley) -> Non
     metrics = await read_metrics(replace(app, settings=settings))
     found = {each.name: each.samples[0].value for each in metrics if each.samples}
 
+    assert found["parley_memories"] == 1
     assert found["parley_memories_without_vectors"] == 1
     assert found["parley_memory_vectors_ratio"] == 0
 
