@@ -136,13 +136,13 @@ def test_the_page_lists_every_constraint_on_people_personas_and_agents() -> None
 async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(parley: Parley) -> None:
     parley.model.play(["Called.", '{"status": "done", "response": "Planned."}', "Called again."])
     await admin(parley, "Add a persona for a server")
-    said = [(await hears(parley)).content]
+    answers = [(await hears(parley)).content]
     await admin(parley, "Let a persona plan")
-    said.append((await hears(parley)).content)
+    answers.append((await hears(parley)).content)
     await admin(parley, "Leave the mode to the setting")
-    said.append((await hears(parley)).content)
+    answers.append((await hears(parley)).content)
 
-    assert said == ["Called.", "Planned.", "Called again."]
+    assert answers == ["Called.", "Planned.", "Called again."]
     rows = await parley.sql(statement("Which mode does better").rstrip().rstrip(";"))
     found = {row.loop_mode: (row.turns, row.finished_percent, row.failed, row.waves, row.calls) for row in rows}
     assert found == {"native": (2, 100, 0, 0, 1), "planner": (1, 100, 0, 0, 1)}

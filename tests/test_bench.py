@@ -51,13 +51,13 @@ def test_the_model_calls_as_many_tools_as_the_message_says_and_answers_after_the
 
 def test_a_streamed_answer_comes_in_a_hundred_pieces_that_make_the_whole() -> None:
     asked = {"role": "user", "content": mark(tools=2, tool="bench__nap")}
-    said, _ = played({"messages": [{"role": "user", "content": "hello"}]})
+    reply, _ = played({"messages": [{"role": "user", "content": "hello"}]})
     called, _ = played({"messages": [asked]})
-    deltas = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(said)]
+    deltas = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(reply)]
     [call] = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(called)[:-1]]
 
     assert len(deltas) == 101
-    assert "".join(delta.get("content", "") for delta in deltas) == said["content"]
+    assert "".join(delta.get("content", "") for delta in deltas) == reply["content"]
     assert [each["function"]["name"] for each in call["tool_calls"]] == ["bench__nap"] * 2
 
 

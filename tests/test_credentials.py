@@ -128,9 +128,9 @@ async def test_it_is_listed_replaced_forgotten_exported_by_name_and_erased_with_
      "/credential forget", "/credential set cabins " + "x" * 5000],
 )  # fmt: skip
 async def test_what_can_not_be_kept_is_refused(parley: Parley, line: str) -> None:
-    said = await give(parley, line)
+    answer = await give(parley, line)
 
-    assert said.startswith(("A credential", "Write /credential"))
+    assert answer.startswith(("A credential", "Write /credential"))
     assert await parley.value("SELECT count(*) FROM credentials") == 0
 
 

@@ -135,8 +135,8 @@ async def test_a_process_waits_at_the_start_until_the_database_takes_connections
     async with given_database(postgres) as address, as_owner(Database(Address(postgres, is_embedded=True))) as owner:
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
         waiting = start_waiting(partial(prepare, address))
-        said = await until_said(capsys, waiting, "waiting for the database: ")
-        assert "too many connections" in said
+        output = await until_said(capsys, waiting, "waiting for the database: ")
+        assert "too many connections" in output
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
 
         assert await waiting
@@ -150,8 +150,8 @@ async def test_a_process_waits_at_the_start_until_its_tables_can_be_read(
         async with owner.transaction():
             await owner.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             waiting = start_waiting(partial(prepare, database.address))
-            said = await until_said(capsys, waiting, "waiting for the database: ")
-            assert "while another program holds them" in said
+            output = await until_said(capsys, waiting, "waiting for the database: ")
+            assert "while another program holds them" in output
             assert not waiting.done()
 
         assert await waiting
@@ -165,8 +165,8 @@ async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
         async with owner.transaction():
             await owner.execute("LOCK TABLE users IN ACCESS SHARE MODE")
             waiting = start_waiting(partial(prepare, address))
-            said = await until_said(capsys, waiting, "waiting for the database: ")
-            assert "can't be changed while another program holds them" in said
+            output = await until_said(capsys, waiting, "waiting for the database: ")
+            assert "can't be changed while another program holds them" in output
 
         assert await waiting
 
@@ -178,8 +178,8 @@ async def test_a_database_that_is_full_once_the_tables_are_ready_is_waited_for_t
         await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT 0")
         try:
             opening = asyncio.create_task(open_and_report(settings, address))
-            said = await until_said(capsys, opening, "listener_waits_for_database")
-            assert "too many connections" in said
+            output = await until_said(capsys, opening, "listener_waits_for_database")
+            assert "too many connections" in output
             # One for the notifications, and none for questions.
             await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT 1")
             await until_said(capsys, opening, "waiting for the database: ")
@@ -201,13 +201,13 @@ def start_waiting(work: Callable[[], Awaitable[object]]) -> asyncio.Task[bool]:
 
 async def until_said(capsys: pytest.CaptureFixture[str], waiting: asyncio.Task[object], expected: str) -> str:
     """Wait until a process has written this, and return all that it wrote."""
-    said = ""
+    output = ""
     async with asyncio.timeout(30):
-        while expected not in said:
+        while expected not in output:
             await asyncio.wait({waiting}, timeout=0.05)
             assert not waiting.done(), waiting
-            said += "".join(capsys.readouterr())
-    return said
+            output += "".join(capsys.readouterr())
+    return output
 
 
 async def test_a_process_that_waits_for_the_database_can_be_stopped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,9 +100,9 @@ async def test_the_chat_in_the_readme_is_what_the_terminal_prints(address: Addre
     questions, answers = [each.text for each in document("README.md").blocks("text")][1:3]
     process = await parley(tmp_path, "chat", DATABASE_URL=address.libpq(as_owner=True))
 
-    said, _ = await process.communicate(questions.encode())
+    output, _ = await process.communicate(questions.encode())
 
-    assert said.decode() == answers
+    assert output.decode() == answers
 
 
 async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path
     process = await parley(tmp_path, "run", PORT="0")
     assert process.stdout is not None
 
-    said: list[str] = []
+    output: list[str] = []
     try:
         async with asyncio.timeout(60):
-            while shown[-1] not in said and (line := (await process.stdout.readline()).decode()):
-                said.append(normal(line.rstrip()))
+            while shown[-1] not in output and (line := (await process.stdout.readline()).decode()):
+                output.append(normal(line.rstrip()))
             process.send_signal(signal.SIGINT)
             await process.communicate()
     finally:
@@ -122,7 +122,7 @@ async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path
             process.kill()
 
     # The program also prints how to set a model, which the README explains in its text.
-    assert [line for line in said if not line.strip().startswith("For a real model")] == shown
+    assert [line for line in output if not line.strip().startswith("For a real model")] == shown
 
 
 def normal(line: str) -> str:
@@ -142,15 +142,15 @@ async def test_the_examples_on_the_page_on_scripted_answers_run_as_written(
     script: str, talk: str, settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     scripted = settings.model_copy(update={"debug_mock_responses": script, "default_guest_token_budget": 10**9})
-    said: list[str] = []
+    output: list[str] = []
 
     async with open_parley(scripted, address, model) as parley:
         for line in (line for line in talk.splitlines() if line.startswith("> ")):
             reply = await parley.ask(line.removeprefix("> "), wants_stream=True)
-            said += [line, *(f"tool: {call.tool} {json.dumps(call.args)}" for call in reply.tool_calls_made)]
-            said.append(reply.content)
+            output += [line, *(f"tool: {call.tool} {json.dumps(call.args)}" for call in reply.tool_calls_made)]
+            output.append(reply.content)
 
-    assert said == talk.splitlines()
+    assert output == talk.splitlines()
 
 
 def test_the_page_on_scripted_answers_names_every_field_and_error() -> None:

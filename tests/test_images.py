@@ -24,7 +24,7 @@ async def attach(parley: Parley, content: bytes, name: str = "frog.png", mime_ty
     return Attachment(name, mime_type, len(content), storage_key=key)
 
 
-def said(parley: Parley, request: int = -1, message: int = -1) -> str:
+def text_of(parley: Parley, request: int = -1, message: int = -1) -> str:
     content = parley.model.requests[request].body["messages"][message]["content"]
     return content if isinstance(content, str) else str(content[0]["text"])
 
@@ -35,8 +35,8 @@ async def test_a_model_sees_the_image_of_a_message(parley: Parley) -> None:
     (image,) = shown(parley)
     assert reply.finished
     assert (image.size, image.getpixel((5, 5))) == ((40, 20), GREEN)
-    assert "what is this?" in said(parley)
-    assert "frog.png (file_id 1, " in said(parley)
+    assert "what is this?" in text_of(parley)
+    assert "frog.png (file_id 1, " in text_of(parley)
 
 
 async def test_the_next_messages_show_it_where_it_was_sent(parley: Parley) -> None:
@@ -76,7 +76,7 @@ async def test_invalid_and_too_large_images_are_left_out(parley: Parley, content
     reply = await parley.ask("look", attachments=[await attach(parley, content)])
 
     assert shown(parley) == []
-    assert "look" in said(parley)
+    assert "look" in text_of(parley)
     assert reply.finished
 
 
@@ -119,8 +119,8 @@ async def test_a_model_that_refuses_images_is_asked_without_them_and_from_then_o
     await parley.ask("really?")
 
     assert (reply.content, asked, len(parley.model.requests)) == ("I can't see it.", 2, 3)
-    assert "You can't see the image with the file_id 1" in said(parley, request=1)
-    assert "You can't see the image with the file_id 1" in said(parley, message=1)
+    assert "You can't see the image with the file_id 1" in text_of(parley, request=1)
+    assert "You can't see the image with the file_id 1" in text_of(parley, message=1)
 
 
 async def test_a_request_refused_for_another_reason_does_not_disable_images(parley: Parley) -> None:
@@ -141,7 +141,7 @@ async def test_a_model_without_vision_is_sent_no_images(parley: Parley) -> None:
     await parley.ask("what is this?", attachments=[await attach(parley, picture())])
 
     assert len(parley.model.requests) == 1
-    assert "You can't see the image with the file_id 1" in said(parley)
+    assert "You can't see the image with the file_id 1" in text_of(parley)
 
 
 async def test_a_planning_model_sees_images_too(parley: Parley) -> None:

@@ -234,10 +234,10 @@ async def test_processes_that_migrate_at_once_wait_for_each_other(empty: Address
         for _ in range(2)
     ]
 
-    said = [(await each.communicate())[0].decode() for each in running]
+    outputs = [(await each.communicate())[0].decode() for each in running]
 
-    assert [each.returncode for each in running] == [0, 0], said
-    assert all(f"at revision {newest_revision()}" in each for each in said)
+    assert [each.returncode for each in running] == [0, 0], outputs
+    assert all(f"at revision {newest_revision()}" in each for each in outputs)
     assert not await migrate(empty)
 
 

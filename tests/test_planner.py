@@ -115,8 +115,8 @@ async def test_a_plan_that_is_done_runs_its_tools_first_and_its_response_needs_n
     assert len(model.requests) == 1
     assert await parley.value("SELECT waves FROM turns") == 1
     # The response of a plan whose tools had not run yet is not in the transcript.
-    said = await parley.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
-    assert [row.content for row in said] == ["", "I will remember that."]
+    answers = await parley.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
+    assert [row.content for row in answers] == ["", "I will remember that."]
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
@@ -142,11 +142,11 @@ async def test_a_plan_that_is_done_without_a_response_is_answered_when_its_resul
 
 
 async def test_a_reader_sees_the_response_grow_and_never_the_plan(parley: Parley, model: OpenAIStub) -> None:
-    said = "You have no files at all, I am afraid. " * 5
+    answers = "You have no files at all, I am afraid. " * 5
     model.play(
         [
             Answer(plan(LIST, response="Let me see.", reasoning="Files are asked for."), chunk_chars=7),
-            Answer(plan(response=said, reasoning="There are none."), chunk_chars=7, chunk_delay=0.01),
+            Answer(plan(response=answers, reasoning="There are none."), chunk_chars=7, chunk_delay=0.01),
         ]
     )
 
@@ -167,7 +167,7 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(parley: Parley
         "Files are asked for.",
         "There are none.",
     ]
-    assert streamed(events) == said.strip()
+    assert streamed(events) == answers.strip()
     assert len([event for event in events if event.name == "text_delta"]) > 2
     assert not any("{" in event.payload["text"] for event in events if event.name == "text_delta")
 
@@ -225,12 +225,12 @@ async def test_a_persona_chooses_its_mode_and_a_conversation_may_change_it(parle
 
     model.play(plays)
     await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Be kind.', true)")
-    said = []
+    answers = []
     for mode in ("planner", "native", "planner"):
         await parley.sql("UPDATE personas SET loop_mode = :mode", mode=mode)
-        said.append((await parley.ask("list my files")).content)
+        answers.append((await parley.ask("list my files")).content)
 
-    assert said == ["Planned.", "Called.", "Planned."]
+    assert answers == ["Planned.", "Called.", "Planned."]
     assert [row[0] for row in await parley.sql("SELECT loop_mode FROM turns ORDER BY id")] == [
         "planner",
         "native",

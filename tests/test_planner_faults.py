@@ -83,8 +83,8 @@ async def test_a_model_is_asked_once_to_repair_its_plan(parley: Parley, model: O
     assert await parley.value("SELECT count(*) FROM token_logs") == 2
     assert await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs") == reply.usage.total
     assert await parley.value("SELECT plan ->> 'error' FROM messages WHERE plan IS NOT NULL") in told(model)
-    said = await parley.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
-    assert [row.content for row in said] == ["", "Here I am."]
+    answers = await parley.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
+    assert [row.content for row in answers] == ["", "Here I am."]
 
 
 async def test_a_broken_plan_is_not_shown_in_later_turns(parley: Parley, model: OpenAIStub) -> None:
@@ -213,7 +213,7 @@ async def test_a_last_plan_without_a_response_is_repaired_once(parley: Parley, m
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "expected"),
     [
         (
             '{"reasoning": "r", "status": "done", "tools": [], "response": "Once upon a',
@@ -223,14 +223,14 @@ async def test_a_last_plan_without_a_response_is_repaired_once(parley: Parley, m
     ],
 )
 async def test_a_plan_cut_at_the_length_limit_is_shown_as_far_as_possible_or_repaired(
-    parley: Parley, model: OpenAIStub, written: str, said: str
+    parley: Parley, model: OpenAIStub, written: str, expected: str
 ) -> None:
     model.play([Answer(written, finish_reason="length"), plan(response="Shorter.")])
 
     reply = await parley.ask("tell me a story")
 
-    assert reply.content.startswith(said)
-    assert reply.finished == (said == "Shorter.")
+    assert reply.content.startswith(expected)
+    assert reply.finished == (expected == "Shorter.")
     assert reply.tool_calls_made == ()
 
 
@@ -260,8 +260,8 @@ async def test_the_result_of_a_tool_that_ends_the_turn_is_the_answer_of_the_plan
 
 
 async def test_a_stopped_plan_shows_only_its_response_so_far(parley: Parley, model: OpenAIStub) -> None:
-    said = "word " * 400
-    model.play([Answer(plan(response=said), chunk_chars=20, chunk_delay=0.02)])
+    answers = "word " * 400
+    model.play([Answer(plan(response=answers), chunk_chars=20, chunk_delay=0.02)])
 
     reply = await parley.ask_until_stopped("talk")
 

@@ -30,11 +30,11 @@ class HeldModel:
 
     def __init__(self, parley: Parley) -> None:
         self.go = asyncio.Event()
-        self.said: list[str] = []
+        self.asked: list[str] = []
         parley.model.play(self)
 
     async def __call__(self, body: Body, number: int) -> Answer:
-        self.said.append(last_user_text(body).partition("\n\n<context>")[0])
+        self.asked.append(last_user_text(body).partition("\n\n<context>")[0])
         if number == 1:
             await self.go.wait()
         return Answer(f"answer {number}")
@@ -196,7 +196,7 @@ async def test_quick_messages_of_one_person_become_one_turn_in_the_order_they_we
     model.go.set()
     found = await answers(parley, [first.inbox_id, *quick])
 
-    assert model.said == ["first", "word 0\nword 1\nword 2\nword 3\nword 4"]
+    assert model.asked == ["first", "word 0\nword 1\nword 2\nword 3\nword 4"]
     assert texts(found) == ["answer 1", *["answer 2"] * 5]
     assert await parley.value("SELECT count(*) FROM outbox") == 2
 
@@ -212,16 +212,16 @@ async def test_another_persons_message_in_between_makes_turns_of_their_own(parle
     model.go.set()
     found = await answers(parley, [first, *others])
 
-    assert model.said == ["Cyd: wait", "Ann: one", "Bob: two", "Ann: three\n  four"]
+    assert model.asked == ["Cyd: wait", "Ann: one", "Bob: two", "Ann: three\n  four"]
     assert texts(found) == ["answer 1", "answer 4", "answer 3", "answer 2", "answer 4"]
 
 
 def asking(parley: Parley) -> Callable[[str, str, int], Awaitable[int]]:
     """Return a function that stores a sender's message in one channel, sent this many seconds after noon."""
 
-    async def ask(user: str, said: str, second: int) -> int:
+    async def ask(user: str, asked: str, second: int) -> int:
         sent_at = NOON + timedelta(seconds=second)
-        return (await parley.accept(said, user=user, server="s", channel="general", sent_at=sent_at)).inbox_id
+        return (await parley.accept(asked, user=user, server="s", channel="general", sent_at=sent_at)).inbox_id
 
     return ask
 
@@ -232,7 +232,7 @@ async def test_a_thousand_messages_to_one_place_are_all_answered(parley: Parley)
     found = await answers(parley, [each.inbox_id for each in accepted])
 
     assert {each.error for each in found} == {None}
-    said = await parley.sql("SELECT content FROM messages WHERE role = 'user'")
-    assert sorted(line for row in said for line in row[0].splitlines()) == sorted(f"message {n}" for n in range(1000))
+    asked = await parley.sql("SELECT content FROM messages WHERE role = 'user'")
+    assert sorted(line for row in asked for line in row[0].splitlines()) == sorted(f"message {n}" for n in range(1000))
     assert await parley.value("SELECT count(*) FROM inbox WHERE status <> 'answered'") == 0
     assert await parley.value("SELECT count(*) FROM turns") < 60

@@ -132,8 +132,8 @@ async def test_speakers_are_named_in_shared_channels_and_each_pays_for_their_own
     await parley.ask("I am here", user="ann", server="acme")
     await parley.ask("me too", user="bob", server="acme", username="Bob: root")
 
-    said = [each["content"].partition("\n")[0] for each in asked(parley)["messages"] if each["role"] == "user"]
-    assert said == ["Ann: I am here", "Bob root: me too"]
+    contents = [each["content"].partition("\n")[0] for each in asked(parley)["messages"] if each["role"] == "user"]
+    assert contents == ["Ann: I am here", "Bob root: me too"]
     payers = await parley.sql("SELECT count(DISTINCT user_id) FROM token_logs")
     assert payers[0][0] == 2
 

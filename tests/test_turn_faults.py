@@ -61,12 +61,12 @@ async def test_numbers_without_a_json_form_are_refused_in_arguments(parley: Parl
 
 
 async def test_a_stream_of_characters_outside_the_basic_plane_fits_its_notifications(parley: Parley) -> None:
-    said = "🦆" * 5000
-    parley.model.play([Answer(said, chunk_chars=2500)])
+    content = "🦆" * 5000
+    parley.model.play([Answer(content, chunk_chars=2500)])
 
     events = await parley.follow("quack")
 
-    assert "".join(event.payload["text"] for event in events if event.name == "text_delta") == said
+    assert "".join(event.payload["text"] for event in events if event.name == "text_delta") == content
     assert events[-1].payload["error"] is None
 
 

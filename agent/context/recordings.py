@@ -98,12 +98,12 @@ class Listener:
         unheard: list[Unheard] = []
         for each in recordings:
             try:
-                said = await self._transcribe(each)
+                transcript = await self._transcribe(each)
             except (ToolError, Unavailable) as error:
                 log.warning("recording_not_transcribed", file=each.file_id, cause=str(error))
                 unheard.append(Unheard(each.filename, str(error).rstrip(".")))
             else:
-                message = await self._rewrite(key, message, f"{each.heading}\n{said}")
+                message = await self._rewrite(key, message, f"{each.heading}\n{transcript}")
         return message, unheard
 
     def _is_asked_for(self, mime_type: str, attachment: Attachment) -> bool:

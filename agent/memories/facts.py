@@ -115,8 +115,8 @@ def _read(entry: Any, statements: Mapping[int, Statement]) -> Fact | None:
     if not 0 < len(content) <= MAX_FACT_CHARS or not LEAST_CONFIDENCE <= confidence <= 1:
         return None
     words = set(split_words(content))
-    said = {each[:4] for each in split_words(f"{statement.speaker} {statement.typed}")}
-    if sum(each[:4] in said for each in words) < LEAST_SHARED * len(words):
+    beginnings = {each[:4] for each in split_words(f"{statement.speaker} {statement.typed}")}
+    if sum(each[:4] in beginnings for each in words) < LEAST_SHARED * len(words):
         return None
     return Fact(content, float(confidence), statement, replaces=replaces if isinstance(replaces, int) else None)
 

@@ -12,13 +12,13 @@ class Transcript:
 
     file_id: int
     heading: str
-    said: str
+    text: str
     is_own: bool
 
     @property
     def block(self) -> str:
         """Return it as it stands in the message."""
-        return f"{self.heading}\n{self.said}"
+        return f"{self.heading}\n{self.text}"
 
 
 def heading_of(file_id: int, filename: str, *, is_own: bool) -> str:

@@ -38,7 +38,7 @@ SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id
        (SELECT speaker FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS speaker,
        (SELECT content FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant'
         ORDER BY seq DESC LIMIT 1) AS answer,
-       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS said,
+       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS content,
        ARRAY(SELECT files.id FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS file_ids,
        ARRAY(SELECT filename FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS filenames,
        ARRAY(SELECT DISTINCT tool_name FROM messages
@@ -111,9 +111,9 @@ class TurnMemories:
 
     def _of_turn(self, turn: Any, messages: Sequence[Any]) -> list[NewMemory]:
         place = Place(turn.platform, turn.server, channel=turn.channel, thread=turn.thread, is_direct=turn.is_direct)
-        said = [(each.content, each.sent_at, each.message_id) for each in messages if each.content != DELETED]
+        own = [(each.content, each.sent_at, each.message_id) for each in messages if each.content != DELETED]
         if messages:
-            said += [(content, messages[-1].sent_at, None) for content in _list_spoken(turn)]
+            own += [(content, messages[-1].sent_at, None) for content in _list_spoken(turn)]
         memories = [
             NewMemory(
                 turn.user_id,
@@ -122,7 +122,7 @@ class TurnMemories:
                 said_at=said_at,
                 speaker=turn.speaker,
             )
-            for content, said_at, message_id in said
+            for content, said_at, message_id in own
         ]
         if turn.status == "answered" and turn.answer and self._is_own(turn, messages):
             origin = Origin(place, turn.conversation_id, turn_id=turn.id)
@@ -135,7 +135,7 @@ class TurnMemories:
         # must not come back later as if it were the agent's own.
         if (
             not messages
-            or prompts().voice.recording in (turn.said or "")
+            or prompts().voice.recording in (turn.content or "")
             or any(each.content == DELETED or each.edited_at is not None for each in messages)
         ):
             return False
@@ -144,14 +144,14 @@ class TurnMemories:
 
 
 def _list_spoken(turn: Any) -> Iterator[str]:
-    for each in list_transcripts(turn.said or "", zip(turn.file_ids, turn.filenames, strict=True)):
-        if each.said == prompts().voice.nothing_said:
+    for each in list_transcripts(turn.content or "", zip(turn.file_ids, turn.filenames, strict=True)):
+        if each.text == prompts().voice.nothing_said:
             continue
         if each.is_own:
-            yield each.said
+            yield each.text
             continue
         # Each part keeps the heading: it may be somebody else's speech, which counts as untrusted in a prompt.
-        for part in split_text(each.said, max(MAX_CONTENT_CHARS - len(each.heading) - 1, MAX_CONTENT_CHARS // 2)):
+        for part in split_text(each.text, max(MAX_CONTENT_CHARS - len(each.heading) - 1, MAX_CONTENT_CHARS // 2)):
             yield f"{each.heading}\n{part}"
 
 

@@ -155,9 +155,9 @@ async def _rebuild_message(
 async def _list_transcripts(session: Session, turn_id: int, files: Sequence[PendingFile]) -> list[str]:
     """Return the transcripts of these files as they stand in the turn's message, before any file record is removed."""
     rows = (await session.execute(SAID, {"turn_id": turn_id})).all()
-    said = rows[0].content if rows else ""
+    content = rows[0].content if rows else ""
     kept = {each.file_id for each in files}
-    transcripts = list_transcripts(said, [(row.file_id, row.filename) for row in rows])
+    transcripts = list_transcripts(content, [(row.file_id, row.filename) for row in rows])
     return [each.block for each in transcripts if each.file_id in kept]
 
 

@@ -132,12 +132,12 @@ def to_message(due: DueRow, note: str = "") -> IncomingMessage:
     """Return the message of a due job; `note` is added to its text."""
     row, texts = due.row, prompts().schedules
     late = texts.late.format(due=row.next_due_at.astimezone(due.zone), zone=due.zone) if is_late(row) else ""
-    said = "\n\n".join(part for part in (row.content, note) if part)
+    reminder = "\n\n".join(part for part in (row.content, note) if part)
     if row.action == "resume_conversation":
-        content = texts.due.format(job=row.id, late=late and f" {late}", text=said)
+        content = texts.due.format(job=row.id, late=late and f" {late}", text=reminder)
         return replace(due.message, content=content)
     template = texts.notice if row.is_direct else texts.notice_for
-    notice = template.format(name=due.user.name, text=said) + (f"\n\n{late}" if late else "")
+    notice = template.format(name=due.user.name, text=reminder) + (f"\n\n{late}" if late else "")
     content = texts.reminded.format(job=row.id)
     return replace(due.message, content=content, due_job=DueJob(row.id, notice))
 

@@ -39,9 +39,9 @@ def find_fault(summary: str, lines: Sequence[Line], previous: str | None) -> str
         return f"the summary has {len(summary):,} characters, at most {MAX_CHARS:,} are allowed"
     sources = [previous or "", *(f"{each.speaker} {each.content} {each.said_at:%d %B %b %A}" for each in lines)]
     own = set(count_words(summary))
-    said = set(count_words("\n".join(sources)))
-    stems = {each[:4] for each in said}
-    shared = sum(each in said or each[:4] in stems for each in own)
+    known = set(count_words("\n".join(sources)))
+    stems = {each[:4] for each in known}
+    shared = sum(each in known or each[:4] in stems for each in own)
     if not own or shared < LEAST_SHARED * len(own):
         return "the summary has little to do with what was said"
     if _capitalises_nouns(each.content for each in lines):
@@ -52,19 +52,19 @@ def find_fault(summary: str, lines: Sequence[Line], previous: str | None) -> str
 
 def find_invented_names(summary: str, sources: Sequence[str]) -> list[str]:
     """Return the names in the summary that occur in no source."""
-    said = {_stem(each) for source in sources for each in WORD.findall(source)}
+    known = {_stem(each) for source in sources for each in WORD.findall(source)}
     found = [
         match.group()
         for match in WORD.finditer(summary)
-        if match.group()[0].isupper() and _looks_invented(match, summary, said)
+        if match.group()[0].isupper() and _looks_invented(match, summary, known)
     ]
     return list(dict.fromkeys(found))
 
 
-def _looks_invented(match: "re.Match[str]", summary: str, said: set[str]) -> bool:
+def _looks_invented(match: "re.Match[str]", summary: str, known: set[str]) -> bool:
     word = match.group()
     lowered = word.casefold()
-    if _stem(word) in said or any(_stem(part) in said for part in re.split("['’-]", word) if len(part) > 1):  # noqa: RUF001
+    if _stem(word) in known or any(_stem(part) in known for part in re.split("['’-]", word) if len(part) > 1):  # noqa: RUF001
         return False
     if lowered in STARTERS or len(word) == 1:
         return False

@@ -97,7 +97,7 @@ def _interpret(counts: Mapping[str, int], total_a: Decimal, total_b: Decimal) ->
         "only_in_a": "are only in A",
         "only_in_b": "are only in B",
     }
-    parts = [f"{counts[status]:,} {said}" for status, said in words.items() if counts[status]]
+    parts = [f"{counts[status]:,} {description}" for status, description in words.items() if counts[status]]
     return f"Of {rows:,} keys {counts['match']:,} agree; {', '.join(parts)}. {_compare_totals(total_a, total_b)}"
 
 

@@ -98,14 +98,14 @@ async def read_roles(connection: asyncpg.Connection) -> tuple[dict[str, bool], l
 def write_dump(address: Address, major: int, snapshot: str, sink: Sink) -> None:
     """Write what the snapshot shows with the server's own pg_dump."""
     program = find_program("pg_dump", is_embedded=address.is_embedded, major=major)
-    with TemporaryFile() as said, connection_string(address) as target:
+    with TemporaryFile() as errors, connection_string(address) as target:
         command = [program, f"--dbname={target}", "--format=custom", f"--snapshot={snapshot}"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # Postgres's own
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as running:  # noqa: S603  # Postgres's own
             while running.stdout is not None and (chunk := running.stdout.read(CHUNK_BYTES)):
                 sink.write(chunk)
         if running.returncode:
-            said.seek(0)
-            raise BackupError(f"pg_dump failed: {_last_lines(said.read())}")
+            errors.seek(0)
+            raise BackupError(f"pg_dump failed: {_last_lines(errors.read())}")
 
 
 def run_pg_restore(
@@ -113,20 +113,20 @@ def run_pg_restore(
 ) -> str:
     """Feed a dump to the server's own pg_restore and return what that writes; raises `BackupError` when it fails."""
     program = find_program("pg_restore", is_embedded=address.is_embedded, major=major)
-    with TemporaryFile() as said, TemporaryFile() as written, connection_string(address) as target:
+    with TemporaryFile() as errors, TemporaryFile() as written, connection_string(address) as target:
         command = [program, *([f"--dbname={target}"] if connects else []), *options]
-        given = {"stdin": subprocess.PIPE, "stdout": written, "stderr": said}
+        given = {"stdin": subprocess.PIPE, "stdout": written, "stderr": errors}
         # It may end before it has read everything: with an error, or because it has what it needs.
         with suppress(BrokenPipeError), subprocess.Popen(command, **given) as running:  # type: ignore[call-overload]  # noqa: S603  # its own
             running.stdin.writelines(dump)
             running.stdin.close()
-        said.seek(0)
+        errors.seek(0)
         if running.returncode:
-            raise BackupError(f"pg_restore failed, and the database was left as it was: {_last_lines(said.read())}")
+            raise BackupError(f"pg_restore failed, and the database was left as it was: {_last_lines(errors.read())}")
         written.seek(0)
         return written.read().decode()
 
 
-def _last_lines(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
+def _last_lines(errors: bytes) -> str:
+    lines = errors.decode(errors="replace").strip().splitlines()
     return " ".join(lines[-LAST_LINES:]) or "it said nothing"

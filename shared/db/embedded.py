@@ -48,9 +48,9 @@ def start_postgres(home: Path) -> URL:
             _attached[home] = EmbeddedServer(home)
         _attached[home].attach()
     except (OSError, subprocess.SubprocessError, RuntimeError) as error:
-        said = str(getattr(error, "output", None) or error).strip().rpartition("\n")[2]
+        cause = str(getattr(error, "output", None) or error).strip().rpartition("\n")[2]
         raise ConfigurationError(
-            f"PARLEY_HOME: the embedded Postgres in {home / 'postgres'} does not start ({said}); "
+            f"PARLEY_HOME: the embedded Postgres in {home / 'postgres'} does not start ({cause}); "
             f"read {home / 'postgres' / 'log'}, or set DATABASE_URL to a Postgres of your own."
         ) from error
     return URL.create(

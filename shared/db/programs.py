@@ -41,8 +41,8 @@ def find_program(program: str, *, is_embedded: bool, major: int | None = None) -
 
 
 def _version_of(path: str) -> int:
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603  # theirs
-    found = VERSION.search(said)
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603  # theirs
+    found = VERSION.search(output)
     return int(found[1]) if found else 0
 
 

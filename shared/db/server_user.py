@@ -52,9 +52,9 @@ class ServerUser:
                 check=False,
             )
             output.seek(0)
-            said = output.read().decode(errors="replace")
+            printed = output.read().decode(errors="replace")
         if done.returncode != 0:
-            raise subprocess.CalledProcessError(done.returncode, program.name, said)
+            raise subprocess.CalledProcessError(done.returncode, program.name, printed)
 
     def _with_capability(self) -> list[str]:
         tool = shutil.which("setpriv")

@@ -81,12 +81,12 @@ async def url(address: Address, tmp_path: Path) -> AsyncIterator[str]:
 
 async def _told_address(process: Process) -> str:
     assert process.stderr is not None
-    said = b""
+    output = b""
     while line := await process.stderr.readline():
-        said += line
+        output += line
         if b"serving " in line:
             return line.decode().split("serving ")[1].strip()
-    raise AssertionError(said.decode())
+    raise AssertionError(output.decode())
 
 
 @asynccontextmanager
@@ -123,9 +123,9 @@ async def test_a_signal_ends_the_server_cleanly(number: signal.Signals, address:
     async with running(address, tmp_path) as (process, url), connected(url) as call:
         assert "error" not in await call("knowledge__remember", {"content": "Ann likes tea"}, person=ANN)
         process.send_signal(number)
-        _, said = await asyncio.wait_for(process.communicate(), 60)
+        _, output = await asyncio.wait_for(process.communicate(), 60)
 
-    assert (process.returncode, said.decode()) == (0, "")
+    assert (process.returncode, output.decode()) == (0, "")
 
 
 async def test_headers_may_name_the_person_too(url: str, parley: Parley) -> None:

@@ -231,8 +231,8 @@ def test_a_person_at_the_keyboard_talks_stops_an_answer_and_leaves() -> None:
             keyboard.type(CTRL_D)
             assert keyboard.program.wait(30) == 0
 
-        said = shell.says("psql", "-At", "-c", "SELECT content FROM messages WHERE role = 'user' ORDER BY id")
-        assert said == "hello\na long story\nfirst\nsecond\n"
+        output = shell.says("psql", "-At", "-c", "SELECT content FROM messages WHERE role = 'user' ORDER BY id")
+        assert output == "hello\na long story\nfirst\nsecond\n"
         assert (shell.home / "chat_history").stat().st_mode & 0o777 == 0o600
 
 

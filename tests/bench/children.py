@@ -132,26 +132,28 @@ class Parley:
         self._session = session
         self._taken = 0
 
-    async def say(self, client: int, place: str, said: str) -> None:
+    async def say(self, client: int, place: str, content: str) -> None:
         """Send one message and wait for its answer; raises `RuntimeError` for an error."""
-        async with self._session.post(self._messages, json=to_body(client, place, said)) as response:
+        async with self._session.post(self._messages, json=to_body(client, place, content)) as response:
             answer = await response.json()
         if response.status != 200 or answer["error"] is not None or not answer["finished"]:
             raise RuntimeError(f"a turn of the bench failed: {answer}")
 
-    async def watch(self, client: int, place: str, said: str) -> None:
+    async def watch(self, client: int, place: str, content: str) -> None:
         """Send one message and read its events to the last one; raises `RuntimeError` when the turn fails."""
         last = b""
         headers = {"Accept": "text/event-stream"}
-        async with self._session.post(self._messages, json=to_body(client, place, said), headers=headers) as response:
+        async with self._session.post(
+            self._messages, json=to_body(client, place, content), headers=headers
+        ) as response:
             async for line in response.content:
                 last = line if line.startswith(b"data:") else last
         if b'"finished":true' not in last:
             raise RuntimeError(f"a turn of the bench failed: {last.decode()}")
 
-    async def abandon(self, client: int, place: str, said: str) -> float:
+    async def abandon(self, client: int, place: str, content: str) -> float:
         """Send one message, close the request during the model call, and return the seconds until the turn ends."""
-        request = asyncio.create_task(self.say(client, place, said))
+        request = asyncio.create_task(self.say(client, place, content))
         owner = await asyncpg.connect(owner_dsn(self.home))
         await until_one(owner, "SELECT count(*) FROM turns WHERE status = 'running'")
         await asyncio.sleep(0.1)
@@ -161,7 +163,9 @@ class Parley:
         await owner.close()
         return time.perf_counter() - begun
 
-    async def beside_flood(self, messages: int, turns: int, said: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    async def beside_flood(
+        self, messages: int, turns: int, content: str
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the milliseconds of one client's turns, without and beside another client's messages.
 
         The other client sends all messages at once, each in a place of its own, and leaves at the end.
@@ -173,7 +177,7 @@ class Parley:
         await asyncio.gather(self.say(0, "flood", mark()), turn(1, 0))
         await self.lift_budgets()
         usual = await drive(Load(clients=1, turns_each=turns), turn)
-        flood = [asyncio.create_task(self.say(0, f"flood-{number}", said)) for number in range(messages)]
+        flood = [asyncio.create_task(self.say(0, f"flood-{number}", content)) for number in range(messages)]
         beside = await drive(Load(clients=1, turns_each=turns), turn)
         for each in flood:
             each.cancel()
@@ -182,12 +186,12 @@ class Parley:
 
     async def play(self, load: Load) -> Run:
         """Run the clients' turns, after one uncounted turn each."""
-        said = mark(load.tools, load.delay)
+        content = mark(load.tools, load.delay)
         taken = self._taken
         self._taken += load.turns_each + TURNS_A_PLACE
 
         async def turn(client: int, count: int) -> None:
-            await self.say(client, f"place-{(taken + count) // TURNS_A_PLACE}", said)
+            await self.say(client, f"place-{(taken + count) // TURNS_A_PLACE}", content)
 
         async with asyncio.timeout(RUN_SECONDS):
             await drive(replace(load, turns_each=1), turn)
@@ -203,14 +207,14 @@ class Parley:
         await owner.close()
 
 
-def to_body(client: int, place: str, said: str) -> dict[str, str]:
+def to_body(client: int, place: str, content: str) -> dict[str, str]:
     """Return one message of a client."""
     return {
         "platform": "bench",
         "platform_user_id": f"client-{client}",
         "platform_channel_id": f"channel-{client}",
         "platform_thread_id": place,
-        "content": said,
+        "content": content,
     }
 
 

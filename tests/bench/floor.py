@@ -47,13 +47,13 @@ async def keep_settings(_connection: object) -> None:
 
 def build_turn(pool: asyncpg.Pool, ask: Ask, load: Load) -> Turn:
     """Return one turn of this load."""
-    said = mark(load.tools, load.delay)
+    message = mark(load.tools, load.delay)
 
     async def turn(client: int, _count: int) -> None:
         _, past = await pool.fetchrow(READ, client)
         messages = [{"role": role, "content": content} for role, content in reversed(past) if role != "tool"]
         begins = len(messages)
-        messages.append({"role": "user", "content": said})
+        messages.append({"role": "user", "content": message})
         answer, spent = await ask(messages)
         calls = answer.get("tool_calls") or []
         if calls:

@@ -86,11 +86,11 @@ async def streams(parley: Parley, turns: int) -> tuple[tuple[float, ...], tuple[
     """Return the milliseconds of turns with a model that takes 500 ms: streamed in 100 chunks, and not streamed."""
     watched: list[float] = []
     whole: list[float] = []
-    said = mark(delay=STREAM_MS)
+    content = mark(delay=STREAM_MS)
     for number in range(-1, turns):
         for take, seen in ((parley.watch, watched), (parley.say, whole)):
             begun = time.perf_counter()
-            await take(0, f"streams-{number}", said)
+            await take(0, f"streams-{number}", content)
             if number >= 0:
                 seen.append((time.perf_counter() - begun) * 1000)
         if number < 0:

@@ -19,7 +19,7 @@ from shared.settings import Settings
 from tests.bench.__main__ import add_line, build_table
 from tests.bench.figures import Figure, missed
 from tests.bench.memory_quality import Quality, measure_quality
-from tests.bench.memory_scale import make_memories, measure_inserts, measure_recall
+from tests.bench.memory_scale import make_memories, make_vectors, measure_inserts, measure_recall
 from tests.bench.memory_topics import HELD_OUT, TUNED
 from tests.bench.memory_turns import measure_turns
 
@@ -81,7 +81,10 @@ async def measured(home: Path, extent: Extent, model: str | None, parts: Sequenc
 
 async def _scaled(address: Address, memories: Memories, extent: Extent) -> AsyncIterator[Figure]:
     owners = await make_memories(address, [*extent.own, *(extent.each for _ in range(extent.others))])
-    for owner in owners[: len(extent.own)]:
+    measured_owners = owners[: len(extent.own)]
+    if memories.model is not None:
+        await make_vectors(address, memories, measured_owners)
+    for owner in measured_owners:
         taken = await measure_recall(memories, owner, extent.runs)
         most = LONGEST.get(owner.count)
         yield Figure(f"recall of {owner.count:,} p50", taken.p50, "ms")

@@ -1,4 +1,7 @@
-"""A million made-up memories of many persons, and how long recall takes for persons with few and with many of them."""
+"""A million made-up memories of many persons, and how long recall takes for persons with few and with many of them.
+
+With an embedder, those whose recall is measured have vectors, too: random ones, because only their number counts here.
+"""
 
 import random
 import time
@@ -37,6 +40,24 @@ ORDER BY m.scope_id, term, m.ordinal;
 RESET session_replication_role
 """
 
+# A vector is the sum of two out of a pool: making each of 100 million numbers at random would take minutes.
+MAKE_VECTORS = """
+SET session_replication_role = replica;
+SET synchronous_commit = off;
+CREATE TEMPORARY TABLE pool AS
+SELECT n, array_agg(random() - 0.5)::halfvec AS vector
+FROM generate_series(0, 1999) AS n, generate_series(1, (SELECT dimensions FROM embedding_models)) GROUP BY n;
+ANALYZE pool;
+INSERT INTO memory_vectors (user_id, scope_id, model, kind, memory_id, embedding)
+SELECT m.user_id, m.scope_id, e.model, k.kind, m.id, a.vector + b.vector
+FROM memories AS m CROSS JOIN embedding_models AS e CROSS JOIN (VALUES ('turn', 0), ('window', 1)) AS k (kind, n)
+JOIN pool AS a ON a.n = (2 * m.id + k.n) % 2000 JOIN pool AS b ON b.n = (2 * m.id + k.n) / 2000 % 1999
+WHERE m.user_id = ANY ($1::bigint[]) ORDER BY m.id;
+UPDATE memories SET vector_model = (SELECT model FROM embedding_models) WHERE user_id = ANY ($1::bigint[]);
+UPDATE memory_scopes SET vector_model = (SELECT model FROM embedding_models) WHERE user_id = ANY ($1::bigint[]);
+RESET session_replication_role
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -67,11 +88,31 @@ async def make_memories(address: Address, counts: Sequence[int]) -> list[Owner]:
         for statement in MAKE.format(words=VOCABULARY, each=WORDS_EACH).split(";\n"):
             given = ([each.user_id for each in owners], list(counts)) if "$1" in statement else ()
             await connection.execute(statement, *given)
-        for table in ("memories", "memory_words", "memory_scopes"):
-            await connection.execute(f"VACUUM (ANALYZE) {table}")
+        await _vacuum(connection)
         return owners
     finally:
         await connection.close()
+
+
+async def make_vectors(address: Address, memories: Memories, owners: Sequence[Owner]) -> None:
+    """Store vectors of the embedder's model for all memories of these persons, and make the indexes they need."""
+    # A single memory that is really embedded makes the model and its dimensions known.
+    await memories.of_user(owners[0].user_id, PLACE, None).remember("Ann likes tea.")
+    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
+    try:
+        await connection.execute("DELETE FROM memory_vectors")
+        for statement in MAKE_VECTORS.split(";\n"):
+            given = ([each.user_id for each in owners],) if "$1" in statement else ()
+            await connection.execute(statement, *given)
+        await _vacuum(connection)
+    finally:
+        await connection.close()
+    await memories.build_vector_indexes()
+
+
+async def _vacuum(connection: asyncpg.Connection) -> None:
+    for table in ("memories", "memory_words", "memory_scopes", "memory_vectors"):
+        await connection.execute(f"VACUUM (ANALYZE) {table}")
 
 
 async def measure_recall(memories: Memories, owner: Owner, runs: int) -> Latency:

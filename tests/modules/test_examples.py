@@ -124,10 +124,10 @@ async def test_every_example_of_every_tool_works(parley: Parley, model: OpenAISt
         for number, (arguments, expected) in enumerate(tool.examples):
             given = json.loads(json.dumps(arguments).replace(SITE, web.origin).replace(YEAR, NEXT_YEAR))
             model.play(lambda body, _number, tool=tool, given=given: answer(body, tool, given))
-            said = await parley.ask("go on", channel=f"{tool.name}-{number}")
-            results = [json.dumps(each.result, ensure_ascii=False) for each in said.tool_calls_made]
-            if expected not in "\n".join([*results, said.content]) or '"error": true' in "".join(results):
-                wrong.append(f"{tool.name}: {results} {said.content}")
+            response = await parley.ask("go on", channel=f"{tool.name}-{number}")
+            results = [json.dumps(each.result, ensure_ascii=False) for each in response.tool_calls_made]
+            if expected not in "\n".join([*results, response.content]) or '"error": true' in "".join(results):
+                wrong.append(f"{tool.name}: {results} {response.content}")
     assert wrong == []
 
 

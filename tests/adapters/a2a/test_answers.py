@@ -191,6 +191,6 @@ async def test_a_turn_that_fails_says_so_in_one_sentence(peer: Peer, site: Site)
     heard = await peer.says("hello")
 
     assert heard.states[-1] == "failed"
-    said = text_of(heard.last.status.message.parts)
-    assert "language model" in said
+    content = text_of(heard.last.status.message.parts)
+    assert "language model" in content
     assert "secret" not in str(heard.updates)

@@ -38,19 +38,19 @@ def test_a_conversation_remembers_across_two_sittings(shell: Shell) -> None:
 
 
 def test_who_starts_it_on_an_embedded_database_is_the_owner(shell: Shell) -> None:
-    said = talk(shell, "/me", "/budget")
+    output = talk(shell, "/me", "/budget")
 
-    assert f"You are {LOGIN} (user 1) with the permission owner." in said
-    assert "Your budget is unlimited" in said
+    assert f"You are {LOGIN} (user 1) with the permission owner." in output
+    assert "Your budget is unlimited" in output
 
 
 def test_empty_lines_say_nothing_odd_bytes_do_no_harm_and_what_comes_after_quit_is_not_read(shell: Shell) -> None:
     lines = ("", "   ", "/budgte \x00 \x1b[31m", "hello", "/quit", "what is 12*7?")
-    said = talk(shell, *lines, DEBUG_MOCK_RESPONSES='["fine"]')
+    output = talk(shell, *lines, DEBUG_MOCK_RESPONSES='["fine"]')
 
-    assert said.startswith("There is no command /budgte")
-    assert said.endswith("\nfine\nGoodbye.\n")
-    assert said.count("fine") == 1
+    assert output.startswith("There is no command /budgte")
+    assert output.endswith("\nfine\nGoodbye.\n")
+    assert output.count("fine") == 1
 
 
 def test_a_last_line_without_an_end_is_a_line_too(shell: Shell) -> None:
@@ -85,7 +85,7 @@ def test_a_confirmation_is_asked_and_answered_in_words(fresh: Shell, tmp_path: P
     plan = tmp_path / "plan.txt"
     plan.write_text("First we eat.")
 
-    said = talk(
+    output = talk(
         fresh,
         f"/attach {plan}",
         "keep this",
@@ -95,18 +95,18 @@ def test_a_confirmation_is_asked_and_answered_in_words(fresh: Shell, tmp_path: P
     )
 
     question = """Shall I use `knowledge.remember` with exactly this?"""
-    after = said[said.index(question) :]
-    assert said.count(question) == 2
+    after = output[output.index(question) :]
+    assert output.count(question) == 2
     assert after.index("That did not work: The person said no.") < after.rindex(question)
     assert after.rindex(question) < after.index("I will remember that: we eat first")
     assert after.endswith("- we eat first\n")
 
 
 def test_help_names_what_only_a_terminal_has(shell: Shell) -> None:
-    said = talk(shell, "/help")
+    output = talk(shell, "/help")
 
     for command in ("/attach PATH", "/budget", "/quit", "/stop"):
-        assert f"\n{command} - " in said
+        assert f"\n{command} - " in output
 
 
 def test_tool_calls_and_files_are_shown_without_control_characters(fresh: Shell) -> None:
@@ -210,10 +210,10 @@ def end_by(shell: Shell, number: signal.Signals) -> int:
 async def test_on_a_database_of_one_s_own_who_starts_it_is_the_owner_too(fresh: Shell, address: Address) -> None:
     given = Shell(fresh.folder, {"DATABASE_URL": to_text(address.url)})
 
-    said = talk(given, "/me", "/budget")
+    output = talk(given, "/me", "/budget")
 
-    assert "with the permission owner" in said
-    assert "Your budget is unlimited" in said
+    assert "with the permission owner" in output
+    assert "Your budget is unlimited" in output
     assert f"the link opens the page as {LOGIN} (owner)" in given.run("link").err
 
 

@@ -37,8 +37,8 @@ def test_an_installed_package_is_a_module_whose_tools_run(shell: Shell, installe
     assert 20 < int(columns[5]) < 200
     assert columns[6] == "Roll `count` dice of `sides` sides."
 
-    said = shell.run("chat", stdin="roll\n", DEBUG_MOCK_RESPONSES=script, PYTHONPATH=str(installed))
-    assert "The dice have spoken." in said.out, said.err
+    output = shell.run("chat", stdin="roll\n", DEBUG_MOCK_RESPONSES=script, PYTHONPATH=str(installed))
+    assert "The dice have spoken." in output.out, output.err
     assert '{"rolled": [' in shell.says("explain", shell.says("psql", "-At", "-c", "SELECT max(id) FROM turns").strip())
 
 

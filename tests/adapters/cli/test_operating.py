@@ -32,9 +32,9 @@ def test_psql_is_opened_as_an_admin_unless_told(shell: Shell) -> None:
 def test_an_account_is_promoted_before_its_first_message(shell: Shell) -> None:
     assert "Nobody has written from discord:80" in shell.run("user", "promote", "discord:80", "admin").err
 
-    said = shell.says("user", "promote", "discord:80", "admin", "--new")
+    output = shell.says("user", "promote", "discord:80", "admin", "--new")
 
-    assert said.endswith("(discord:80): admin, unlimited budget\n")
+    assert output.endswith("(discord:80): admin, unlimited budget\n")
     assert "admin" in shell.says("user", "show", "discord:80")
 
 
@@ -122,14 +122,14 @@ def test_a_persona_is_shown_edited_in_the_editor_and_deleted(shell: Shell) -> No
     shown = json.loads(shell.says("persona", "show", "Baker", "--json"))
     assert (shown["system_prompt"], shown["max_iterations"]) == ("Bake cake.", 3)
     assert shell.says("persona", "edit", "Baker", EDITOR="true") == "Baker is as it was\n"
-    for command, said in (
+    for command, reason in (
         ("s/iterations: 3/iterations: many/", "max_iterations is 'many'; it has to be a whole number, or null."),
         ("s/iterations: 3/iterations: 300/", "max_iterations_is_1_to_100"),
         ("s/^Bake cake.//", "The prompt is empty."),
         ("s/^- /- [/", "The YAML can't be read"),
     ):
         refused = shell.run("persona", "edit", "Baker", EDITOR=f"sed -i '{command}'")
-        assert (refused.code, said in refused.err) == (1, True), refused.err
+        assert (refused.code, reason in refused.err) == (1, True), refused.err
     assert json.loads(shell.says("persona", "show", "Baker", "--json")) == shown
     assert "Did you mean Baker?" in shell.run("persona", "show", "Bakker").err
     assert "0 turns" in shell.run("persona", "delete", "Baker").err
@@ -235,11 +235,11 @@ def test_what_the_database_refuses_is_one_line(shell: Shell) -> None:
 
 
 def test_the_tools_are_listed_with_what_they_need(shell: Shell) -> None:
-    said = shell.says("tools", "knowledge")
+    output = shell.says("tools", "knowledge")
 
-    assert "knowledge.remember" in said
-    assert "guest" in said
-    assert "file_manager" not in said
+    assert "knowledge.remember" in output
+    assert "guest" in output
+    assert "file_manager" not in output
     assert "there is no module 'kitchen'" in shell.run("tools", "kitchen").err
 
 
@@ -263,15 +263,15 @@ def test_the_tools_of_mcp_servers_are_listed_beside_those_of_modules(shell: Shel
         """,
     )
 
-    said = shell.says("tools")
+    output = shell.says("tools")
 
-    listed = {line.split()[0]: " ".join(line.split()) for line in said.splitlines() if line.strip()}
+    listed = {line.split()[0]: " ".join(line.split()) for line in output.splitlines() if line.strip()}
     assert listed["clock.now"].startswith("clock.now MCP (stdio) user on ")
     assert listed["clock.now"].endswith("Tell the time.")
     assert listed["clock.new"].startswith("clock.new MCP (stdio) user off ")
     assert listed["lost.now"].startswith("lost.now MCP (stdio) user off ")
-    assert "off: clock.new: mcp_tools.approved is false" in said
-    assert "off: lost.now: gone" in said
+    assert "off: clock.new: mcp_tools.approved is false" in output
+    assert "off: lost.now: gone" in output
     assert listed["knowledge.remember"].startswith("knowledge.remember built in guest on ")
     shell.says("psql", "-c", "DELETE FROM mcp_servers")
 
@@ -282,9 +282,9 @@ def test_a_turn_is_explained_from_the_message_to_the_delivery(shell: Shell) -> N
     assert shell.run("chat", stdin="I like tea\n", DEBUG_MOCK_RESPONSES=json.dumps(script)).code == 0
     turn = cell(shell, "SELECT max(id) FROM turns")
 
-    said = shell.says("explain", turn)
+    output = shell.says("explain", turn)
 
-    assert f"turn          {turn}: answered" in said
+    assert f"turn          {turn}: answered" in output
     for part in (
         "I like tea",
         "native, waves of tools: 1",
@@ -295,8 +295,8 @@ def test_a_turn_is_explained_from_the_message_to_the_delivery(shell: Shell) -> N
         "delivered",
         "terminal",
     ):
-        assert part in said
-    assert "held budget: none" in said
+        assert part in output
+    assert "held budget: none" in output
     assert "the last one is" in shell.run("explain", "999999").err
 
 
@@ -318,10 +318,10 @@ def test_the_agents_that_a_turn_has_asked_are_part_of_its_story(shell: Shell) ->
 
     for part in ("agents.delegate", "scout", "Find the key.", "Under the mat.", "The scout has found it."):
         assert part in shell.says("explain", asker)
-    said = shell.says("explain", below)
-    assert f"agent         scout, asked in turn {asker} by the call call_{asker}_2" in said
-    assert "persona       scout" in said
-    assert "delegation" in said
+    output = shell.says("explain", below)
+    assert f"agent         scout, asked in turn {asker} by the call call_{asker}_2" in output
+    assert "persona       scout" in output
+    assert "delegation" in output
     cell(shell, "DELETE FROM agents")
 
 

@@ -66,15 +66,15 @@ async def test_run_says_connecting_until_slack_has_accepted_the_connection(shell
         refusing = slack.fail("apps.connections.open", error="internal_error", times=10**6)
         process = shell.start("run", SLACK_API_BASE=slack.api_base, PORT="0", **given)
         try:
-            said = await asyncio.to_thread(read_until, process, "Ctrl+C stops it.")
-            assert said.count("  slack     connecting …\n") == 1
-            assert "listening" not in said
+            output = await asyncio.to_thread(read_until, process, "Ctrl+C stops it.")
+            assert output.count("  slack     connecting …\n") == 1
+            assert "listening" not in output
             refusing.times = 0
-            said = await asyncio.to_thread(read_until, process, "listening")
+            output = await asyncio.to_thread(read_until, process, "listening")
         finally:
             process.terminate()
             await asyncio.to_thread(process.communicate)
-        assert said == "  slack     listening\n"
+        assert output == "  slack     listening\n"
 
 
 def read_until(process: "Popen[str]", wanted: str) -> str:

@@ -61,11 +61,11 @@ def fetch(url: str, token: str | None = None, **body: object) -> tuple[int, str]
 
 def ask_over_http(shell: Shell, base: str, content: str, person: str = "ann") -> dict[str, object]:
     token = (shell.home / "api_token").read_text().strip()
-    status, said = fetch(
+    status, output = fetch(
         f"{base}/v1/messages", token, platform="test", platform_user_id=person, platform_channel_id="c", content=content
     )
-    assert status == 200, said
-    answer: dict[str, object] = json.loads(said)
+    assert status == 200, output
+    answer: dict[str, object] = json.loads(output)
     return answer
 
 
@@ -74,9 +74,9 @@ def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> No
         base = find_base(lines)
         assert re.fullmatch(r"Parley 0\.\S+ is ready after \d+\.\d s", lines[0])
         link = next(line.split()[1] for line in lines if line.startswith("  page"))
-        said = "\n".join(lines)
+        output = "\n".join(lines)
         for expected in ("parley chat", "offline model", "LLM_MODELS=", "OPENAI_API_KEY", "embedded, in"):
-            assert expected in said
+            assert expected in output
 
         assert fetch(f"{base}/healthz") == (200, '{"status":"ok"}')
         assert fetch(link)[0] == 200

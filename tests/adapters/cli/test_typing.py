@@ -26,7 +26,7 @@ HEAVY = (
 
 
 def test_help_names_the_commands(fresh: Shell) -> None:
-    said = fresh.says("--help")
+    output = fresh.says("--help")
 
     for command in (
         "run",
@@ -41,7 +41,7 @@ def test_help_names_the_commands(fresh: Shell) -> None:
         "tools",
         "explain",
     ):
-        assert f" {command} " in said
+        assert f" {command} " in output
 
 
 def test_the_version_is_the_installed_one(fresh: Shell) -> None:

@@ -307,8 +307,8 @@ async def test_a_running_answer_is_stopped_by_the_button_of_who_asked(talk: Plat
     await talk.until_delivered()
 
     assert await talk.scene.value("SELECT status FROM turns") == "cancelled"
-    (said,) = await talk.hear(talk.channel)
-    assert (said.endswith("Stopped."), "ten" in said) == (True, False)
+    (answer,) = await talk.hear(talk.channel)
+    assert (answer.endswith("Stopped."), "ten" in answer) == (True, False)
 
 
 async def test_a_running_answer_is_stopped_by_a_command_of_who_asked(talk: PlatformDriver) -> None:

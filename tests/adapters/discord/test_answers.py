@@ -180,9 +180,9 @@ async def test_without_the_right_to_attach_files_there_is_a_link(pond: Scene) ->
 
     await pond.ann.asks("write it down", pond.general)
 
-    (said,) = await pond.ann.hears(pond.general)
-    assert said.startswith("Here it is.")
-    assert "/files/" in said
+    (answer,) = await pond.ann.hears(pond.general)
+    assert answer.startswith("Here it is.")
+    assert "/files/" in answer
 
 
 async def test_without_the_right_to_read_the_history_it_answers_without_a_reference(pond: Scene) -> None:

@@ -52,10 +52,10 @@ async def test_what_is_deleted_before_the_question_beside_it_is_worked_on_is_nev
 
 
 async def test_files_of_a_deleted_message_and_what_tools_were_told_word_for_word_go_with_it(pond: Scene) -> None:
-    said = 'the "combination" is 4-8-15'
-    pond.model.play([Answer(tool_calls=[("knowledge__recall", {"query": said})]), Answer("I see."), Answer("Hm.")])
+    message = 'the "combination" is 4-8-15'
+    pond.model.play([Answer(tool_calls=[("knowledge__recall", {"query": message})]), Answer("I see."), Answer("Hm.")])
     dm = pond.ann.dm()
-    secret = await pond.ann.says(said, dm, files=[("safe.txt", b"left, right, left", "text/plain")])
+    secret = await pond.ann.says(message, dm, files=[("safe.txt", b"left, right, left", "text/plain")])
     await pond.ann.hears(dm)
     assert await pond.sql("SELECT filename, status FROM file_records") == [("safe.txt", "stored")]
 
@@ -97,16 +97,16 @@ async def test_an_edit_that_mentions_the_agent_is_answered_once_like_a_new_messa
     pond.model.play([Answer("Green."), Answer("Brown."), Answer("Done.")])
     me = pond.discord.world.bot
     quiet = await pond.ann.says("just talk", pond.general)
-    said = await pond.ann.says("what colour are frogs?", pond.general)
+    message = await pond.ann.says("what colour are frogs?", pond.general)
     await pond.ann.edits(quiet, "just talk, corrected")
 
-    said["mentions"] = [me]
-    await pond.ann.edits(said, f"<@{me['id']}> what colour are frogs?")
+    message["mentions"] = [me]
+    await pond.ann.edits(message, f"<@{me['id']}> what colour are frogs?")
     assert await pond.ann.hears(pond.general) == ["Green."]
-    assert pond.ann.reads(pond.general)[0]["message_reference"]["message_id"] == said["id"]
+    assert pond.ann.reads(pond.general)[0]["message_reference"]["message_id"] == message["id"]
     # Discord tells of a pin, or of a preview that was loaded, in the same way.
-    await pond.discord.tell_message("MESSAGE_UPDATE", said)
-    await pond.ann.edits(said, f"<@{me['id']}> what colour are toads?")
+    await pond.discord.tell_message("MESSAGE_UPDATE", message)
+    await pond.ann.edits(message, f"<@{me['id']}> what colour are toads?")
     await pond.discord.until(lambda: "edited" in str(pond.ann.reads(pond.general)[0]["components"]))
     await pond.ann.asks("anything else?", pond.general)
 

@@ -148,9 +148,9 @@ async def test_an_answer_that_comes_after_the_response_has_expired_is_an_ordinar
 async def test_a_message_can_be_asked_about_from_its_menu(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
     pond.model.play([Answer("Because of the algae.")])
-    said = await pond.bob.says("the pond is green", pond.general)
+    message = await pond.bob.says("the pond is green", pond.general)
 
-    opened_form = await (await pond.ann.picks("Ask about this", said)).acked()
+    opened_form = await (await pond.ann.picks("Ask about this", message)).acked()
     asked = await pond.ann.fills(opened_form, text="why?")
 
     assert await asked.answered() == "Because of the algae."
@@ -276,7 +276,7 @@ async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_
     assert listed.is_private
 
     await pond.ann.asks("/credential set pms lantern-4711-heron", pond.general)
-    (said,) = await pond.ann.hears(pond.ann.dm())
-    assert said.startswith("I have not kept the credential that you wrote")
+    (message,) = await pond.ann.hears(pond.ann.dm())
+    assert message.startswith("I have not kept the credential that you wrote")
     assert not pond.model.requests
     assert "lantern" not in str(await pond.sql("SELECT content FROM inbox"))

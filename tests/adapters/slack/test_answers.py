@@ -59,14 +59,14 @@ async def test_tools_are_cards_that_stay_with_the_answer(office: Scene) -> None:
     await office.ann.mentions(office.general, "how much is 2+2?")
     await office.until_value("delivered", DELIVERED)
 
-    (said,) = office.ann.written(office.general)
-    cards = [each for each in said["blocks"] if each["type"] == "task_card"]
+    (answer,) = office.ann.written(office.general)
+    cards = [each for each in answer["blocks"] if each["type"] == "task_card"]
     assert [(each["title"], each["status"]) for each in cards] == [
         ("calculator.calculate", "complete"),
         ("calculator.calculate", "error"),
     ]
     # What it said on the way is not part of the answer.
-    assert [each["text"] for each in said["blocks"] if each["type"] == "markdown"] == ["It is 4, I think."]
+    assert [each["text"] for each in answer["blocks"] if each["type"] == "markdown"] == ["It is 4, I think."]
     thread = next(iter(office.slack.world.assistant_threads.values()))
     assert thread["statuses"][0] == "is thinking …"
     assert office.refusals() == []
@@ -87,8 +87,8 @@ async def test_tools_that_end_while_slack_answers_leave_no_card_in_progress(offi
     await office.ann.mentions(office.general, "how much is 2+2?")
     await office.until_value("delivered", DELIVERED)
 
-    (said,) = office.ann.written(office.general)
-    cards = [each["status"] for each in said["blocks"] if each["type"] == "task_card"]
+    (answer,) = office.ann.written(office.general)
+    cards = [each["status"] for each in answer["blocks"] if each["type"] == "task_card"]
     assert cards == ["complete", "error", "complete"]
     assert office.ann.reads(office.general)[0].endswith("It is 4, I think.")
 
@@ -173,8 +173,8 @@ async def test_a_text_that_slack_finds_too_long_becomes_a_file(office: Scene) ->
 
 
 async def test_nobody_is_mentioned_unless_the_persona_allows_it_and_never_everyone(office: Scene) -> None:
-    said = f"<!channel> <!here|here> <!everyone> <!subteam^S1> <@{office.bob.id}> a < b && c <#C1>"
-    office.model.play([Answer(said), Answer(said), Answer(said, chunk_chars=1, chunk_delay=0.02)])
+    answer = f"<!channel> <!here|here> <!everyone> <!subteam^S1> <@{office.bob.id}> a < b && c <#C1>"
+    office.model.play([Answer(answer), Answer(answer), Answer(answer, chunk_chars=1, chunk_delay=0.02)])
 
     await office.ann.direct("call everybody")
     await office.ann.hears()
@@ -202,9 +202,9 @@ async def test_tables_are_kept_and_old_clients_read_them_as_text(office: Scene) 
     await office.ann.direct("a table")
     await office.ann.hears()
 
-    (said,) = office.ann.written()
-    assert "| **Grass frog** | 4 |" in said["blocks"][0]["text"]
-    assert said["text"] == said["blocks"][0]["text"]
+    (answer,) = office.ann.written()
+    assert "| **Grass frog** | 4 |" in answer["blocks"][0]["text"]
+    assert answer["text"] == answer["blocks"][0]["text"]
 
 
 async def test_files_of_an_answer_come_along(office: Scene) -> None:
@@ -214,8 +214,8 @@ async def test_files_of_an_answer_come_along(office: Scene) -> None:
     asked = await office.ann.mentions(office.general, "write it down")
     await office.until_value("delivered", DELIVERED)
 
-    said, shared = office.ann.written(office.general, asked["ts"])
-    assert said["text"] == "Here it is."
+    answer, shared = office.ann.written(office.general, asked["ts"])
+    assert answer["text"] == "Here it is."
     assert office.slack.world.contents[shared["files"][0]["id"]] == b"# Frogs\n\nGreen.\n"
     assert office.refusals() == []
 
@@ -228,9 +228,9 @@ async def test_where_files_are_refused_there_is_a_link(office: Scene) -> None:
     await office.ann.direct("write it down")
     await office.until_value("delivered", DELIVERED)
 
-    (said,) = office.ann.reads()
-    assert said.startswith("Here it is.")
-    assert "/files/" in said
+    (answer,) = office.ann.reads()
+    assert answer.startswith("Here it is.")
+    assert "/files/" in answer
 
 
 async def test_a_live_message_that_somebody_deletes_does_not_take_the_answer_along(office: Scene) -> None:

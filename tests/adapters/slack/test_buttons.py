@@ -29,10 +29,10 @@ def value_of(message: Json, label: str) -> str:
 
 
 async def whispered(click: Interaction) -> str:
-    (said,) = await click.answered()
+    (heard,) = await click.answered()
     assert click.responses[0]["response_type"] == "ephemeral"
     assert not click.responses[0]["replace_original"]
-    return said
+    return heard
 
 
 async def test_an_answer_can_be_made_again_once_by_who_asked(office: Scene) -> None:
@@ -46,8 +46,8 @@ async def test_an_answer_can_be_made_again_once_by_who_asked(office: Scene) -> N
     first = await office.ann.presses(office.general, answer, "🔄")
     second = await office.slack.delivery.give("interactive", first.payload)
 
-    said = await office.ann.hears(office.general, 2, thread_ts=asked["ts"])
-    assert said == ["First try.", "Second try."]
+    heard = await office.ann.hears(office.general, 2, thread_ts=asked["ts"])
+    assert heard == ["First try.", "Second try."]
     assert await whispered(stranger) == f"These buttons are for <@{office.ann.id}>."
     await office.slack.until(lambda: labels(office.ann.written(office.general)[0]) == [])
     assert second.acked_at is not None
@@ -178,8 +178,8 @@ async def test_a_running_answer_can_be_stopped_by_who_asked(office: Scene) -> No
     assert "are for" in await whispered(stranger)
     assert await whispered(stopped) == "Stopping."
     assert await office.value("SELECT status FROM turns") == "cancelled"
-    (said,) = await office.ann.hears()
-    assert said.endswith("Stopped.")
+    (heard,) = await office.ann.hears()
+    assert heard.endswith("Stopped.")
     await office.slack.delivery.give("interactive", stopped.payload)
     assert await stopped.answered(2) == ["Stopping.", "It has ended already."]
 

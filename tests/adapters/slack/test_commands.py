@@ -165,8 +165,8 @@ async def test_the_shortcut_asks_about_a_message_in_its_thread(office: Scene) ->
     sent = await office.ann.submits(form, question="what is this about?")
     again = await office.slack.delivery.give("interactive", sent.payload)
 
-    (said,) = await office.ann.hears(office.general, thread_ts=message["ts"])
-    assert said.startswith("It is about toads.")
+    (answer,) = await office.ann.hears(office.general, thread_ts=message["ts"])
+    assert answer.startswith("It is about toads.")
     assert "what is this about?" in office.prompt()
     assert "bob: Toads < frogs, says @ann" in office.prompt()
     assert again.acked_at is not None

@@ -170,8 +170,8 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
         await scene.until_value(5, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
         read = {each.args["channel"] for each in scene.slack.calls("conversations.history")}
 
-        said = [row.content for row in await scene.sql("SELECT content FROM inbox")]
-    assert sorted(said) == sorted(["hello", "hello", "one more", "a new one", "are you there?"])
+        contents = [row.content for row in await scene.sql("SELECT content FROM inbox")]
+    assert sorted(contents) == sorted(["hello", "hello", "one more", "a new one", "are you there?"])
     assert read == {scene.general["id"], scene.bob.dm["id"]}
     assert not [each for each in scene.slack.calls() if each.method in ("conversations.list", "users.conversations")]
 

@@ -74,9 +74,9 @@ async def test_who_writes_at_once_is_looked_up_with_one_question_to_slack(office
     crowd = [Person(office.slack, f"P{number}") for number in range(12)]
     await grant(office, office.slack.world.add_user_group("Crowd", [each.user for each in crowd]), "user")
 
-    said = await asyncio.gather(*(told(office, each, "me") for each in crowd))
+    answers = await asyncio.gather(*(told(office, each, "me") for each in crowd))
 
-    assert all("permission user" in each for each in said)
+    assert all("permission user" in each for each in answers)
     assert len(office.slack.calls("usergroups.list")) == 1
 
 

@@ -93,8 +93,8 @@ async def test_an_admin_sees_the_workspaces_spend_and_sets_its_budget(office: Sc
     assert await office.sql("SELECT 1 FROM servers WHERE token_budget_monthly IS NOT NULL") == []
     await office.ann.submits(form, budget="4000")
 
-    said = await shown(office, office.ann, "is 4,000 tokens now")
-    assert "0 of 4,000 tokens" in said
+    view = await shown(office, office.ann, "is 4,000 tokens now")
+    assert "0 of 4,000 tokens" in view
     assert await office.sql("SELECT platform_server_id, token_budget_monthly FROM servers") == [
         (office.slack.team_id, 4000)
     ]

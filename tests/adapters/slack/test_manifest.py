@@ -83,8 +83,8 @@ async def everything_is_opened(scene: Scene) -> None:
     await ann.opens_home()
     await slack.until(lambda: ann.home)
     assert await (await ann.slash(scene.general, "/parley", "budget")).answered()
-    said = await scene.bob.posts(scene.general, "newts swim")
-    form = await (await ann.shortcut(scene.general, said, "ask_parley")).view()
+    message = await scene.bob.posts(scene.general, "newts swim")
+    form = await (await ann.shortcut(scene.general, message, "ask_parley")).view()
     assert form["callback_id"]
 
 
@@ -159,8 +159,8 @@ async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) ->
         process = await asyncio.create_subprocess_exec(
             *command, cwd=tmp_path, env=environment, stdout=PIPE, stderr=PIPE
         )
-        said, complained = await process.communicate()
-        return (said or complained).decode()
+        output, complained = await process.communicate()
+        return (output or complained).decode()
 
     by_socket, refused = await asyncio.gather(written(), written("--http"))
 
@@ -241,9 +241,9 @@ async def test_the_doctor_notices_that_slack_limits_the_history_of_this_app(scen
 
     # The second time, the call of this minute has been made already.
     for _ in range(2):
-        level, said = (await found(scene.own))[2]
+        level, output = (await found(scene.own))[2]
         assert level == "warn"
-        assert said.startswith("history: Slack gives this app a history once a minute, 15 messages at a time")
+        assert output.startswith("history: Slack gives this app a history once a minute, 15 messages at a time")
     assert len([each for each in scene.slack.calls("conversations.history") if each.ok]) < 4
 
 

@@ -76,9 +76,9 @@ async def test_a_client_of_the_openai_interface_answers_with_the_word(site: Site
 
     for answer in (ASKED, "Sent."):
         body = {"model": "parley", "messages": history, "user": "ann"}
-        said = (await site.client.post("/v1/chat/completions", json=body)).json()["choices"][0]["message"]["content"]
-        assert said == answer
-        history += [{"role": "assistant", "content": said}, {"role": "user", "content": "yes"}]
+        content = (await site.client.post("/v1/chat/completions", json=body)).json()["choices"][0]["message"]["content"]
+        assert content == answer
+        history += [{"role": "assistant", "content": content}, {"role": "user", "content": "yes"}]
 
     assert len(office.sent) == 1
 

@@ -22,7 +22,7 @@ async def client(site: Site) -> AsyncIterator[AsyncOpenAI]:
         yield client
 
 
-def said(*texts: str) -> list[ChatCompletionMessageParam]:
+def history(*texts: str) -> list[ChatCompletionMessageParam]:
     """Return what a client sends after these texts, which person and agent wrote in turn."""
     messages: list[ChatCompletionMessageParam] = []
     for number, text in enumerate(texts):
@@ -34,7 +34,7 @@ def said(*texts: str) -> list[ChatCompletionMessageParam]:
 
 
 async def test_a_completion_is_answered(client: AsyncOpenAI) -> None:
-    completion = await client.chat.completions.create(model="parley", messages=said("hello"), user="ann")
+    completion = await client.chat.completions.create(model="parley", messages=history("hello"), user="ann")
 
     assert completion.object == "chat.completion"
     assert completion.model == "parley"
@@ -49,7 +49,7 @@ async def test_a_completion_is_streamed_with_usage(client: AsyncOpenAI, site: Si
     site.parley.model.play([Answer("Told in many small pieces.", chunk_delay=0.06)])
 
     stream = await client.chat.completions.create(
-        model="parley", messages=said("hello"), stream=True, stream_options={"include_usage": True}
+        model="parley", messages=history("hello"), stream=True, stream_options={"include_usage": True}
     )
     chunks = [chunk async for chunk in stream]
 
@@ -65,7 +65,7 @@ async def test_a_completion_is_streamed_with_usage(client: AsyncOpenAI, site: Si
 
 
 async def test_a_stream_without_options_has_no_usage(client: AsyncOpenAI) -> None:
-    stream = await client.chat.completions.create(model="parley", messages=said("hello"), stream=True)
+    stream = await client.chat.completions.create(model="parley", messages=history("hello"), stream=True)
     chunks = [chunk async for chunk in stream]
 
     assert all(chunk.choices for chunk in chunks)
@@ -76,16 +76,16 @@ async def test_tool_calls_are_hidden_and_texts_before_and_after_stay_apart(clien
     remember = ("knowledge__remember", {"content": "Ann likes oolong."})
     site.parley.model.play([Answer("Let me note that.", tool_calls=[remember]), Answer("Noted.")])
 
-    stream = await client.chat.completions.create(model="parley", messages=said("I like oolong"), stream=True)
+    stream = await client.chat.completions.create(model="parley", messages=history("I like oolong"), stream=True)
 
     text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
     assert text == "Let me note that.\n\nNoted."
 
 
 async def test_a_repeated_history_identifies_one_conversation(client: AsyncOpenAI, site: Site) -> None:
-    first = await client.chat.completions.create(model="parley", messages=said("one"), user="ann")
+    first = await client.chat.completions.create(model="parley", messages=history("one"), user="ann")
     answer = first.choices[0].message.content or ""
-    second = await client.chat.completions.create(model="parley", messages=said("one", answer, "two"), user="ann")
+    second = await client.chat.completions.create(model="parley", messages=history("one", answer, "two"), user="ann")
 
     assert second.choices[0].message.content == "You said: two"
     assert await site.parley.value("SELECT count(*) FROM conversations") == 1
@@ -96,7 +96,7 @@ async def test_a_repeated_history_identifies_one_conversation(client: AsyncOpenA
 async def test_people_and_named_conversations_are_kept_apart(client: AsyncOpenAI, site: Site) -> None:
     for user, name in (("ann", None), ("bob", None), ("ann", "x"), ("ann", "y"), ("ann", "x")):
         metadata = {"conversation_id": name} if name else openai.omit
-        await client.chat.completions.create(model="parley", messages=said("hi"), user=user, metadata=metadata)
+        await client.chat.completions.create(model="parley", messages=history("hi"), user=user, metadata=metadata)
 
     assert await site.parley.value("SELECT count(*) FROM conversations") == 4
     assert await site.parley.value("SELECT count(*) FROM user_platform_links WHERE platform = 'openai'") == 2
@@ -105,7 +105,7 @@ async def test_people_and_named_conversations_are_kept_apart(client: AsyncOpenAI
 async def test_the_same_idempotency_key_is_one_turn(client: AsyncOpenAI, site: Site) -> None:
     calls = [
         client.chat.completions.create(
-            model="parley", messages=said("hello"), user="ann", extra_headers={"Idempotency-Key": "k1"}
+            model="parley", messages=history("hello"), user="ann", extra_headers={"Idempotency-Key": "k1"}
         )
         for _ in range(3)
     ]
@@ -142,7 +142,7 @@ async def test_an_image_part_is_seen_by_the_model(client: AsyncOpenAI, site: Sit
 async def test_options_without_an_effect_are_ignored(client: AsyncOpenAI) -> None:
     completion = await client.chat.completions.create(
         model="parley",
-        messages=[{"role": "system", "content": "Be brief."}, *said("hello")],
+        messages=[{"role": "system", "content": "Be brief."}, *history("hello")],
         temperature=0.2,
         top_p=1,
         max_tokens=100,
@@ -188,7 +188,7 @@ async def test_unsupported_options_are_refused_in_openai_s_error_format(
 ) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await client.chat.completions.create(
-            model="parley", messages=change.get("messages", said("hello")), extra_body=change
+            model="parley", messages=change.get("messages", history("hello")), extra_body=change
         )
 
     error: Any = refused.value.body
@@ -199,7 +199,7 @@ async def test_unsupported_options_are_refused_in_openai_s_error_format(
 
 async def test_another_model_is_not_found(client: AsyncOpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="ask for parley"):
-        await client.chat.completions.create(model="gpt-4o", messages=said("hello"))
+        await client.chat.completions.create(model="gpt-4o", messages=history("hello"))
     with pytest.raises(openai.NotFoundError, match="ask for parley"):
         await client.models.retrieve("gpt-4o")
 
@@ -207,7 +207,7 @@ async def test_another_model_is_not_found(client: AsyncOpenAI) -> None:
 async def test_a_wrong_key_is_refused(site: Site) -> None:
     async with AsyncOpenAI(base_url=f"{site.url}/v1", api_key="wrong", max_retries=0) as stranger:
         with pytest.raises(openai.AuthenticationError):
-            await stranger.chat.completions.create(model="parley", messages=said("hello"))
+            await stranger.chat.completions.create(model="parley", messages=history("hello"))
 
 
 async def test_the_agent_is_the_one_model(client: AsyncOpenAI) -> None:

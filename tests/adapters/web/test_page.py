@@ -74,7 +74,9 @@ async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncI
     context = await chromium.new_context(**options)
     page = await context.new_page()
     window = Window(page, context)
-    page.on("console", lambda said: window.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda entry: window.complaints.append(entry.text) if entry.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: window.complaints.append(str(error)))
     page.on("request", lambda request: window.requests.append(request.url))
     await page.goto(address)

@@ -153,9 +153,9 @@ GARBAGE: list[bytes] = [
 async def test_garbage_is_an_error_and_nothing_worse(
     version: str, streams: bool, ask: Ask, swap: Swap, url: str
 ) -> None:
-    said = [(garbage, "application/json") for garbage in GARBAGE]
-    said += [(b"data: " + garbage + b"\n\n", "text/event-stream") for garbage in GARBAGE]
-    for body, kind in said:
+    bodies = [(garbage, "application/json") for garbage in GARBAGE]
+    bodies += [(b"data: " + garbage + b"\n\n", "text/event-stream") for garbage in GARBAGE]
+    for body, kind in bodies:
 
         async def answer(_request: Request, body: bytes = body, kind: str = kind) -> Response:
             return Response(body, media_type=kind)

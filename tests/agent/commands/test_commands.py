@@ -97,9 +97,9 @@ async def test_budget_counts_a_period_that_has_ended_as_over(parley: Parley) -> 
     await parley.sql("UPDATE users SET tokens_used_this_month = 5000, budget_reset_at = now() - interval '1 day'")
     renews = await parley.value("SELECT budget_reset_at + interval '30 days' FROM users")
 
-    said = await ask(parley, "/budget")
+    output = await ask(parley, "/budget")
 
-    assert said == f"You have used 0 of 5,000 tokens; 5,000 are left. The budget renews on {renews:%d %B %Y}."
+    assert output == f"You have used 0 of 5,000 tokens; 5,000 are left. The budget renews on {renews:%d %B %Y}."
 
 
 async def test_budget_without_a_limit_is_unlimited(parley: Parley) -> None:
@@ -124,10 +124,10 @@ async def test_reset_hides_what_was_said_before_and_deletes_nothing(parley: Parl
     await parley.ask("my name is Ann")
     await parley.sql("UPDATE conversations SET summary = 'they talked', is_summarized = true")
 
-    said = await ask(parley, "/reset")
+    output = await ask(parley, "/reset")
     await parley.ask("who am I?")
 
-    assert "afresh" in said
+    assert "afresh" in output
     assert "my name is Ann" not in str(model.requests[-1].body["messages"])
     assert "they talked" not in str(model.requests[-1].body["messages"])
     assert await parley.value("SELECT count(*) FROM messages WHERE content = 'my name is Ann'") == 1
@@ -230,10 +230,11 @@ async def test_persona_shows_who_answers_here(parley: Parley) -> None:
         " VALUES ('Pirate', 'Arr.', true, '[\"knowledge\"]', 'openai/small')"
     )
 
-    said = await ask(parley, "/persona")
+    output = await ask(parley, "/persona")
 
     assert (
-        said == "Pirate answers here (a persona of this installation), asks openai/small first and may use the modules "
+        output
+        == "Pirate answers here (a persona of this installation), asks openai/small first and may use the modules "
         "knowledge."
     )
 

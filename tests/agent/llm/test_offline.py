@@ -39,8 +39,8 @@ def tool(name: str, required: tuple[str, ...] = ()) -> dict[str, Any]:
 ALL = (tool("code_executor__list_files"), *(tool(name) for name in FUNCTIONS))
 
 
-async def asks(said: str, *after: dict[str, Any], tools: tuple[dict[str, Any], ...] = ALL) -> Completion:
-    messages = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": f"{said}\n\n{NOW}"}, *after)
+async def asks(message: str, *after: dict[str, Any], tools: tuple[dict[str, Any], ...] = ALL) -> Completion:
+    messages = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": f"{message}\n\n{NOW}"}, *after)
     return await OfflineModel(NoonClock()).complete("offline", ModelRequest(messages, tools, 500), AttemptState(10))
 
 
@@ -54,7 +54,7 @@ def returned(name: str, arguments: dict[str, Any], result: Any) -> tuple[dict[st
 
 
 @pytest.mark.parametrize(
-    ("said", "name", "arguments"),
+    ("message", "name", "arguments"),
     [
         ("Remember that my cat is called Tom.", "knowledge__remember", {"content": "my cat is called Tom"}),
         ("please remember: I like tea", "knowledge__remember", {"content": "I like tea"}),
@@ -92,8 +92,8 @@ def returned(name: str, arguments: dict[str, Any], result: Any) -> tuple[dict[st
         ("wann ist Ostern?", "calendar__resolve_date_hint", {"hint": "Ostern"}),
     ],
 )
-async def test_a_plain_request_becomes_a_tool_call(said: str, name: str, arguments: dict[str, Any]) -> None:
-    answer = await asks(said)
+async def test_a_plain_request_becomes_a_tool_call(message: str, name: str, arguments: dict[str, Any]) -> None:
+    answer = await asks(message)
 
     [call] = answer.tool_calls
     assert answer.stop == "tool_use"
@@ -101,7 +101,7 @@ async def test_a_plain_request_becomes_a_tool_call(said: str, name: str, argumen
 
 
 @pytest.mark.parametrize(
-    ("said", "name", "result", "sentence"),
+    ("message", "name", "result", "sentence"),
     [
         ("remember that I row", "knowledge__remember", {"id": 1}, "I will remember that: I row"),
         (
@@ -132,8 +132,8 @@ async def test_a_plain_request_becomes_a_tool_call(said: str, name: str, argumen
         ("when is Easter?", "calendar__resolve_date_hint", "not JSON, cut …", "not JSON, cut …"),
     ],
 )
-async def test_a_result_becomes_a_sentence(said: str, name: str, result: Any, sentence: str) -> None:
-    answer = await asks(said, *returned(name, {"content": "I row"}, result))
+async def test_a_result_becomes_a_sentence(message: str, name: str, result: Any, sentence: str) -> None:
+    answer = await asks(message, *returned(name, {"content": "I row"}, result))
 
     assert sentence in answer.text
     assert answer.stop == "end_turn"
@@ -156,7 +156,7 @@ async def test_the_request_for_a_last_answer_is_not_taken_for_the_person() -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "result"),
+    ("message", "result"),
     [
         ("What is 12*(3+4)?", "84"),
         ("2^10", "1024"),
@@ -172,8 +172,8 @@ async def test_the_request_for_a_last_answer_is_not_taken_for_the_person() -> No
         ("99999999 ^ 999999999", "can't work that out"),
     ],
 )
-async def test_sums_are_worked_out_within_bounds(said: str, result: str) -> None:
-    assert (await asks(said)).text.endswith((result, f"{result}."))
+async def test_sums_are_worked_out_within_bounds(message: str, result: str) -> None:
+    assert (await asks(message)).text.endswith((result, f"{result}."))
 
 
 async def test_a_sum_goes_to_the_tool_that_takes_an_expression() -> None:
@@ -182,13 +182,13 @@ async def test_a_sum_goes_to_the_tool_that_takes_an_expression() -> None:
     assert (call.name, json.loads(call.arguments)) == ("sums__evaluate", {"expression": "2+2"})
 
 
-@pytest.mark.parametrize("said", ["What day is it?", "what's the time", "what day is it today?", "Wie spät ist es?"])
-async def test_the_present_day_is_told_in_the_persons_own_time(said: str) -> None:
-    assert (await asks(said)).text == "It is Friday, 20 March 2026, 09:30 (Europe/Berlin)."
+@pytest.mark.parametrize("message", ["What day is it?", "what's the time", "what day is it today?", "Wie spät ist es?"])
+async def test_the_present_day_is_told_in_the_persons_own_time(message: str) -> None:
+    assert (await asks(message)).text == "It is Friday, 20 March 2026, 09:30 (Europe/Berlin)."
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "hello",
         "",
@@ -200,8 +200,8 @@ async def test_the_present_day_is_told_in_the_persons_own_time(said: str) -> Non
         "what" + " " * 90_000 + "x",
     ],
 )
-async def test_anything_else_is_told_what_it_is_and_how_to_get_more(said: str) -> None:
-    answer = await asks(said, tools=(tool("knowledge__remember"),))
+async def test_anything_else_is_told_what_it_is_and_how_to_get_more(message: str) -> None:
+    answer = await asks(message, tools=(tool("knowledge__remember"),))
 
     assert "small offline model" in answer.text
     assert "LLM_MODELS" in answer.text

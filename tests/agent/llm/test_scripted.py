@@ -176,14 +176,14 @@ async def test_entries_are_used_up_by_model_calls_alone(
     given = {"debug_mock_responses": json.dumps(script), "default_guest_token_budget": 10**9}
     given |= {"default_guest_modules": ("dialogue", "file_manager")}
     async with open_parley(settings.model_copy(update=given), address, model) as parley:
-        said = [(await parley.ask(f"message {number}")).content for number in range(5)]
+        answers = [(await parley.ask(f"message {number}")).content for number in range(5)]
         elsewhere = await parley.ask("hello", channel="another")
 
-    assert said[0] == "Which one?"
-    assert "can't reach" in said[1]
+    assert answers[0] == "Which one?"
+    assert "can't reach" in answers[1]
     # The third is more than the history holds: the window moves on, and the count does not.
-    assert said[2].startswith("word word")
-    assert said[3:] == ["The fifth.", "The sixth."]
+    assert answers[2].startswith("word word")
+    assert answers[3:] == ["The fifth.", "The sixth."]
     assert elsewhere.content == "Which one?"
 
 

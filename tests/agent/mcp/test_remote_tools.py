@@ -137,7 +137,7 @@ def test_structured_content_comes_first_and_a_wrapped_value_is_unwrapped() -> No
 
 
 def test_a_failure_is_told_in_the_servers_words() -> None:
-    for said in ('{"error": true, "message": "Closed.", "self": 1, "until": "noon"}', "Closed."):
+    for body in ('{"error": true, "message": "Closed.", "self": 1, "until": "noon"}', "Closed."):
         with pytest.raises(ToolError, match=r"^Closed\.$") as failed:
-            to_result(CallToolResult(content=[TextContent(text=said)], is_error=True))
+            to_result(CallToolResult(content=[TextContent(text=body)], is_error=True))
         assert failed.value.fields in ({"until": "noon"}, {})

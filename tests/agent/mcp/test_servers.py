@@ -101,9 +101,9 @@ async def test_a_row_that_names_another_variable_is_off_and_says_why(value: str,
     await add_server(parley)
     await parley.sql("UPDATE mcp_servers SET env = jsonb_build_object('KEY', CAST(:value AS text))", value=value)
 
-    said = await told_error(parley)
+    error = await told_error(parley)
 
-    assert said.startswith("KEY ")
+    assert error.startswith("KEY ")
     assert names(parley).isdisjoint({"far.add"})
 
 

@@ -20,8 +20,8 @@ SECOND = pending("wall.post", {"text": "$a.missing"}, seq=3)
 
 def obstacle(plan: Plan, *results: Step) -> PlanObstacle:
     """Return the policy of a turn whose last answer was this plan."""
-    said = replace(answer(1), plan=plan.to_journal())
-    return PlanObstacle(TurnLog(1, journal(said, FIRST, *results)))
+    planned = replace(answer(1), plan=plan.to_journal())
+    return PlanObstacle(TurnLog(1, journal(planned, FIRST, *results)))
 
 
 async def test_a_call_that_needs_nothing_goes_on() -> None:

@@ -37,9 +37,9 @@ async def command(parley: Parley, text: str, sender: Writer = ANN, place: Place 
 
 
 def summary_of(text: str) -> dict[str, Any]:
-    said = [f"The {found[1]} is called {found[2]}." for found in re.finditer(r"my (\w+) is called (\w+)", text)]
-    facts = [{"message": 1, "fact": each, "confidence": 0.9, "replaces": None} for each in said[:1]]
-    return {"summary": " ".join(said) or "They talked.", "facts": facts}
+    sentences = [f"The {found[1]} is called {found[2]}." for found in re.finditer(r"my (\w+) is called (\w+)", text)]
+    facts = [{"message": 1, "fact": each, "confidence": 0.9, "replaces": None} for each in sentences[:1]]
+    return {"summary": " ".join(sentences) or "They talked.", "facts": facts}
 
 
 async def test_what_is_about_something_goes_from_every_leg_once_it_was_confirmed(

@@ -39,14 +39,14 @@ class HoldingModel:
     order: list[str] = field(default_factory=list)
 
     async def __call__(self, body: Body, _number: int) -> Answer:
-        said = last_user_text(body).partition("\n\n<context>")[0].rpartition(": ")[2]
-        self.order.append(said)
-        if said.startswith("hold"):
+        question = last_user_text(body).partition("\n\n<context>")[0].rpartition(": ")[2]
+        self.order.append(question)
+        if question.startswith("hold"):
             async with self.changed:
-                self.held[said] += 1
+                self.held[question] += 1
                 self.changed.notify_all()
             await self.go.wait()
-        return Answer(f"heard {said}")
+        return Answer(f"heard {question}")
 
     async def until(self, count: int) -> None:
         """Wait until so many answers are held."""

@@ -107,8 +107,8 @@ async def test_a_check_that_does_not_come_true_expires_and_says_so(parley: Parle
     await parley.sql("UPDATE scheduled_jobs SET expires_at = now()")
     await parley.sql(CHECK_NOW)
 
-    said = (await parley.platform.wait_for(2))[1]
-    assert said.startswith("Reminder: The frog is there.\n\nWhat it waited for had not come true by ")
+    notice = (await parley.platform.wait_for(2))[1]
+    assert notice.startswith("Reminder: The frog is there.\n\nWhat it waited for had not come true by ")
     assert (await until_checked(parley, 2)).status == "finished"
 
 

@@ -38,14 +38,14 @@ SMALL_TALK = [
 
 def dialogue(seed: int) -> list[Line]:
     choose = random.Random(seed)  # noqa: S311  # reproducible
-    spoken = [(speaker, said, False) for speaker, said, _ in FACTS]
+    spoken = [(speaker, content, False) for speaker, content, _ in FACTS]
     talk = [(choose.choice(["Ann", "Bob", "Cleo"]), choose.choice(SMALL_TALK), False) for _ in range(60)]
     talk += [("Assistant", "You are welcome. Is there anything else that I can do for you?", True) for _ in range(20)]
     for each in talk:
         spoken.insert(choose.randrange(len(spoken) + 1), each)
     return [
-        Line(number, BEGAN + timedelta(minutes=number), speaker, said, is_bot=is_bot)
-        for number, (speaker, said, is_bot) in enumerate(spoken, 1)
+        Line(number, BEGAN + timedelta(minutes=number), speaker, content, is_bot=is_bot)
+        for number, (speaker, content, is_bot) in enumerate(spoken, 1)
     ]
 
 
@@ -57,12 +57,12 @@ def kept(summary: str) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_an_extract_of_a_fifth_keeps_nine_of_ten_facts(seed: int) -> None:
     lines = dialogue(seed)
-    said = sum(len(each.content) for each in lines)
+    chars = sum(len(each.content) for each in lines)
 
-    summary = extract(None, lines, max_chars=said // 5)
+    summary = extract(None, lines, max_chars=chars // 5)
 
     assert kept(summary) >= 0.9
-    assert len(summary) <= said / 3
+    assert len(summary) <= chars / 3
 
 
 def test_facts_survive_many_rounds() -> None:

@@ -318,18 +318,18 @@ async def test_a_tool_that_is_safe_to_repeat_is_tried_a_second_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "tries", "said"),
+    ("error", "tries", "message"),
     [
         (RuntimeError("secret"), 2, "test_toolbox.fail failed unexpectedly."),
         (Unavailable("The library is closed."), 2, "The library is closed."),
         (ToolError("No such book."), 1, "No such book."),
     ],
 )
-async def test_a_tool_is_tried_twice_at_most_and_a_refusal_is_final(error: Exception, tries: int, said: str) -> None:
+async def test_a_tool_is_tried_twice_at_most_and_a_refusal_is_final(error: Exception, tries: int, message: str) -> None:
     runs = Runs()
     box = Toolbox((ModuleTools([failing(runs, error, repeatable=True)]),), LIMIT)
 
-    assert (await error_of("fail", box=box))["message"] == said
+    assert (await error_of("fail", box=box))["message"] == message
     assert runs.count == tries
 
 

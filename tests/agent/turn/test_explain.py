@@ -96,13 +96,13 @@ async def _check_command_line(parley: Parley, home: Path, answer: AgentResponse)
 
 
 async def _check_own_command(parley: Parley, answer: AgentResponse) -> None:
-    said = await why(parley)
-    assert "Persona: Sage, version 1: it belongs to the platform." in said
+    reason = await why(parley)
+    assert "Persona: Sage, version 1: it belongs to the platform." in reason
     # With the memories that they may read here.
-    assert '"Ann counts on her fingers." (' in said
-    assert "calculator.calculate (result)" in said
-    assert f"It cost you {answer.usage.total:,} tokens" in said
-    assert await why(parley, f"/why {answer.turn_id}") == said
+    assert '"Ann counts on her fingers." (' in reason
+    assert "calculator.calculate (result)" in reason
+    assert f"It cost you {answer.usage.total:,} tokens" in reason
+    assert await why(parley, f"/why {answer.turn_id}") == reason
     # In a channel nothing of a direct message is told, and nobody is told about the turns of others.
     lounge = Place("test", "guild", "lounge")
     assert await why(parley, f"/why {answer.turn_id}", place=lounge) == "You have no such turn here."

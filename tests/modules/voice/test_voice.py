@@ -192,14 +192,14 @@ async def test_what_was_spoken_is_remembered_and_goes_with_its_message_alone(par
         await parley.app.events.response(first.inbox_id)
         turn_id = (await parley.app.events.response(last.inbox_id)).turn_id
 
-    said = {each["content"] for each in await remembered(parley) if each["turn_id"] == turn_id}
-    assert {"Listen to a!", "My dog is called Rex.", "Listen to b!", "My number is 4711."} < said
-    assert "[Said in the recording c.wav (file_id 3):]\nThe lecture is about owls." in said
+    contents = {each["content"] for each in await remembered(parley) if each["turn_id"] == turn_id}
+    assert {"Listen to a!", "My dog is called Rex.", "Listen to b!", "My number is 4711."} < contents
+    assert "[Said in the recording c.wav (file_id 3):]\nThe lecture is about owls." in contents
 
     await Edits(parley.app, "test").delete(["b.wav"])
 
     left = {each["content"] for each in await remembered(parley) if each["turn_id"] == turn_id}
-    assert left == said - {"Listen to b!", "My number is 4711."}
+    assert left == contents - {"Listen to b!", "My number is 4711."}
     shown = await parley.value("SELECT content FROM messages WHERE turn_id = :id AND role = 'user'", id=turn_id)
     assert "My dog is called Rex." in shown
     assert "The lecture is about owls." in shown

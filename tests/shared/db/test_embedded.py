@@ -111,11 +111,11 @@ def test_another_user_of_the_machine_is_refused_even_where_the_folders_are_open(
     try:
         for each, mode in opened.items():
             each.chmod(mode)
-        said = connect_as_nobody(path)
+        output = connect_as_nobody(path)
     finally:
         for each, mode in before.items():
             each.chmod(mode)
-    assert ("Peer authentication failed" in said) == is_root, said
+    assert ("Peer authentication failed" in output) == is_root, output
 
 
 def test_a_path_that_is_too_long_for_the_socket_stops_the_start_with_the_remedy(tmp_path: Path) -> None:

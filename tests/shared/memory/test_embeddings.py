@@ -198,8 +198,8 @@ async def test_the_texts_of_vectors_say_who_said_them(database: Database, ann: i
     origin = Origin(HOME, await new_conversation(database))
     await memories.add(
         [
-            NewMemory(ann, origin, said, said_at, speaker=speaker)
-            for speaker, said in (("Ann", "The dog is Rex"), ("Bob", "Nice"), (None, "Noted"))
+            NewMemory(ann, origin, content, said_at, speaker=speaker)
+            for speaker, content in (("Ann", "The dog is Rex"), ("Bob", "Nice"), (None, "Noted"))
         ]
     )
     await admin.overdue()

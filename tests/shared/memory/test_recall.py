@@ -76,9 +76,11 @@ async def test_facts_are_stored_once_and_messages_as_often_as_they_are_said(
     memories: Memories, ann: int, conversation_id: int
 ) -> None:
     fact = NewMemory(ann, Origin(HOME), "Ann likes tea", said_at=MARCH, source="fact")
-    said = line(ann, conversation_id, "Good morning")
+    greeting = line(ann, conversation_id, "Good morning")
 
-    first, again, empty, *messages = await memories.add([fact, fact, line(ann, conversation_id, " \x00"), said, said])
+    first, again, empty, *messages = await memories.add(
+        [fact, fact, line(ann, conversation_id, " \x00"), greeting, greeting]
+    )
     [later] = await memories.add([fact])
 
     assert first is not None

@@ -16,9 +16,9 @@ async def serve(options: argparse.Namespace) -> None:
         print(f"DISCORD_TOKEN={options.token} DISCORD_API_BASE={discord.api_base}", file=sys.stderr)  # noqa: T201  # a program to be started by hand
         print(f"DISCORD_GATEWAY={discord.gateway.url} DISCORD_CDN_BASE={discord.cdn_base}", file=sys.stderr)  # noqa: T201  # as above
         while line := await asyncio.to_thread(sys.stdin.readline):
-            said = len(ann.reads(ann.dm()))
+            count = len(ann.reads(ann.dm()))
             await ann.says(line.strip(), ann.dm())
-            print((await ann.hears(ann.dm(), said + 1))[-1])  # noqa: T201  # as above
+            print((await ann.hears(ann.dm(), count + 1))[-1])  # noqa: T201  # as above
 
 
 def main() -> None:

@@ -25,10 +25,10 @@ def finish_reason(answer: Answer) -> str:
 
 def usage(answer: Answer, prompt_bytes: int) -> dict[str, Any]:
     """Return a plausible usage: four bytes are a token."""
-    said = len(answer.text) + sum(len(call[0]) + len(arguments_text(call)) for call in answer.tool_calls)
+    length = len(answer.text) + sum(len(call[0]) + len(arguments_text(call)) for call in answer.tool_calls)
     counted: dict[str, Any] = {
         "prompt_tokens": max(1, prompt_bytes // 4),
-        "completion_tokens": max(1, said // 4),
+        "completion_tokens": max(1, length // 4),
         "prompt_tokens_details": {"cached_tokens": 0},
         **(answer.usage or {}),
     }

@@ -244,8 +244,8 @@ class OpenAIStub:
             return _failed(self.recording_fault)
         if not content.startswith(SOUNDS):
             return _error(400, "Invalid file format.", "file")
-        said = self.transcripts.get(file.filename, self.transcript)
-        return web.json_response({"text": said, **self.transcript_usage})
+        transcript = self.transcripts.get(file.filename, self.transcript)
+        return web.json_response({"text": transcript, **self.transcript_usage})
 
     async def _speak(self, request: web.BaseRequest) -> web.StreamResponse:
         body = json.loads(await request.content.read())

@@ -17,9 +17,9 @@ async def serve(options: argparse.Namespace) -> None:
         if options.deliver_to:
             await slack.deliver_to(options.deliver_to)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            said = len(ann.written())
+            count = len(ann.written())
             await ann.direct(line.strip())
-            print((await ann.hears(count=said + 1))[-1])  # noqa: T201  # as above
+            print((await ann.hears(count=count + 1))[-1])  # noqa: T201  # as above
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ POSTING: dict[str, Kind] = {
 }
 
 
-def said(args: Json) -> Json:
+def content_of(args: Json) -> Json:
     """Return text and blocks as stored: Markdown becomes a block, with its source as text."""
     markdown = args.get("markdown_text")
     blocks = [{"type": "markdown", "text": markdown}] if markdown else args.get("blocks", [])
@@ -83,7 +83,7 @@ async def post_message(call: Call) -> Json:
     given = by_bot(call) | {key: args[key] for key in ("thread_ts", "client_msg_id") if args.get(key)}
     if args.get("thread_ts") and args.get("reply_broadcast"):
         given["subtype"] = "thread_broadcast"
-    kept = said(args)
+    kept = content_of(args)
     given["unfurled"] = _unfurled(args, kept["text"])
     message = standin.world.keep_message(channel, kept.pop("text"), **kept, **given)
     await standin.events.message(channel, message)
@@ -109,7 +109,7 @@ async def post_ephemeral(call: Call) -> Json:
         raise Refused("user_not_in_channel")
     given = {"thread_ts": call.args["thread_ts"]} if call.args.get("thread_ts") else {}
     given |= by_bot(call) | {"channel": channel["id"], "for": call.args["user"], "ts": stamp()}
-    call.standin.world.ephemerals.append({**said(call.args), **given})
+    call.standin.world.ephemerals.append({**content_of(call.args), **given})
     return {"message_ts": given["ts"]}
 
 
@@ -130,7 +130,7 @@ async def update(call: Call) -> Json:
         raise Refused("streaming_state_conflict")
     if channel["is_archived"]:
         raise Refused("is_archived")
-    await call.standin.change(channel, message, said(call.args), edited_by=call.installation.bot["id"])
+    await call.standin.change(channel, message, content_of(call.args), edited_by=call.installation.bot["id"])
     return {"channel": channel["id"], "ts": message["ts"], "text": message["text"], "message": shown(message)}
 
 

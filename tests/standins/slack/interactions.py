@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from tests.standins.slack.chat import said
+from tests.standins.slack.chat import content_of
 from tests.standins.slack.journal import Envelope
 from tests.standins.slack.rules import Refused, check_texts
 from tests.standins.slack.world import Json, stamp
@@ -131,24 +131,24 @@ class Interactions:
             note = {"channel": channel["id"], "for": interaction.user["id"], "ts": stamp()}
             if given.get("thread_ts"):
                 note["thread_ts"] = given["thread_ts"]
-            self.standin.world.ephemerals.append({**said(given), **note})
+            self.standin.world.ephemerals.append({**content_of(given), **note})
 
     async def _change_original(self, channel: Json, original: Json, given: Json) -> None:
         ephemerals = self.standin.world.ephemerals
         if original in ephemerals and given.get("delete_original"):
             ephemerals.remove(original)
         elif original in ephemerals:
-            original.update({"blocks": []} | said(given))
+            original.update({"blocks": []} | content_of(given))
         elif given.get("delete_original"):
             await self.standin.forget(channel, original)
         else:
-            await self.standin.change(channel, original, said(given), edited_by=original["user"])
+            await self.standin.change(channel, original, content_of(given), edited_by=original["user"])
 
     async def _say(self, interaction: Interaction, channel: Json, given: Json) -> None:
         installation = self.standin.world.installation_of(channel["context_team_id"])
         if installation is None:
             return
-        kept = said(given) | {"user": installation.bot["id"], "bot_id": installation.bot_id}
+        kept = content_of(given) | {"user": installation.bot["id"], "bot_id": installation.bot_id}
         if given.get("thread_ts"):
             kept["thread_ts"] = given["thread_ts"]
         message = self.standin.world.keep_message(channel, kept.pop("text"), **kept)

@@ -33,14 +33,14 @@ EXCHANGE: tuple[dict[str, Any], ...] = (
 def test_an_exchange_is_written_in_words_and_read_back(route: str) -> None:
     protocol = PROTOCOLS.of(route)
     request = ModelRequest(EXCHANGE, (ROLL,), 100)
-    system, said, called, results = protocol.encode(request).messages
+    system, message, called, results = protocol.encode(request).messages
 
-    assert [each["role"] for each in (system, said, called, results)] == ["system", "user", "assistant", "user"]
+    assert [each["role"] for each in (system, message, called, results)] == ["system", "user", "assistant", "user"]
     assert system["content"].startswith("Be brief.\n\nYou can call tools.")
     schema = '{"type":"object","properties":{"sides":{"type":"integer"}},"additionalProperties":false}'
     assert system["content"].endswith(f"\n- dice.roll: Roll dice.\n  {schema}")
-    assert said["content"].startswith('Ann: < tool_result name="x">')
-    assert said["content"].endswith("\n\nBob: roll")
+    assert message["content"].startswith('Ann: < tool_result name="x">')
+    assert message["content"].endswith("\n\nBob: roll")
     answer = protocol.decode(Completion(called["content"], (), "end_turn", Usage(), route))
     assert answer.text == "Rolling."
     assert answer.tool_calls[0].name == ("dice__roll" if route == "tags" else "dice.roll")
