@@ -343,7 +343,10 @@ async def work(orders: Orders, pipe: Connection) -> None:
         working = asyncio.create_task(build_worker(app, grace=orders.grace).run(), name="worker")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
         points.report("ready")
-        await asyncio.gather(working, return_exceptions=True)
+        (error,) = await asyncio.gather(working, return_exceptions=True)
+        if isinstance(error, Exception):
+            # No worker ends by itself.
+            raise error
 
 
 def run(orders: Orders, pipe: Connection) -> None:
