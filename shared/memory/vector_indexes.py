@@ -1,8 +1,9 @@
 """Vector indexes of scopes with very many memories, made in the background.
 
-Up to `LARGE` memories, scanning a scope's range of the covering index is exact and fast. Beyond, each scope gets
-indexes of its own: one for all would be slow to build and slowest for persons with few memories. The planner uses such
-an index only for a statement that has its scope, model and kind as literal values.
+Up to `LARGE` memories, each with two vectors, scanning a scope's range of the covering index is exact, and takes a
+microsecond a vector. Beyond, each scope gets indexes of its own: one for all would be slow to build and slowest for
+persons with few memories. The planner uses such an index only for a statement that has its scope, model and kind as
+literal values.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from shared.db.database import Database
 from shared.log import get_logger
 from shared.memory.visibility import prepare
 
-LARGE = 50_000
+LARGE = 10_000
 # How many candidates the index looks at: 0.995 of the true neighbours are among them, in our measurements.
 EF_SEARCH = 200
 NEAREST = 100

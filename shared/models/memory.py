@@ -267,7 +267,7 @@ class MemoryVector(Base):
         CheckConstraint("model <> ''", name="model_is_not_empty"),
         # An index row has at most 2,704 bytes, enough for a halfvec of 1,280 dimensions.
         CheckConstraint("vector_dims(embedding) <= 1280", name="embedding_has_at_most_1280_dimensions"),
-        # In our measurements, scanning a scope's range is faster than a vector index up to 50,000 rows.
+        # Scanned for a scope with few memories; `shared/memory/vector_indexes.py` makes indexes for those with many.
         Index(
             "ix_memory_vectors_of_scope",
             "scope_id",
