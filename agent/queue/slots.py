@@ -1,10 +1,48 @@
-"""The slots of a worker: how many turns run at once, in all and for each person and server."""
+"""What runs beside what: the slots of a worker, and suspects, which run with nothing beside them.
+
+Slots bound how many turns run at once, in all and for each person and server. Suspects are jobs whose worker died. One
+of them may have killed it, so each is run again alone in its process. A suspect has the highest priority, so that it is
+the next job of its place. `attempts` of its row counts how often it was started alone, and thus, because an ended job
+leaves the queue, how often its worker died while it ran alone.
+
+Suspects of several processes run at the same time. One may have killed the worker of another, for instance by taking
+the machine's memory, so a death while others ran is not counted; the suspect is then strict: it runs only while no
+other suspect runs in any process. The column `scheduled_at` says that a suspect runs, and not only waits.
+"""
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from shared.db.database import Database
+
+
+SUSPECT_PRIORITY = 1_000_000
+STRICT_PRIORITY = SUSPECT_PRIORITY + 1
+# Between two tries of a suspect that waits for those of other processes.
+WAIT_SECONDS = 1.0
+# After so many deaths of its worker while a message ran alone, its turn is parked; one more, and it is not even opened.
+MAX_DEATHS = 3
+
+LOCK = text("SELECT pg_advisory_xact_lock(hashtext('parley suspects'))")
+START_ALONE = text(f"""
+WITH ours AS (SELECT id, priority FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing'),
+started AS (
+    UPDATE procrastinate_jobs AS job SET attempts = attempts + 1, scheduled_at = now() FROM ours
+    WHERE job.id = ours.id AND NOT EXISTS (
+        SELECT FROM procrastinate_jobs AS other
+        WHERE other.status = 'doing' AND other.scheduled_at IS NOT NULL AND other.id <> ours.id
+          AND other.priority >= {SUSPECT_PRIORITY}
+          AND (other.priority = {STRICT_PRIORITY} OR ours.priority = {STRICT_PRIORITY})
+    )
+    RETURNING job.id
+)
+SELECT EXISTS (SELECT FROM started) AS has_started FROM ours
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +174,48 @@ def _decrease(counts: Counter[str], key: str) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
+
+
+async def start_alone(database: Database, job_id: int) -> bool | None:
+    """Record that a suspect starts alone; return False if it has to wait for others, None if its job was taken over."""
+    async with database.transaction() as session:
+        await session.execute(LOCK)
+        row = (await session.execute(START_ALONE, {"job_id": job_id})).one_or_none()
+        return None if row is None else bool(row.has_started)
+
+
+class Gate:
+    """Lets jobs of one process run beside each other, and suspects one at a time with nothing beside them."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._suspects = asyncio.Lock()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """Run the block beside others, as soon as no suspect runs or waits for an empty process."""
+        while not self._is_open.is_set():
+            await self._is_open.wait()
+        self._running += 1
+        self._is_empty.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._is_empty.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Run the block with nothing beside it; between two suspects, the jobs that wait for them may start."""
+        async with self._suspects:
+            self._is_open.clear()
+            try:
+                await self._is_empty.wait()
+                yield
+            finally:
+                self._is_open.set()

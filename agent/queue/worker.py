@@ -20,8 +20,16 @@ from agent.queue.connector import DATABASE_WAITS, build_queue, opened, replace_c
 from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
 from agent.queue.inbox import QUEUE, TURN_TASK
 from agent.queue.job import Job
-from agent.queue.slots import Bounds, Slots
-from agent.queue.suspects import MAX_DEATHS, STRICT_PRIORITY, SUSPECT_PRIORITY, WAIT_SECONDS, Gate, start_alone
+from agent.queue.slots import (
+    MAX_DEATHS,
+    STRICT_PRIORITY,
+    SUSPECT_PRIORITY,
+    WAIT_SECONDS,
+    Bounds,
+    Gate,
+    Slots,
+    start_alone,
+)
 from shared.clock import Clock
 from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
 from shared.db.retries import retry_on_lost_db
