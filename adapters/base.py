@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from agent.app import App
-    from agent.events.live import LiveTurn
+    from agent.events.announcer import LiveTurn
     from agent.queue.outbox import Reply
     from shared.messages import IncomingMessage
     from shared.settings import Settings

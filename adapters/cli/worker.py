@@ -21,8 +21,8 @@ from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTas
 from agent.schedules.checks import make_checks
 from agent.schedules.firing import fire_due
 from agent.summaries.summarizer import Summarizer
-from agent.turn.cancellation import Cancellations
 from agent.turn.run import run_turn
+from agent.turn.running import Cancellations
 
 REMEMBER_SECONDS = 1.0
 SCHEDULE_SECONDS, CHECK_SECONDS = 1.0, 2.0

@@ -27,7 +27,7 @@ from shared.errors import ConfigurationError, Unavailable
 if TYPE_CHECKING:
     from adapters.discord.events.checkpoint import Checkpoint
     from agent.app import App
-    from agent.events.live import LiveTurn
+    from agent.events.announcer import LiveTurn
     from agent.queue.outbox import Reply
     from shared.settings import Settings
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from adapters.slack.install.installations import Installations
     from agent.app import App
-    from agent.events.live import LiveTurn
+    from agent.events.announcer import LiveTurn
     from agent.queue.outbox import Reply
     from shared.settings import Settings
 

@@ -11,13 +11,14 @@ from itertools import groupby
 from typing import Any
 
 from agent.context.history import PastStep, count_history, find_named
-from agent.context.images import PromptImages, with_images
 from agent.context.messages import (
     MEMORY_CHARS,
     ModelMessage,
+    PromptImages,
     shows_recordings,
     to_context_block,
     to_past_turn,
+    with_images,
     with_speaker,
     without_context_tags,
 )

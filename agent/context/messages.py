@@ -1,26 +1,80 @@
-"""Converts journal steps to messages in the OpenAI shape; quotes text of other people, so that it stays data."""
+"""Converts journal steps to messages in the OpenAI shape; quotes text of other people, so that it stays data.
 
+A message refers to an image by the id of its file; the content is inserted when a route is called. Images count as
+untrusted content, because they may contain text that somebody else has written.
+"""
+
+import asyncio
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from agent.context.history import PastStep, shorten
-from agent.context.images import PromptImages, with_images
+from sqlalchemy import text
+
+from agent.context.history import PastStep, find_named, shorten
 from agent.context.replied_to import RepliedTo
 from agent.journal.steps import Step
+from agent.llm.vision import SCHEME
 from agent.people.users import ResolvedUser
 from agent.prompts import prompts
 from agent.tools.arguments import to_shown_arguments
 from agent.tools.offer import to_wire_name
+from shared.db.database import Database
+from shared.files.images import Images
 from shared.memory.memories import Neighbour, RecalledMemory
 from shared.messages import PlatformContext, QuotedMessage
 from shared.text import cut
 
 MEMORY_CHARS = 300
+
+FIND_IMAGES = text("""
+SELECT file_records.id, file_records.turn_id, file_records.minio_key
+FROM unnest(CAST(:ids AS bigint[]), CAST(:turn_ids AS bigint[])) AS named (id, turn_id)
+JOIN file_records ON file_records.id = named.id AND file_records.turn_id = named.turn_id
+WHERE file_records.status = 'stored'
+  AND file_records.mime_type IN ('image/png', 'image/jpeg', 'image/webp', 'image/gif')
+ORDER BY file_records.id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptImages:
+    """The images of a prompt: file ids by turn (`by_turn`), and `data:` URLs by file id (`data`)."""
+
+    by_turn: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    data: Mapping[int, str] = field(default_factory=dict)
+
+
+async def load_images(
+    database: Database, images: Images, *, history: Sequence[PastStep], message: PastStep
+) -> PromptImages:
+    """Load the images that the history and the message name."""
+    named = find_named((each.turn_id, each.step) for each in (*history, message))
+    if not named:
+        return PromptImages()
+    given = {"ids": [file_id for _, file_id in named], "turn_ids": [turn_id for turn_id, _ in named]}
+    async with database.statement() as session:
+        rows = (await session.execute(FIND_IMAGES, given)).all()
+    by_turn: dict[int, list[int]] = {}
+    data: dict[int, str] = {}
+    for row, shown in zip(rows, await asyncio.gather(*(images.show(row.minio_key) for row in rows)), strict=True):
+        if shown is not None:
+            data[row.id] = shown
+            by_turn.setdefault(row.turn_id, []).append(row.id)
+    return PromptImages(by_turn, data)
+
+
+def with_images(content: str, file_ids: Sequence[int]) -> Any:
+    """Return the content of a message with a placeholder for each of its images."""
+    if not file_ids:
+        return content
+    places = [{"type": "image_url", "image_url": {"url": f"{SCHEME}{file_id}"}} for file_id in file_ids]
+    return [{"type": "text", "text": content}, *places]
 
 
 def shows_recordings(content: str) -> bool:

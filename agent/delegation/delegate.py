@@ -25,10 +25,9 @@ from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.outcomes import ModelWork
 from agent.tools.providers import Returned
-from agent.turn.cancellation import Cancellations
 from agent.turn.close import TurnResult
 from agent.turn.run import CLOSING_SECONDS, answer_turn
-from agent.turn.running import RunningTurn
+from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
 from shared.db.database import DatabaseLost
 from shared.db.retries import retry_on_lost_db

@@ -1,20 +1,27 @@
-"""The announcer: notifies readers of a turn's stored events and sends its text in small batches, by NOTIFY.
+"""What a running turn tells: events and text for readers, and a live message on platforms that can edit messages.
 
-The channels and the JSON payloads of these notifications stand here too.
+The announcer notifies readers of the turn's stored events and sends its text in small batches, by NOTIFY. The channels
+and the JSON payloads of these notifications stand here too.
+
+The live message is only a preview; the reply is what the turn commits at its end. The id of the live message is stored
+with the turn, so that the final delivery edits that message, also after a crash.
 """
 
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from sqlalchemy import text
 
 from agent.journal.steps import Event, TurnKey
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import REFUSED, Database, DatabaseLost
+from shared.log import get_logger
+from shared.messages import IncomingMessage, Place
 from shared.text import clean
 
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
@@ -24,8 +31,23 @@ TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_rea
 # Sent by triggers, with the name of the table that an admin has changed.
 CHANGES = "parley_changes"
 
+BATCH_SECONDS = 0.05
+# A notification can hold 8,000 bytes; one character takes up to six bytes, and the inbox ids take up to a thousand.
+DELTA_CHARS = 1000
+SEQS_PER_ATTEMPT = 1_000_000
+# At the end, a message that is just being posted is awaited up to this long, so that its id is known.
+SETTLE_SECONDS = 5.0
 
 NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")
+KEEP_LIVE = text("""
+UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+RETURNING id
+""")
+FIND_LIVE = text("SELECT live_message_id FROM turns WHERE id = :turn_id")
+
+log = get_logger()
+
+Observer = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +91,6 @@ def read_note(payload: object) -> dict[str, Any]:
     """Parse a payload of `TURNS` or `READERS`."""
     note: dict[str, Any] = json.loads(str(payload))
     return note
-
-
-BATCH_SECONDS = 0.05
-# A notification can hold 8,000 bytes; one character takes up to six bytes, and the inbox ids take up to a thousand.
-DELTA_CHARS = 1000
-SEQS_PER_ATTEMPT = 1_000_000
-
-
-Observer = Callable[[str, dict[str, Any]], None]
 
 
 class Announcer:
@@ -192,3 +205,114 @@ class Announcer:
             self._is_reset = False
         seq = self.event("text_delta").seq
         return self._readers.delta_note(seq, payload)
+
+
+class LiveTurn:
+    """The state of a running turn for display: the text of its last step, its running and its finished tools.
+
+    By call id: `calls` has the names of all tools that were called; `ended_tools` is True for failed calls.
+    """
+
+    def __init__(self, database: Database, key: TurnKey, message: IncomingMessage) -> None:
+        self.message = message
+        self.text = ""
+        self.calls: dict[str, str] = {}
+        self.ended_tools: dict[str, bool] = {}
+        self._database, self._key = database, key
+        self._is_new_step = False
+        self._ended = asyncio.Event()
+
+    @property
+    def turn_id(self) -> int:
+        """Return the turn's id."""
+        return self._key.id
+
+    @property
+    def is_resumed(self) -> bool:
+        """Return whether an earlier attempt of the turn was interrupted."""
+        return self._key.attempt > 1
+
+    @property
+    def place(self) -> Place:
+        """Return where the question was asked."""
+        return self.message.place
+
+    @property
+    def reply_to(self) -> str:
+        """Return the id of the message that is answered."""
+        return self.message.platform_message_id or self.message.event_id
+
+    @property
+    def asker(self) -> str:
+        """Return the platform's id of the person who asked."""
+        return self.message.sender.platform_user_id
+
+    @property
+    def tools(self) -> list[str]:
+        """Return the names of the running tools."""
+        return [name for call_id, name in self.calls.items() if call_id not in self.ended_tools]
+
+    def observe(self, name: str, payload: dict[str, Any]) -> None:
+        """Update the state with an event of the turn."""
+        if name == "tool_call":
+            self.calls[str(payload["id"])] = str(payload["tool"])
+        elif name == "tool_result":
+            self.ended_tools[str(payload.get("id"))] = bool(payload.get("error"))
+            self._is_new_step = True
+        elif name == "text_delta":
+            if payload.get("reset") or self._is_new_step:
+                self.text, self._is_new_step = "", False
+            self.text += payload["text"]
+
+    async def ends_within(self, seconds: float) -> bool:
+        """Wait for the end of the turn; return False if it has not ended after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Mark the turn as ended, for the sender that shows it."""
+        self._ended.set()
+
+    async def find_message(self) -> str | None:
+        """Return the id of the live message of an earlier attempt; None if there is none."""
+        async with self._database.statement() as session:
+            row = (await session.execute(FIND_LIVE, {"turn_id": self.turn_id})).one_or_none()
+        return None if row is None else row.live_message_id
+
+    async def keep_message(self, message_id: str) -> bool:
+        """Store the id of the live message for the final delivery; return False if another worker has the turn."""
+        given = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
+        async with self._database.statement() as session:
+            return (await session.execute(KEEP_LIVE, given)).one_or_none() is not None
+
+
+@runtime_checkable
+class LiveSender(Protocol):
+    """A sender that can show a live message."""
+
+    async def show(self, turn: LiveTurn) -> None:
+        """Show the turn until it ends."""
+        ...
+
+
+@asynccontextmanager
+async def shown_live(sender: object, turn: LiveTurn, announcer: Announcer) -> AsyncIterator[None]:
+    """Show the turn live during the block if its sender can; after the block the sender has stopped."""
+    if not isinstance(sender, LiveSender):
+        yield
+        return
+    announcer.observe(turn.observe)
+    showing = asyncio.create_task(sender.show(turn), name="live message")
+    try:
+        yield
+    finally:
+        turn.end()
+        await asyncio.wait({showing}, timeout=SETTLE_SECONDS)
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
+        if not showing.cancelled() and (error := showing.exception()) is not None:
+            log.warning("live_message_failed", turn=turn.turn_id, cause=repr(error))

@@ -20,7 +20,6 @@ from sqlalchemy import text
 
 from shared.db.database import Database
 
-
 SUSPECT_PRIORITY = 1_000_000
 STRICT_PRIORITY = SUSPECT_PRIORITY + 1
 # Between two tries of a suspect that waits for those of other processes.

@@ -19,11 +19,10 @@ from agent.context.attachments import (
 )
 from agent.context.builder import Context, PromptParts, build_context
 from agent.context.history import PastStep
-from agent.context.images import load_images
+from agent.context.messages import load_images
 from agent.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
-from agent.events.announcer import CANCELLATIONS
-from agent.events.live import LiveTurn, shown_live
+from agent.events.announcer import CANCELLATIONS, LiveTurn, shown_live
 from agent.journal.steps import TurnKey, count_calls
 from agent.journal.turns import Entry, record, settle
 from agent.people.pauses import to_refusal
@@ -32,12 +31,11 @@ from agent.prompts import prompts
 from agent.queue.job import Job
 from agent.queue.outbox import deliver
 from agent.tools.made_files import list_file_ids
-from agent.turn.cancellation import Cancellations
 from agent.turn.close import TurnResult, close, count_iterations, to_response
 from agent.turn.loop import respond, to_question
 from agent.turn.open import open_turn
 from agent.turn.restriction import build_taint, restrict
-from agent.turn.running import RunningTurn
+from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_models import ToolModels
 from shared.credentials.typed import had_typed

@@ -1,8 +1,9 @@
-"""The state of a running turn: its fixed inputs, its log and its spending."""
+"""The state of a running turn: its fixed inputs, its log and its spending; and how running turns are cancelled."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
@@ -22,10 +23,12 @@ from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import ModelWork
 from shared.clock import Clock
+from shared.errors import Stopped
 from shared.messages import IncomingMessage, Usage
 
 # A turn that is refused again and again must not fill the database.
 MOST_DECISIONS = 200
+REMEMBERED_STOPS = 200
 
 
 @dataclass
@@ -231,3 +234,45 @@ class RunningTurn:
     def deadline(self) -> float:
         """Return the time by which the turn must end, in seconds on the monotonic clock."""
         return self.start.deadline
+
+
+class Cancellations:
+    """Maps the ids of running turns to their asyncio tasks, so that a turn can be cancelled by its id."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, asyncio.Task[Any]] = {}
+        self._asked: set[int] = set()
+        # Stop requests for turns that do not run here yet: still being opened, or run by another process. Bounded.
+        self._early: deque[int] = deque(maxlen=REMEMBERED_STOPS)
+
+    def cancel(self, turn_id: int) -> None:
+        """Cancel this turn if it runs here; otherwise remember the request for when the turn starts here."""
+        task = self._running.get(turn_id)
+        if task is None:
+            self._early.append(turn_id)
+            return
+        self._asked.add(turn_id)
+        task.cancel()
+
+    @asynccontextmanager
+    async def watch(self, turn_id: int) -> AsyncIterator[None]:
+        """Make the block cancellable by `cancel`.
+
+        Raises `Stopped` when a stop was requested; any other cancellation propagates as `CancelledError`.
+        """
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a turn runs in a task")
+        if turn_id in self._early:
+            raise Stopped
+        self._running[turn_id] = task
+        try:
+            yield
+        except asyncio.CancelledError:
+            if turn_id not in self._asked:
+                raise
+            task.uncancel()
+            raise Stopped from None
+        finally:
+            del self._running[turn_id]
+            self._asked.discard(turn_id)

@@ -7,7 +7,7 @@ from functools import partial
 
 from agent.billing.budget import Admission, AdmissionStatus, Reservation, reserve, wait_while_busy
 from agent.billing.ledger import PaidCall, Payment, add_usage
-from agent.context.images import with_images
+from agent.context.messages import with_images
 from agent.journal.turns import pay, settle
 from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall

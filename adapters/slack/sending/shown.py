@@ -11,7 +11,7 @@ from adapters.slack.transport.api import Json, Refused, Web
 from shared.errors import ParleyError
 
 if TYPE_CHECKING:
-    from agent.events.live import LiveTurn
+    from agent.events.announcer import LiveTurn
 
 REMEMBERED = 1000
 
