@@ -23,6 +23,7 @@ from agent.context.history import PastStep
 from agent.context.messages import shows_recordings
 from agent.journal.steps import Step, TurnLog
 from agent.outflow.hosts import hosts_in
+from agent.outflow.reply import Outflow
 from agent.people.users import Participants
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
@@ -30,7 +31,7 @@ from agent.tools.arguments import parse_arguments
 from agent.tools.calls import PendingCall, Taint
 from agent.tools.outcomes import Failed, NeedsApproval
 from agent.tools.toolbox import Toolbox
-from shared.db.database import Database
+from shared.db.database import Database, DatabaseLost
 from shared.errors import ToolError
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
 from shared.tools import Tool
@@ -77,7 +78,7 @@ class TaintGuard:
         tool = self._toolbox.resolve(call)
         if tool is None or not tool.acts_on(call.arguments) or call.agreed_to is not None:
             return call
-        if not (await self._find_taint()).is_whole:
+        if await self._find_taint() is not Taint.WHOLE:
             return call
         try:
             parse_arguments(tool, call.arguments)
@@ -113,6 +114,16 @@ class TurnTaint:
         """Add the taint of what the prompt shows besides messages and results: its images and memories."""
         self._shown |= taint
 
+    async def restrict(self, outflow: Outflow, log: TurnLog, instructions: str) -> None:
+        """From now on, let the turn link only to hosts that its trusted texts mention, if its prompt is tainted."""
+        try:
+            is_whole = await self.find(log) is Taint.WHOLE
+        except DatabaseLost:
+            # The text is ready to be sent, and what earlier turns have read cannot be found out now.
+            is_whole = True
+        if is_whole:
+            outflow.restrict(self.trusted_hosts(log) | hosts_in(instructions))
+
     def trusted_hosts(self, log: TurnLog) -> set[str]:
         """Return the hosts that were named by the persona, by the user, or by tools whose results are trusted.
 
@@ -144,12 +155,14 @@ class TurnTaint:
         past = [each.step for each in self._history]
         results = [step for step in (*past, *log.steps) if step.role == "tool_result"]
         taint = self._of_results(step.tool.name for step in results)
-        taint |= self._shown | Taint(untrusted=self._shows_others() or any(map(_is_untrusted, results)))
+        taint |= self._shown
+        if self._shows_others() or any(map(_is_untrusted, results)):
+            taint |= Taint.UNTRUSTED
         asked = [each.turn_id for each in self._history if self._is_turn(each.step)]
         asked += [log.turn_id for step in log.steps if self._is_turn(step)]
-        if not taint.is_whole and asked:
+        if taint is not Taint.WHOLE and asked:
             taint |= await self._of_child_turns(min(asked), LAST_ID)
-        if not taint.is_whole and self._conversation.summary:
+        if taint is not Taint.WHOLE and self._conversation.summary:
             taint |= await self._of_summary()
         return taint
 
@@ -161,10 +174,10 @@ class TurnTaint:
 
     def _of_results(self, names: Iterable[str | None]) -> Taint:
         # A tool that no longer exists counts as untrusted. The taint of delegations is read from their child turns.
-        taint = Taint()
+        taint = Taint.NONE
         for name in set(names):
             tool = self._toolbox.find(str(name))
-            taint |= Taint() if tool is not None and tool.resumable else _of_tool(tool)
+            taint |= Taint.NONE if tool is not None and tool.resumable else _of_tool(tool)
         return taint
 
     def _shows_others(self) -> bool:
@@ -193,8 +206,8 @@ class TurnTaint:
         async with self._database.statement() as session:
             row = (await session.execute(CHILD_TURNS, given)).one()
         # No journal records which of the user's memories a child turn was shown.
-        remembered = Taint(private=is_direct and self._user.has_memories)
-        return self._of_results(row.tools or ()) | Taint(untrusted=row.has_strangers) | remembered
+        read = to_taint(untrusted=row.has_strangers, private=is_direct and self._user.has_memories)
+        return self._of_results(row.tools or ()) | read
 
     async def _of_summary(self) -> Taint:
         conversation = self._conversation
@@ -209,15 +222,20 @@ class TurnTaint:
         async with self._database.statement() as session:
             row = (await session.execute(SUMMARISED, given)).one()
         names = row.tools or ()
-        taint = self._of_results(names) | Taint(untrusted=row.has_others)
+        taint = self._of_results(names) | to_taint(untrusted=row.has_others)
         tools = [self._toolbox.find(str(name)) for name in names]
         if any(tool is not None and tool.resumable for tool in tools):
             taint |= await self._of_child_turns(0, conversation.window_turn_id)
         return taint
 
 
+def to_taint(*, untrusted: bool = False, private: bool = False) -> Taint:
+    """Return the taint of a text that is untrusted, private, both or neither."""
+    return (Taint.UNTRUSTED if untrusted else Taint.NONE) | (Taint.PRIVATE if private else Taint.NONE)
+
+
 def _of_tool(tool: Tool | None) -> Taint:
-    return Taint(untrusted=True) if tool is None else Taint(tool.reads_untrusted, tool.reads_private)
+    return Taint.UNTRUSTED if tool is None else to_taint(untrusted=tool.reads_untrusted, private=tool.reads_private)
 
 
 def _is_untrusted(result: Step) -> bool:

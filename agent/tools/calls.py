@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from enum import Flag, auto
 from typing import Any
 
 from agent.journal.steps import Step, TurnKey
@@ -47,20 +48,13 @@ def to_pending(step: Step, scope: Scope, offer: Offer) -> PendingCall:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Flag):
     """Which risky content a prompt holds: text that somebody other than the user wrote, and private data."""
 
-    untrusted: bool = False
-    private: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether the prompt holds both kinds."""
-        return self.untrusted and self.private
-
-    def __or__(self, other: "Taint") -> "Taint":
-        return Taint(self.untrusted or other.untrusted, self.private or other.private)
+    NONE = 0
+    UNTRUSTED = auto()
+    PRIVATE = auto()
+    WHOLE = UNTRUSTED | PRIVATE
 
 
 @dataclass(frozen=True, slots=True)

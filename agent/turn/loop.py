@@ -26,15 +26,14 @@ from agent.policies.interruption import Interruption
 from agent.policies.permission import Permitted
 from agent.policies.repetition import Repetition
 from agent.policies.surplus import Surplus
-from agent.policies.taint import TaintGuard, TurnTaint
+from agent.policies.taint import TaintGuard, TurnTaint, to_taint
 from agent.prompts import prompts
-from agent.tools.calls import CallingTurn, PendingCall, Taint, to_pending
+from agent.tools.calls import CallingTurn, PendingCall, to_pending
 from agent.tools.made_files import list_file_ids
 from agent.tools.offer import Scope, with_rights
 from agent.tools.outcomes import ApprovalRequest, NeedsApproval, Outcome, Result, kind_of
 from agent.turn.close import TurnResult
 from agent.turn.modes import Mode, ModelTurn, waves_left
-from agent.turn.restriction import restrict
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
@@ -53,7 +52,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     work done so far.
     """
     log, mode, timings = turn.log, services.models.modes[turn.loop_mode], turn.start.timings
-    taint.show(Taint(context.shows_untrusted, context.shows_private))
+    taint.show(to_taint(untrusted=context.shows_untrusted, private=context.shows_private))
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
         interrupted = [call.tool.call_id for call in log.open_calls]
@@ -64,7 +63,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     while (end := _find_end(turn, mode)) is None:
         await _admit(services, turn)
         if turn.announcer.wants_text:
-            await restrict(turn, taint)
+            await taint.restrict(turn.announcer.outflow, log, turn.offer.instructions)
         with timings.measure("model", services.clock):
             answer = await _ask(services, turn, context)
         if answer.is_answer:

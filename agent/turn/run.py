@@ -34,7 +34,6 @@ from agent.tools.made_files import list_file_ids
 from agent.turn.close import TurnResult, close, count_iterations, to_response
 from agent.turn.loop import respond, to_question
 from agent.turn.open import open_turn
-from agent.turn.restriction import build_taint, restrict
 from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_models import ToolModels
@@ -198,10 +197,17 @@ async def answer_turn(
     if turn.start.failures >= MAX_FAILURES:
         cause = f"failed {turn.start.failures} times; last: {last_error or 'the worker died'}"
         return TurnResult(prompts().turn.parked, status="failed", finished=False, error="parked", cause=cause)
-    taint = build_taint(services, turn)
+    taint = TurnTaint(
+        services.database,
+        services.toolbox,
+        participants=turn.participants,
+        message=turn.message,
+        history=turn.request.history,
+        shown=turn.request.taint,
+    )
     result = await _answer(services, turn, cancellations, taint=taint)
     if turn.announcer.outflow.depends_on_hosts(result.text):
-        await restrict(turn, taint)
+        await taint.restrict(turn.announcer.outflow, turn.log, turn.offer.instructions)
     return result
 
 

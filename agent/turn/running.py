@@ -175,7 +175,7 @@ class Request:
     inbox_ids: tuple[int, ...] = ()
     history: tuple[PastStep, ...] = ()
     files: tuple[PendingFile, ...] = ()
-    taint: Taint = field(default_factory=Taint)
+    taint: Taint = Taint.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def guard(parley: Parley, shown: Taint, log: TurnLog) -> TaintGuard:
 
 
 async def test_a_call_that_acts_is_held_back_once_both_were_shown(parley: Parley) -> None:
-    outcome = await guard(parley, Taint(untrusted=True, private=True), LOG).check(post("a"))
+    outcome = await guard(parley, Taint.WHOLE, LOG).check(post("a"))
 
     assert isinstance(outcome, NeedsApproval)
     assert (outcome.request.reason, outcome.request.tool) == ("taint", "wall.post")
@@ -38,19 +38,19 @@ async def test_a_call_that_acts_is_held_back_once_both_were_shown(parley: Parley
 async def test_one_of_them_alone_holds_nothing_back(parley: Parley) -> None:
     call = post("a")
 
-    for shown in (Taint(), Taint(untrusted=True), Taint(private=True)):
+    for shown in (Taint.NONE, Taint.UNTRUSTED, Taint.PRIVATE):
         assert await guard(parley, shown, LOG).check(call) is call
 
 
 async def test_reading_agreed_calls_and_wrong_arguments_go_on(parley: Parley) -> None:
-    tainted = guard(parley, Taint(untrusted=True, private=True), LOG)
+    tainted = guard(parley, Taint.WHOLE, LOG)
 
     for call in (pending("wall.look"), post("a", agreed_to="Shall I?"), pending("wall.post", {"no": "text"})):
         assert await tainted.check(call) is call
 
 
 async def test_where_nobody_can_be_asked_the_call_fails(parley: Parley) -> None:
-    tainted = guard(parley, Taint(untrusted=True, private=True), LOG)
+    tainted = guard(parley, Taint.WHOLE, LOG)
 
     assert isinstance(await tainted.check(post("a", can_ask=False)), Failed)
 
@@ -59,7 +59,7 @@ async def test_results_of_a_tool_that_is_gone_may_be_anybodys_words(parley: Parl
     gone = called(2, "street.listen", {})
     log = TurnLog(1, journal(answer(1), gone, ended(3, gone, "result", "a")))
 
-    assert isinstance(await guard(parley, Taint(private=True), log).check(post("a")), NeedsApproval)
+    assert isinstance(await guard(parley, Taint.PRIVATE, log).check(post("a")), NeedsApproval)
 
 
 async def test_a_result_says_itself_that_others_may_have_written_it(parley: Parley) -> None:
@@ -67,6 +67,6 @@ async def test_a_result_says_itself_that_others_may_have_written_it(parley: Parl
     for result, held in (({"seen": 1, "untrusted": True}, True), ({"seen": 1, "untrusted": False}, False)):
         log = TurnLog(1, journal(answer(1), look, ended(3, look, "result", result)))
 
-        outcome = await guard(parley, Taint(private=True), log).check(post("a"))
+        outcome = await guard(parley, Taint.PRIVATE, log).check(post("a"))
 
         assert isinstance(outcome, NeedsApproval) == held
