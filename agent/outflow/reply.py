@@ -23,6 +23,11 @@ class OutflowRules:
 
     base_url: str = "http://127.0.0.1:8080"
     secrets: Secrets = field(default_factory=Secrets)
+    own_host: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the host of the address, once for all turns."""
+        object.__setattr__(self, "own_host", host_of(self.base_url))
 
 
 class Outflow:
@@ -30,7 +35,7 @@ class Outflow:
 
     def __init__(self, rules: OutflowRules) -> None:
         self._secrets = rules.secrets
-        self._own_host = host_of(rules.base_url)
+        self._own_host = rules.own_host
         self._stream: TextStream | None = None
         self._links = LinkRules(f"{rules.base_url.rstrip('/')}{FILES}")
 
