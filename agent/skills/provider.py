@@ -54,6 +54,8 @@ class SkillTools(ToolProvider):
 
     def __init__(self, folder: SkillFolder | None) -> None:
         self._folder = folder
+        # The files may change at any time; the rows of the table come with the persona.
+        self.varies = folder is not None
 
     @property
     def modules(self) -> frozenset[str]:

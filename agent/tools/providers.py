@@ -39,6 +39,8 @@ class ToolProvider(Protocol):
     off: Mapping[str, str] = NO_TEXTS
     # Changes whenever the tools change.
     version: int = 0
+    # Whether tools or instructions also depend on what `variant` returns.
+    varies: bool = False
     # What modules answer over HTTP, and what they do in the background.
     routes: Sequence[ModuleRoute] = ()
     ticks: Sequence[ModuleTick] = ()
@@ -59,8 +61,8 @@ class ToolProvider(Protocol):
         return NO_TEXTS
 
     def variant(self, scope: Scope) -> Hashable:
-        """Return what tools and instructions depend on besides the rights of the scope; offers are cached by it."""
-        return self.version
+        """Return what offers are cached by besides the version, the rights and the persona; asked if it `varies`."""
+        return None
 
     def describe(self, scope: Scope) -> Mapping[str, str]:
         """Return the instructions for this scope, by module."""

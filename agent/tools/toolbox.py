@@ -43,6 +43,7 @@ class Toolbox:
     def __init__(self, providers: Sequence[ToolProvider], result_limit: int, kept_limit: int = 0) -> None:
         """Cut results to so many characters for the model, and to `kept_limit` for what is kept of longer ones."""
         self._providers = tuple(providers)
+        self._varying = [each for each in self._providers if each.varies]
         self._result_limit, self._kept_limit = result_limit, kept_limit
         self._offers: dict[Hashable, Offer] = {}
         self._search = ToolSearch(self.offered_to)
@@ -60,8 +61,10 @@ class Toolbox:
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a scope. Offers are cached: scopes with equal rights share one object."""
-        persona, variants = scope.persona, tuple([provider.variant(scope) for provider in self._providers])
-        key = (scope.user.permission, persona.id, persona.allowed_modules, scope.agents, scope.hops, variants)
+        persona, versions = scope.persona, tuple([each.version for each in self._providers])
+        variants = tuple([each.variant(scope) for each in self._varying])
+        rights = (scope.user.permission, persona.id, persona.allowed_modules, persona.skills)
+        key = (rights, scope.agents, scope.hops, versions, variants)
         if key not in self._offers:
             while len(self._offers) >= MAX_KEPT_OFFERS:
                 self._offers.pop(next(iter(self._offers)))
