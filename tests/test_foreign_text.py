@@ -29,8 +29,7 @@ from agent.llm.protocols.scanner import Block, Scanner
 from agent.llm.providers.errors import COUNTED, IMAGES_REFUSED, TOO_LONG, WINDOW
 from agent.mcp.remote_tools import to_description
 from agent.mcp.transports import REQUEST_ID
-from agent.outflow.reply import Outflow, OutflowRules
-from agent.outflow.secrets import Secrets
+from agent.outflow.reply import Outflow, OutflowRules, Secrets
 from agent.planner.plan import REFERENCE
 from agent.policies.circuit_breaker import NUMBER, QUOTED
 from agent.tools.approvals import UNSEEN

@@ -16,8 +16,7 @@ from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.maintenance.known_words import Kind, note_words
 from agent.mcp.servers import RemoteTools
-from agent.outflow.reply import OutflowRules
-from agent.outflow.secrets import Secrets
+from agent.outflow.reply import OutflowRules, Secrets
 from agent.people.personas import LoopMode
 from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders

@@ -1,20 +1,125 @@
-"""The filter of one turn, through which everything passes that a model wrote and a person or a program is sent."""
+"""The filter of one turn, through which everything passes that a model wrote and a person or a program is sent.
 
+It removes the installation's secrets: plain, URL-encoded, in hexadecimal, in base64, reversed, or spread out. Text and
+secrets are compared by their ASCII letters and digits alone, so that spaces, line breaks, invisible characters or
+Markdown between the characters of a secret do not hide it.
+"""
+
+import base64
 import json
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from agent.outflow.hosts import Hosts, host_of
 from agent.outflow.links import LinkFilter, LinkRules, may_link
-from agent.outflow.secrets import Secrets
 from agent.prompts import prompts
 from shared.text import clean
 
 # They make text read in another order than it has: `evil.exe` as `exe.live`. Marks for single letters stay.
 BIDIRECTIONAL = re.compile("[\u202a-\u202e\u2066-\u2069]")
 FILES = "/files/"
+# A shorter sequence would also be found in ordinary text.
+LEAST_CHARS = 8
+SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
+# A stream is held back once this many characters may be the beginning of a secret.
+HEAD_CHARS = 4
+# No more of a stream is held back.
+MAX_HELD = 1500
+
+
+class Secrets:
+    """The secrets that no reply may contain."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values = frozenset(values)
+        found = {squeeze(form) for value in self._values for form in _forms(value)}
+        self._needles = sorted(each for each in found if len(each) >= LEAST_CHARS)
+        self._longest = max(map(len, self._needles), default=0)
+        self._by_head: dict[str, list[str]] = defaultdict(list)
+        for needle in self._needles:
+            self._by_head[needle[:HEAD_CHARS]].append(needle)
+
+    def with_value(self, value: str) -> "Secrets":
+        """Return these secrets and one more."""
+        return self if value in self._values else Secrets({*self._values, value})
+
+    def removed_from(self, text: str) -> str:
+        """Return the text with a note in the place of each secret."""
+        if not self._needles:
+            return text
+        squeezed = squeeze(text)
+        needles = [each for each in self._needles if each in squeezed]
+        if not needles:
+            return text
+        places = _places(text)
+        spans = sorted(
+            (places[at], places[at + len(needle) - 1] + 1) for needle in needles for at in _finds(squeezed, needle)
+        )
+        pieces, end = [], 0
+        for first, last in spans:
+            if first >= end:
+                pieces += [text[end:first], prompts().turn.secret_removed]
+            end = max(end, last)
+        return "".join([*pieces, text[end:]])
+
+    def removed_from_json(self, value: Any) -> Any:
+        """Return a JSON value without secrets in its texts and keys."""
+        if isinstance(value, str):
+            return self.removed_from(value)
+        if isinstance(value, dict):
+            return {self.removed_from(str(key)): self.removed_from_json(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.removed_from_json(each) for each in value]
+        return value
+
+    def are_in(self, text: str) -> bool:
+        """Return whether the text contains a secret."""
+        squeezed = squeeze(text)
+        return any(each in squeezed for each in self._needles)
+
+    def settled(self, text: str) -> int:
+        """Return how much of a text that goes on may be passed on: what follows may be the beginning of a secret."""
+        if not self._needles:
+            return len(text)
+        # Only what reaches to the end can go on: of an open secret no more than its length, with what is between.
+        near = range(len(text) - 1, max(-1, len(text) - MAX_HELD - 1), -1)
+        places = [*islice((at for at in near if text[at].isascii() and text[at].isalnum()), self._longest)][::-1]
+        squeezed = "".join(text[at] for at in places).lower()
+        for at in range(len(squeezed) - HEAD_CHARS + 1):
+            rest = squeezed[at:]
+            if any(each.startswith(rest) for each in self._by_head.get(rest[:HEAD_CHARS], ())):
+                return places[at]
+        return places[-HEAD_CHARS + 1] if len(places) >= HEAD_CHARS else (places[0] if places else len(text))
+
+
+def squeeze(text: str) -> str:
+    """Return the ASCII letters and digits of a text, in lower case."""
+    return SEPARATORS.sub("", text).lower()
+
+
+def _places(text: str) -> list[int]:
+    return [at for at, each in enumerate(text) if each.isascii() and each.isalnum()]
+
+
+def _finds(text: str, needle: str) -> Iterator[int]:
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
+
+
+def _forms(value: str) -> Iterator[str]:
+    content = value.encode("utf-8", "replace")
+    yield from (value, value[::-1], quote(value, safe=""), content.hex())
+    # A text in base64 depends on where it begins in a group of three bytes; the characters at its ends are shared.
+    for before, first in enumerate((0, 2, 3)):
+        encoded = base64.b64encode(bytes(before) + content).decode()
+        yield encoded[first : (before + len(content)) * 8 // 6]
 
 
 @dataclass(frozen=True, slots=True)
