@@ -18,7 +18,7 @@ from agent.llm.completions import (
     RouteFailed,
 )
 from agent.llm.protocols.protocol import Protocols
-from agent.llm.pruning import ContextWindows
+from agent.llm.tokens import ContextWindows
 from agent.llm.vision import VisionSupport, without_images
 from shared.clock import Clock
 from shared.errors import ModelsUnavailable, PromptTooLong

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from agent.llm.tokens import count_prompt, count_tokens
-from shared.messages import EstimatedUsage, Usage
+from shared.messages import Usage
 
 Stop = Literal["end_turn", "tool_use", "max_tokens"]
 OnText = Callable[[str], None]
@@ -172,9 +171,3 @@ class CallObserver:
     spent: list[RejectedCall] = field(default_factory=list)
     pay: Callable[[], Awaitable[None]] | None = None
     attempts: list[RouteAttempt] = field(default_factory=list)
-
-
-def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> EstimatedUsage:
-    """Return an upper estimate of the usage of an answer, for providers that do not report it."""
-    written = text + "".join(call.name + call.arguments for call in tool_calls)
-    return EstimatedUsage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))

@@ -14,8 +14,8 @@ from agent.llm.completions import CallObserver, Completion, Model, ModelRequest,
 from agent.llm.drawing import DrawingRequest
 from agent.llm.providers.client import MediaRequest, Providers
 from agent.llm.providers.pricing import Prices
-from agent.llm.pruning import ContextWindows
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
+from agent.llm.tokens import ContextWindows
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock
 from shared.messages import Usage

@@ -18,7 +18,6 @@ from agent.llm.completions import (
     Completion,
     ModelRequest,
     RouteFailed,
-    estimate,
 )
 from agent.llm.drawing import DrawingRequest
 from agent.llm.providers.caching import needs_marks, with_marks
@@ -27,6 +26,7 @@ from agent.llm.providers.listing import list_models
 from agent.llm.providers.pricing import Prices, Pricing
 from agent.llm.providers.response_format import Form, Forms, to_parameters
 from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
+from agent.llm.tokens import estimate
 from agent.llm.vision import fill
 from shared.clock import Clock
 from shared.messages import EstimatedUsage, Usage
