@@ -13,7 +13,7 @@ from typing import Any
 from agent.llm.completions import Cause, Completion, ModelRequest, OnText, RequestWriter, RouteFailed
 from agent.llm.protocols.patterns import DELEGATE, TAG
 from agent.llm.protocols.scanner import Block, Scanner, from_json
-from agent.llm.providers.streaming import to_tool_calls
+from agent.llm.providers.answers import to_tool_calls
 from shared.text import clean, cut
 
 SERVER_KEYS = ("server_name", "server", "module")

@@ -20,12 +20,10 @@ from agent.llm.completions import (
     RouteFailed,
 )
 from agent.llm.drawing import DrawingRequest
-from agent.llm.providers.caching import needs_marks, with_marks
-from agent.llm.providers.errors import may_be_billed, to_completion, to_failure, to_usage
-from agent.llm.providers.listing import list_models
-from agent.llm.providers.pricing import Prices, Pricing
-from agent.llm.providers.response_format import Form, Forms, to_parameters
-from agent.llm.providers.streaming import StreamAccumulator, to_tool_calls
+from agent.llm.providers.answers import StreamAccumulator, to_completion, to_tool_calls, to_usage
+from agent.llm.providers.errors import may_be_billed, to_failure
+from agent.llm.providers.pricing import Prices, Pricing, list_models
+from agent.llm.providers.requests import Form, Forms, needs_marks, to_parameters, with_marks
 from agent.llm.tokens import estimate
 from agent.llm.vision import fill
 from shared.clock import Clock
@@ -160,7 +158,7 @@ class Providers:
         return bool(known.get("supports_vision")) if known else None
 
     def list_models(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return what `listing.list_models` does; both empty until litellm is loaded."""
+        """Return what `pricing.list_models` does; both empty until litellm is loaded."""
         if not self._is_loaded:
             return frozenset(), frozenset()
         return list_models(self._library.litellm, has_own_server=self._base_url is not None)

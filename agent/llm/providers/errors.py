@@ -1,13 +1,11 @@
-"""Converts answers and errors of providers to our types."""
+"""Converts errors of providers to our types."""
 
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
 
-from agent.llm.completions import Cause, Completion, RouteFailed, ToolCall
+from agent.llm.completions import Cause, RouteFailed
 from shared.clock import Clock
-from shared.messages import Usage
 
 CAUSES = {
     200: Cause.MALFORMED,
@@ -24,8 +22,6 @@ TOO_LONG_STATUS = (400, 422, 500)
 MESSAGE_CHARS = 4000
 # httpx's errors of a connection that is lost while an answer is awaited or read.
 BROKEN_OFF = frozenset({"ReadError", "ReadTimeout", "RemoteProtocolError"})
-# The largest count that the ledger can store; a higher one is not credible and is ignored.
-MOST_TOKENS = 2**31 - 1
 TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|limit|size)|context (?:the overflows|overflow)|maximum (?:prompt|input) length"
     r"|(?:prompt|input) is too long|prompt contains \d+ tokens|input token count|too many (?:input |total )?tokens"
@@ -100,41 +96,9 @@ def is_too_long(status: int, message: str) -> bool:
     return status == 413 or (status in TOO_LONG_STATUS and TOO_LONG.search(message) is not None)
 
 
-def to_usage(given: Any) -> Usage | None:
-    """Return the usage that the provider reports, without cost; None if it is missing or not credible."""
-    if given is None:
-        return None
-    details = getattr(given, "prompt_tokens_details", None)
-    input_tokens = _count(getattr(given, "prompt_tokens", 0))
-    output_tokens = _count(getattr(given, "completion_tokens", 0))
-    # litellm fills in zeros if the provider reports no count; a real prompt never has zero tokens.
-    if not input_tokens or max(input_tokens, output_tokens) > MOST_TOKENS:
-        return None
-    cached_tokens = min(_count(getattr(details, "cached_tokens", 0)), input_tokens)
-    return Usage(input_tokens, cached_tokens, output_tokens)
-
-
-def to_completion(
-    name: str, text: str, tool_calls: tuple[ToolCall, ...], finish_reason: str | None, usage: Usage
-) -> Completion:
-    """Return the completion; raises `RouteFailed` if it has neither text nor tool calls."""
-    if finish_reason == "length":
-        # The last call is incomplete, and the ones before it may depend on it.
-        return Completion(text, tool_calls=(), stop="max_tokens", usage=usage, model=name)
-    if tool_calls:
-        return Completion(text, tool_calls=tool_calls, stop="tool_use", usage=usage, model=name)
-    if not text.strip():
-        raise RouteFailed(Cause.EMPTY, usage=usage)
-    return Completion(text, tool_calls=(), stop="end_turn", usage=usage, model=name)
-
-
 def _number(pattern: re.Pattern[str], message: str) -> int | None:
     found = pattern.search(message)
     return int(next(filter(None, found.groups())).replace(",", "")) if found else None
-
-
-def _count(value: Any) -> int:
-    return max(0, value) if isinstance(value, int) else 0
 
 
 def _retry_after(headers: Mapping[str, str], clock: Clock) -> float | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.llm.providers.caching import MARK, needs_marks, with_marks
+from agent.llm.providers.requests import MARK, needs_marks, with_marks
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "You are Parley."}
 HISTORY: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]

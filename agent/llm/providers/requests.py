@@ -1,0 +1,102 @@
+"""The parts of a request that differ between providers: marks for prompt caches, and response formats.
+
+Some providers cache nothing by themselves. For those, the messages are marked that end what stays the same: the
+instructions, the history, and the whole of this request, which the next call of the same turn begins with.
+
+A response format makes a model answer in JSON, by a schema, by JSON mode, or only by instructions.
+OpenAI-compatible servers accept different formats, and only a refused request shows which. A refused request costs
+nothing, so the next weaker form is tried; the accepted form is remembered per model.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Any
+
+from agent.llm.completions import Cause, Completion, ModelRequest, RouteFailed
+
+MARK = {"type": "ephemeral"}
+# Anthropic's models, whoever runs them. All other providers cache by themselves, or refuse the mark.
+MARKED_MODELS = "claude"
+UNMARKED_ROUTES = ("openai/", "hosted_vllm/")
+SCHEMA_NAME = "plan"
+
+Message = dict[str, Any]
+
+
+def needs_marks(model: str) -> bool:
+    """Return whether the provider of this model (litellm's name) caches only what is marked."""
+    return MARKED_MODELS in model.lower() and not model.startswith(UNMARKED_ROUTES)
+
+
+def with_marks(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with marks at the ends of what stays the same; at most three of the four that are allowed."""
+    ends = {_last(messages, "system"), _last(messages, "user") - 1, len(messages) - 1}
+    return [_marked(each) if place in ends else each for place, each in enumerate(messages)]
+
+
+def _last(messages: Sequence[Message], role: str) -> int:
+    # A user message right after a tool result was added by us, so it is not this turn's message.
+    places = [
+        place
+        for place, each in enumerate(messages)
+        if each["role"] == role and not (place and messages[place - 1]["role"] == "tool")
+    ]
+    return places[-1] if places else -1
+
+
+def _marked(message: Message) -> Message:
+    content = message.get("content")
+    if isinstance(content, list) and content:
+        return {**message, "content": [*content[:-1], {**content[-1], "cache_control": MARK}]}
+    if isinstance(content, str) and content:
+        return {**message, "cache_control": MARK}
+    # An empty text can't be marked.
+    return message
+
+
+class Form(StrEnum):
+    """The forms, from the strictest to the one that every model accepts; `BARE` also omits the temperature."""
+
+    SCHEMA = "schema"
+    OBJECT = "object"
+    WORDS = "words"
+    BARE = "bare"
+
+
+class Forms:
+    """Remembers the accepted form by model name."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, Form] = {}
+
+    async def ask(self, name: str, best: Form, ask: Callable[[Form], Awaitable[Completion]]) -> Completion:
+        """Call `ask` with the remembered form, else with each form from `best` on until one is accepted.
+
+        Raises the `RouteFailed` of the last form.
+        """
+        every = list(Form)
+        untried = [self._accepted[name]] if name in self._accepted else every[every.index(best) :]
+        while True:
+            form = untried.pop(0)
+            try:
+                completion = await ask(form)
+            except RouteFailed as failure:
+                if failure.cause is not Cause.REQUEST_REFUSED or not untried:
+                    raise
+                continue
+            self._accepted[name] = form
+            return completion
+
+
+def to_parameters(request: ModelRequest, form: Form) -> dict[str, Any]:
+    """Return the additional request parameters for this form: temperature and `response_format`."""
+    given: dict[str, Any] = {}
+    if request.temperature is not None and form is not Form.BARE:
+        given["temperature"] = request.temperature
+    if form is Form.SCHEMA:
+        # Not strict, because a strict schema can't express tool arguments, which are objects with arbitrary keys.
+        schema = {"name": SCHEMA_NAME, "schema": request.answer_schema, "strict": False}
+        given["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif form is Form.OBJECT:
+        given["response_format"] = {"type": "json_object"}
+    return given
