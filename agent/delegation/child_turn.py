@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import NOT_REQUESTED, abandon, reserve
-from agent.billing.ledger import to_usage
+from agent.billing.budget import NOT_REQUESTED, abandon, reserve, to_usage
 from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
 from agent.events.announcer import Announcer

@@ -7,8 +7,15 @@ from itertools import count
 
 from sqlalchemy import text
 
-from agent.billing.budget import Admission, AdmissionStatus, get_budget_status, to_admission
-from agent.billing.ledger import PaidCall, add_usage, to_json
+from agent.billing.budget import (
+    Admission,
+    AdmissionStatus,
+    PaidCall,
+    add_usage,
+    get_budget_status,
+    to_admission,
+    to_json,
+)
 from agent.context.builder import Context, PromptParts, assemble, estimate
 from agent.context.history import PastStep
 from agent.dry_run.recorded import RecordedTurn

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.billing.ledger import to_usage
+from agent.billing.budget import to_usage
 from agent.journal.steps import Step, ToolUse
 from agent.prompts import prompts
 from shared.db.driver import Session

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from sqlalchemy import text
 
-from agent.billing.budget import Admission, Reservation, to_admission
-from agent.billing.ledger import PaidCall, Payment, to_json
+from agent.billing.budget import Admission, PaidCall, Payment, Reservation, to_admission, to_json
 from agent.journal.steps import Event, Step, TurnKey
 from agent.people.rights import RIGHTS, Rights, to_rights
 from shared.db.driver import Session

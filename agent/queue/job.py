@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent.billing.ledger import PaidCall
+from agent.billing.budget import PaidCall
 from agent.journal.steps import TurnKey
 from agent.queue.slots import Slot
 from shared.messages import IncomingMessage

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.billing.ledger import PaidCall, to_json
+from agent.billing.budget import PaidCall, to_json
 from shared.db.driver import Session
 from shared.messages import Place
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.billing.ledger import PaidCall
+from agent.billing.budget import PaidCall
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.llm.router import Router
 from agent.llm.tokens import count_prompt

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from agent.billing.budget import Admission, AdmissionStatus, release, reserve, wait_while_busy
-from agent.billing.ledger import Payment
+from agent.billing.budget import Admission, AdmissionStatus, Payment, release, reserve, wait_while_busy
 from agent.confirmations.questions import CHOICES, describe_decision, find_question
 from agent.context.builder import Context
 from agent.events.tool_events import ToolEvents

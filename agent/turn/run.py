@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import text
 
-from agent.billing.budget import AdmissionStatus, release
-from agent.billing.ledger import PaidCall
+from agent.billing.budget import AdmissionStatus, PaidCall, release
 from agent.context.attachments import (
     AttachmentStore,
     FailedFile,

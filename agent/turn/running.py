@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
-from agent.billing.budget import Admission, AdmissionStatus, Reservation
-from agent.billing.ledger import PaidCall, add_usage
+from agent.billing.budget import Admission, AdmissionStatus, PaidCall, Reservation, add_usage
 from agent.confirmations.decisions import DecisionResult
 from agent.context.attachments import PendingFile
 from agent.context.history import PastStep

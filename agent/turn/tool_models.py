@@ -5,8 +5,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from agent.billing.budget import Admission, AdmissionStatus, Reservation, reserve, wait_while_busy
-from agent.billing.ledger import PaidCall, Payment, add_usage
+from agent.billing.budget import (
+    Admission,
+    AdmissionStatus,
+    PaidCall,
+    Payment,
+    Reservation,
+    add_usage,
+    reserve,
+    wait_while_busy,
+)
 from agent.context.messages import with_images
 from agent.journal.turns import pay, settle
 from agent.llm.audio import SpeechRequest, TranscriptionRequest
