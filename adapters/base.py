@@ -1,9 +1,10 @@
-"""The interface of chat platforms: `ChatPlatform` with its optional parts, and its retry loop."""
+"""The interface of chat platforms: `ChatPlatform` with its optional parts, its retry loop and its running tasks."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
@@ -147,3 +148,42 @@ async def isolated(work: Awaitable[object], event: str, **ids: object) -> None:
     except Exception:
         # One message, row or channel can hold anything; it must not keep the others from being served.
         log.exception(event, **ids)
+
+
+class Running:
+    """Tasks of listeners, which the library starts without keeping a reference, and background tasks.
+
+    A shutdown waits for those that store incoming messages.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._beside: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Count the current task while the block runs."""
+        task = asyncio.current_task()
+        if task is None or task in self._tasks:
+            yield
+            return
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    def start(self, work: Any, name: str) -> None:
+        """Run a background task; a shutdown does not wait for it."""
+        task = asyncio.create_task(work, name=name)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait this many seconds for messages that are being stored; others are cancelled, and arrive again."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        tasks = [*self._tasks, *self._beside]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

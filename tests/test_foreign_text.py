@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from adapters.chat.splitting import split_text
+from adapters.chat.parts import split_text
 from adapters.discord.sending import render as discord
 from adapters.slack.events.incoming import to_text
 from adapters.slack.sending import render as slack

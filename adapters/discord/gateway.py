@@ -8,10 +8,9 @@ from weakref import WeakValueDictionary
 
 import discord
 
-from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS
+from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS, Running
 from adapters.chat.buttons import AnswerButtons
 from adapters.chat.edits import Edits
-from adapters.chat.running import Running
 from adapters.discord.events.catch_up import CatchUp
 from adapters.discord.events.checkpoint import Checkpoint, DirectChannels
 from adapters.discord.events.deletions import remove_stop_buttons
@@ -30,9 +29,9 @@ from adapters.discord.events.members import Members
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
-from adapters.discord.sending.buttons import to_rows
 from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.message_writer import ChannelWriter
+from adapters.discord.sending.render import to_rows
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from agent import commands

@@ -11,16 +11,13 @@ from adapters.chat.buttons import AnswerButtons, TurnButtons, buttons_below
 from adapters.chat.live import SECONDS_PER_EDIT, show_live
 from adapters.chat.notices import notify_asker
 from adapters.discord.events.incoming import PLATFORM
-from adapters.discord.sending.buttons import to_rows
 from adapters.discord.sending.message_writer import MessageWriter, writer_for
 from adapters.discord.sending.notices import REASONS, send_direct
-from adapters.discord.sending.render import live
-from adapters.discord.sending.reply import nonce_of_turn, send, to_nonce
-from adapters.discord.sending.upload_limits import UploadLimits
+from adapters.discord.sending.render import live, to_rows
+from adapters.discord.sending.reply import UploadLimits, nonce_of_turn, send, to_nonce
 from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import redirect
-from adapters.discord.transport.rate_limiter import RateLimiter
-from adapters.discord.transport.rest import Json, Refused, Rest
+from adapters.discord.transport.rest import Json, RateLimiter, Refused, Rest
 from agent.queue.outbox import find_delivery_info
 from shared.errors import ConfigurationError, Unavailable
 

@@ -12,7 +12,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
-from adapters.chat.running import Running
+from adapters.base import Running
 from adapters.slack.events.events import Events, register
 from adapters.slack.install import uninstall
 from adapters.slack.install.uninstall import Uninstall

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import STORE_SECONDS, ChatPlatform, Finding
+from adapters.base import STORE_SECONDS, ChatPlatform, Finding, Running
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
 from adapters.chat.notices import notify_asker
-from adapters.chat.running import Running
 from adapters.slack.bolt import build_app
 from adapters.slack.events.catch_up import list_missed
 from adapters.slack.events.events import Events

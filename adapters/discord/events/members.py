@@ -4,8 +4,7 @@ from collections import OrderedDict
 
 import discord
 
-from adapters.discord.transport.rate_limiter import in_background
-from adapters.discord.transport.rest import Refused, insist
+from adapters.discord.transport.rest import Refused, in_background, insist
 from shared.errors import Unavailable
 
 MOST_REMEMBERED = 10_000

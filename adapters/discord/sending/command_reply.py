@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adapters.chat.command_replies import buttons_of
-from adapters.chat.uploads import Upload, collect
-from adapters.discord.sending.buttons import to_rows
-from adapters.discord.sending.render import render
-from adapters.discord.sending.upload_limits import DEFAULT
+from adapters.chat.parts import Upload, collect
+from adapters.discord.sending.render import render, to_rows
+from adapters.discord.sending.reply import DEFAULT_BYTES
 from adapters.discord.transport.rest import Json
 from agent.commands import CommandReply
 
@@ -19,7 +18,7 @@ NOBODY: Json = {"allowed_mentions": {"parse": []}}
 
 async def to_bodies(app: "App", reply: CommandReply, asker: str) -> list[tuple[Json, Sequence[Upload]]]:
     """Return the messages of a reply; files that are too large for any server are links."""
-    uploads, others = await collect(app, reply.files, DEFAULT)
+    uploads, others = await collect(app, reply.files, DEFAULT_BYTES)
     text = "\n".join([reply.text, *(f"{each.filename}: <{each.url}>" for each in others)])
     *before, last = render(text, may_attach=False).parts
     rows = to_rows(buttons_of(reply, asker, app.clock.now()))

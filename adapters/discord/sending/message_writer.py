@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from adapters.chat.uploads import Upload
-from adapters.discord.transport.rate_limiter import unrepeated
-from adapters.discord.transport.rest import CANNOT_READ_HISTORY, GONE, Json, Refused, Rest
+from adapters.chat.parts import Upload
+from adapters.discord.transport.rest import CANNOT_READ_HISTORY, GONE, Json, Refused, Rest, unrepeated
 from shared.messages import Place
 
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6

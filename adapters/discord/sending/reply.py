@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.chat.uploads import Upload, collect
+from adapters.chat.parts import Upload, collect
 from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, is_private, writer_for
 from adapters.discord.sending.render import MOST_PARTS, Rendered, render
-from adapters.discord.sending.upload_limits import MOST_BYTES, UploadLimits
-from adapters.discord.transport.rate_limiter import checked
-from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest
+from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest, checked
 from agent.people.hops import installation_id
 from agent.queue.outbox import DeliveryInfo
+from shared.errors import Unavailable
 from shared.messages import Place, ReplyFile
 from shared.settings import Secrets
 from shared.tasks import run_on_text
@@ -23,9 +22,48 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.queue.outbox import Reply
 
-
 # A nonce has at most 25 characters; the number of a part and a suffix follow these.
 NONCE_DIGITS = 16
+MEGABYTE = 1024 * 1024
+# Discord's documented limits for each file; what else stands between may allow less, which the first refusal shows.
+DEFAULT_BYTES, LESS_BYTES = 10 * MEGABYTE, 5 * MEGABYTE
+# The files of one message are held in memory.
+MOST_BYTES = 100 * MEGABYTE
+BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
+MOST_SERVERS = 1000
+
+
+class UploadLimits:
+    """How large each file of a message may be, by server; `None` stands for direct messages."""
+
+    def __init__(self) -> None:
+        self._known: dict[str | None, int] = {}
+
+    async def find(self, rest: Rest, place: Place, wanted: int) -> int:
+        """Return the limit in bytes; Discord is asked only if a file exceeds the default."""
+        if place.server not in self._known and place.server is not None and wanted > DEFAULT_BYTES:
+            self._keep(place.server, await _ask(rest, place.server))
+        return self._known.get(place.server, DEFAULT_BYTES)
+
+    def note_refusal(self, place: Place, tried: int) -> int:
+        """Note that this size was refused; return the limit to try next."""
+        allowed = next((each for each in (DEFAULT_BYTES, LESS_BYTES) if each < tried), 0)
+        # One message without files says nothing about the next one.
+        self._keep(place.server, allowed or LESS_BYTES)
+        return allowed
+
+    def _keep(self, server: str | None, allowed: int) -> None:
+        if len(self._known) >= MOST_SERVERS:
+            self._known.clear()
+        self._known[server] = allowed
+
+
+async def _ask(rest: Rest, server: str) -> int:
+    try:
+        guild = await rest.call("GET", "/guilds/{guild_id}", guild_id=server)
+    except (Refused, Unavailable):
+        return DEFAULT_BYTES
+    return BY_BOOST_TIER.get(int(guild.get("premium_tier", 0)), DEFAULT_BYTES)
 
 
 async def send(

@@ -14,7 +14,7 @@ from adapters.slack.transport.api import Json, Web
 from shared.text import clean
 
 if TYPE_CHECKING:
-    from adapters.chat.running import Running
+    from adapters.base import Running
     from shared.clock import Clock
 
 KEPT_SECONDS, KEPT_UNKNOWN_SECONDS = 1800.0, 60.0

@@ -12,9 +12,8 @@ from weakref import WeakValueDictionary
 
 from slack_bolt.async_app import AsyncApp
 
-from adapters.base import STORE_SECONDS
+from adapters.base import STORE_SECONDS, Running
 from adapters.chat.edits import Edits
-from adapters.chat.running import Running
 from adapters.slack.events.agent_view import AgentView
 from adapters.slack.events.assistant import set_title
 from adapters.slack.events.directory import Directory

@@ -15,7 +15,7 @@ from shared.messages import Place
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-    from adapters.chat.running import Running
+    from adapters.base import Running
     from adapters.slack.events.agent_view import AgentView
     from adapters.slack.interactions.actors import Actors
     from adapters.slack.transport.clients import Clients

@@ -18,7 +18,7 @@ from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-    from adapters.chat.running import Running
+    from adapters.base import Running
     from adapters.slack.interactions.actors import Actor, Actors
     from adapters.slack.interactions.respond import Responses
     from agent.app import App

@@ -33,7 +33,7 @@ from shared.permissions import Permission
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-    from adapters.chat.running import Running
+    from adapters.base import Running
     from adapters.slack.interactions.actors import Actors
     from agent.app import App
 

@@ -17,7 +17,7 @@ from adapters.slack.transport.api import Json
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-    from adapters.chat.running import Running
+    from adapters.base import Running
     from adapters.slack.events.events import Events
     from adapters.slack.transport.clients import Clients
     from agent.app import App

@@ -24,7 +24,7 @@ from shared.messages import IncomingMessage, Place
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-    from adapters.chat.running import Running
+    from adapters.base import Running
     from adapters.slack.interactions.actors import Actors
     from adapters.slack.interactions.credentials import CredentialForms
     from adapters.slack.interactions.respond import Responses

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from adapters.chat.buttons import TurnButtons
 from adapters.chat.live import LIVE_AFTER, show_live
-from adapters.chat.splitting import split_text
+from adapters.chat.parts import split_text
 from adapters.slack.sending.buttons import stop_rows
 from adapters.slack.sending.render import MESSAGE_LIMIT, neutralise_mentions, to_blocks, to_notice
 from adapters.slack.sending.sent import ReplyKey, find_sent

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adapters.chat.uploads import collect
+from adapters.chat.parts import collect
 from adapters.slack.sending.render import links_to
 from adapters.slack.sending.reply import MOST_FILE_BYTES
 from adapters.slack.transport.api import Refused, Web

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adapters.chat.splitting import split_text
+from adapters.chat.parts import split_text
 from adapters.slack.transport.api import Json
 from shared.messages import ReplyFile
 from shared.text import to_label

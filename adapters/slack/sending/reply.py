@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.live import SECONDS_PER_EDIT
-from adapters.chat.uploads import Upload, collect
+from adapters.chat.parts import Upload, collect
 from adapters.slack.sending.buttons import find_clicked_rows
 from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove

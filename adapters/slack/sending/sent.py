@@ -14,7 +14,7 @@ from sqlalchemy import text
 from adapters.slack.transport.api import Json, Web
 
 if TYPE_CHECKING:
-    from adapters.chat.uploads import Upload
+    from adapters.chat.parts import Upload
     from shared.db.database import Database
     from shared.messages import Place
 

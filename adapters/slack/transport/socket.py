@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from slack_bolt.async_app import AsyncApp
 
-    from adapters.chat.running import Running
+    from adapters.base import Running
     from shared.clock import Clock
 
 CONNECT_SECONDS, PING_SECONDS = 20.0, 5.0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from adapters.chat.checkpoint import Checkpoint
-from adapters.discord.transport.rate_limiter import RateLimiter
+from adapters.discord.transport.rest import RateLimiter
 from agent.queue.heartbeats import AWAY_SECONDS, OLD_SECONDS, STALE_SECONDS, Heartbeat, Heartbeats, LiveWorkers
 from agent.queue.job import Job
 from agent.queue.worker import Worker

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.chat.splitting import GUARD, size, split_text
+from adapters.chat.parts import GUARD, size, split_text
 from adapters.discord.sending import render as discord
 from adapters.slack.sending import render as slack
 from shared.text import fence_after
