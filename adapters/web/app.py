@@ -16,9 +16,9 @@ from starlette.types import ASGIApp
 from adapters.base import ChatPlatform
 from adapters.web import files, health, modules
 from adapters.web.api import messages, openai
-from adapters.web.faults import HANDLERS, ReadableAddresses
+from adapters.web.faults import HANDLERS
 from adapters.web.page import chat, credentials, memories, page
-from adapters.web.wire import BoundedProtocol, HalfOpen
+from adapters.web.wire import BoundedProtocol, HalfOpen, ReadableAddresses
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError

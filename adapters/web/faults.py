@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared.errors import EventIdInUse, NotFound, ParleyError, Refusal, ToolError, Unavailable
 from shared.log import get_logger
@@ -16,7 +15,6 @@ from shared.text import clean, cut
 log = get_logger()
 
 OPENAI_PATHS = ("/v1/chat/", "/v1/models")
-NO_NUL = "The address contains a NUL character (%00); leave it out."
 UNEXPECTED = "Something went wrong on our side; the operator can find it in the log under this id."
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 HTTP_SENTENCES = {404: "There is nothing at this address.", 405: "This address does not allow that method."}
@@ -109,26 +107,6 @@ async def on_bug(request: Request, error: Exception) -> Response:
     error.add_note(f"error_id={number}")
     log.error("request_failed", error_id=number, path=request.url.path, error=type(error).__name__)
     return answer(request, Fault(500, "internal_error", f"{UNEXPECTED} ({number})"))
-
-
-class ReadableAddresses:
-    """Refuses requests whose path, query or cookies contain a NUL: it means nothing there, and no table keeps it."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer such a request with a 400; pass on every other."""
-        if scope["type"] != "http" or not _has_nul(scope):
-            await self._app(scope, receive, send)
-            return
-        await answer(Request(scope), Fault(400, "invalid_request", NO_NUL))(scope, receive, send)
-
-
-def _has_nul(scope: Scope) -> bool:
-    # Half of a surrogate pair needs no check: decoding replaces it. A cookie may write a NUL as three octal digits.
-    is_in_cookie = any(name == b"cookie" and b"\\000" in value for name, value in scope["headers"])
-    return "\x00" in scope["path"] or b"%00" in scope["query_string"] or is_in_cookie
 
 
 HANDLERS = {

@@ -46,8 +46,9 @@ async def post_message(request: Request) -> Response:
     sent = await read_json(request, SentMessage, max_body(app))
     watched = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
-    run = partial(commands.answer, text=sent.content, adapter=ADAPTER)
-    answered = None if sent.decision else await run(app, sent.sender, sent.place)
+    answered = None
+    if sent.decision is None and sent.content.lstrip().startswith("/"):
+        answered = await commands.answer(app, sent.sender, sent.place, text=sent.content, adapter=ADAPTER)
     if answered is not None:
         if answered.files and not sent.place.is_direct:
             # Where the caller shows the reply, others read it.
