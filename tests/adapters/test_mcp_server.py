@@ -18,7 +18,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from adapters.terminal import terminal_sender
 from shared.db.database import Address
-from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
 
@@ -38,10 +37,7 @@ INSERT INTO mcp_servers (
 Call = Callable[..., Awaitable[Any]]
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings of a running Parley whose guests may spend enough for many turns."""
-    return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 
 def environment(address: Address, home: Path) -> dict[str, str]:
