@@ -98,14 +98,23 @@ async def model(loaded: None) -> AsyncIterator[OpenAIStub]:
 
 
 @pytest.fixture
-def settings(model: OpenAIStub, tmp_path: Path) -> Settings:
-    """Settings with the stand-in as the model."""
-    return Settings(
+def unrefused(model: OpenAIStub) -> Iterator[None]:
+    """The test fails if a request was sent that the real API refuses."""
+    yield
+    assert model.refusals == []
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest, model: OpenAIStub, tmp_path: Path) -> Settings:
+    """Settings with the stand-in as the model, and with the values that the mark `settings` names."""
+    settings = Settings(
         parley_home=tmp_path,
         llm_models=("openai/stub",),
         openai_base_url=model.base_url,
         openai_api_key=SecretStr("sk-test"),
     )
+    mark = request.node.get_closest_marker("settings")
+    return settings if mark is None else settings.model_copy(update=mark.kwargs)
 
 
 @pytest.fixture

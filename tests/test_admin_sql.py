@@ -11,7 +11,6 @@ from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE
 from shared.messages import AgentResponse
 from shared.models import Base
-from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault
 from tests.support.documents import Block, document
 from tests.support.given_database import connect
@@ -37,10 +36,7 @@ INSERT INTO known_words (kind, word) VALUES ('module', 'knowledge'), ('platform'
 """
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which guests have one of several modules."""
-    return settings.model_copy(update={"default_guest_modules": ("knowledge",)})
+pytestmark = pytest.mark.settings(default_guest_modules=("knowledge",))
 
 
 def statement(heading: str) -> str:

@@ -17,11 +17,7 @@ from tests.support.parley import Parley, open_parley
 
 DELEGATE = "agents__delegate"
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which the budget of guests is a little more than one answer."""
-    return settings.model_copy(update={"default_guest_token_budget": 100_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=100_000)
 
 
 async def test_agents_add_one_tool_and_change_no_other(parley: Parley) -> None:

@@ -8,15 +8,10 @@ from agent.commands import answer
 from agent.grants.notices import send_notices
 from shared.messages import Place, PlatformContext
 from shared.messages import Sender as Writer
-from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which a guest's own tokens suffice."""
-    return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 
 def begins_of_next_month() -> str:

@@ -22,10 +22,7 @@ DELEGATE = "agents__delegate"
 LOOK: ScriptedCall = ("knowledge__list_memories", {})
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which the budget of guests is a little more than one answer."""
-    return settings.model_copy(update={"default_guest_token_budget": 100_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=100_000)
 
 
 async def nothing_is_held(parley: Parley) -> bool:

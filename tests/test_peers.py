@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.delegation.peers import Asker, NoPeers, PeerAnswer
+from agent.delegation.peers import Asker, PeerAnswer
 from agent.delegation.provider import AgentTools
 from shared.db.database import Address
 from shared.errors import ToolError, Unavailable
@@ -16,7 +16,7 @@ from shared.models import Agent
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
-from tests.support.delegating import ASKER, add_agent, ask, play, until, who_is
+from tests.support.delegating import add_agent, ask, play, until
 from tests.support.parley import Parley
 from tests.support.recovery import open_parley_with
 
@@ -24,10 +24,7 @@ DELEGATE = "agents__delegate"
 LOOK: ScriptedCall = ("knowledge__list_memories", {})
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which the budget of guests is a little more than one answer."""
-    return settings.model_copy(update={"default_guest_token_budget": 100_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=100_000)
 
 
 @dataclass
@@ -139,17 +136,3 @@ async def test_an_agent_at_a_url_that_hangs_times_out_early_enough_to_answer(
 
         assert reply.tool_calls_made[0].result["reason"] == "deadline"
         assert (reply.content, peers.cancelled) == ("Nobody answers.", 1)
-
-
-async def test_without_peers_an_agent_at_a_url_says_that_it_cannot_be_reached(
-    settings: Settings, address: Address, model: OpenAIStub
-) -> None:
-    async with open_parley_with(settings, address, model, agents=partial(AgentTools, peers=NoPeers())) as parley:
-        await add_peer(parley)
-        play(parley.model, asker=[Answer(tool_calls=[ask("abroad")]), "Sorry."])
-
-        reply = await parley.ask("ask abroad")
-
-    message = reply.tool_calls_made[0].result["message"]
-    assert "Agents at a url can't be reached from here" in message
-    assert who_is(model.requests[0].body) == ASKER

@@ -1,7 +1,6 @@
 """Planner mode over real HTTP: the model answers with plans; everything else is as in native mode."""
 
 import json
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -17,19 +16,10 @@ from tests.support.planning import call, plan, results_in
 
 LIST = call("file_manager.list_files", "f")
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which every conversation is in planner mode and guests have no limit."""
-    return settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 1_000_000})
-
-
-@pytest.fixture
-async def parley(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
-    """An installation in planner mode; fails when a request would be refused by the real API."""
-    async with open_parley(settings, address, model) as parley:
-        yield parley
-        assert model.refusals == []
+pytestmark = [
+    pytest.mark.settings(planner_percent=100, default_guest_token_budget=1_000_000),
+    pytest.mark.usefixtures("unrefused"),
+]
 
 
 async def test_a_plan_without_tools_is_the_answer(parley: Parley, model: OpenAIStub) -> None:

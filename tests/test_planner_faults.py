@@ -1,7 +1,6 @@
 """Planner mode with a broken or hostile model, a crash, or an exhausted budget."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,19 +15,10 @@ from tests.support.planning import call, plan, results_in
 LIST = call("file_manager.list_files", "f")
 SORRY = "The language model did not answer in the form it was asked for"
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which every conversation is in planner mode and guests have no limit."""
-    return settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
-
-
-@pytest.fixture
-async def parley(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
-    """An installation in planner mode; fails when a request would be refused by the real API."""
-    async with open_parley(settings, address, model) as parley:
-        yield parley
-        assert model.refusals == []
+pytestmark = [
+    pytest.mark.settings(planner_percent=100, default_guest_token_budget=100_000_000),
+    pytest.mark.usefixtures("unrefused"),
+]
 
 
 def told(model: OpenAIStub, number: int = -1) -> str:

@@ -16,13 +16,7 @@ from tests.support.parley import Parley, open_parley, texts
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which guests have no limit and one module."""
-    return settings.model_copy(
-        update={"default_guest_token_budget": 100_000_000, "default_guest_modules": ("file_manager",)}
-    )
+pytestmark = pytest.mark.settings(default_guest_token_budget=100_000_000, default_guest_modules=("file_manager",))
 
 
 class HeldModel:

@@ -42,11 +42,7 @@ from tests.support.recovery import (
 
 ROOM = 100_000_000
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which guests have no limit."""
-    return settings.model_copy(update={"default_guest_token_budget": ROOM})
+pytestmark = pytest.mark.settings(default_guest_token_budget=ROOM)
 
 
 @pytest.fixture(scope="module")

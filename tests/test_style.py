@@ -33,7 +33,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
 }
 ENQUEUE_FUNCTION = "procrastinate_defer_jobs_v1"
 ENQUEUERS = ("agent/queue/inbox.py", "agent/queue/outbox.py", "agent/queue/worker.py", "migrations/", "tests/")
-# agent/llm/providers.py: litellm raises bare exceptions for answers that it can't parse.
+# agent/llm/providers/client.py: litellm raises bare exceptions for answers that it can't parse.
 BROAD_EXCEPT_OWNERS = (
     "agent/queue/worker.py",
     "agent/tools/toolbox.py",

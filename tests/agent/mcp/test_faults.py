@@ -11,15 +11,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shared.settings import Settings
 from tests.support.mcp_servers import STAND_IN, add_server, eventually, play, result, told_error, until
 from tests.support.parley import Parley
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings of a running Parley whose guests may spend enough for many turns."""
-    return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 
 async def test_a_server_that_was_killed_is_connected_again(parley: Parley) -> None:

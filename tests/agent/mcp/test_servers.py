@@ -5,15 +5,10 @@ import os
 import pytest
 
 from agent.tools.offer import to_wire_name
-from shared.settings import Settings
 from tests.support.mcp_servers import add_server, eventually, names, play, result, told_error, until
 from tests.support.parley import Parley
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings of a running Parley whose guests may spend enough for many turns."""
-    return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 
 async def test_a_server_that_an_admin_adds_serves_the_next_message(parley: Parley) -> None:

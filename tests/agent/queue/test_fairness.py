@@ -15,18 +15,12 @@ from tests.support.parley import Parley, message, open_parley
 
 SLOTS, PER_PERSON, PER_SERVER = 6, 4, 5
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings with few slots, and without a limit for guests."""
-    return settings.model_copy(
-        update={
-            "default_guest_token_budget": 100_000_000,
-            "max_turns": SLOTS,
-            "max_turns_per_person": PER_PERSON,
-            "max_turns_per_server": PER_SERVER,
-        }
-    )
+pytestmark = pytest.mark.settings(
+    default_guest_token_budget=100_000_000,
+    max_turns=SLOTS,
+    max_turns_per_person=PER_PERSON,
+    max_turns_per_server=PER_SERVER,
+)
 
 
 @dataclass

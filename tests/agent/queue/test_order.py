@@ -19,11 +19,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ORDER = "SELECT array_agg(id ORDER BY turn_id, id) FROM inbox"
 TURNS = "SELECT count(*) FROM turns"
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which guests have no limit."""
-    return settings.model_copy(update={"default_guest_token_budget": 100_000_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=100_000_000)
 
 
 @pytest.mark.parametrize("sent_at", [None, NOW], ids=["missing", "equal"])

@@ -20,11 +20,7 @@ CHECK_NOW = "UPDATE scheduled_jobs SET next_due_at = now() WHERE status = 'activ
 JOB = "SELECT status, runs, error, next_due_at FROM scheduled_jobs"
 STEPS = "SELECT role, tool_name, content FROM messages WHERE turn_id = (SELECT max(id) FROM turns) ORDER BY seq"
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which budgets don't matter."""
-    return settings.model_copy(update={"default_guest_token_budget": 1_000_000})
+pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 
 async def watch(parley: Parley, **given: Any) -> Any:

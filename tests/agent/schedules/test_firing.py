@@ -32,11 +32,7 @@ UPDATE inbox SET due_job = jsonb_build_object('job_id', 1, 'notice', 'Now!') WHE
 """
 JOBS = "SELECT id, status, next_due_at, runs, error FROM scheduled_jobs ORDER BY id"
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings with few jobs for each person."""
-    return settings.model_copy(update={"max_scheduled_jobs_per_person": 3, "default_guest_token_budget": 1_000_000})
+pytestmark = pytest.mark.settings(max_scheduled_jobs_per_person=3, default_guest_token_budget=1_000_000)
 
 
 async def use(parley: Parley, tool: str, user: str = "ann", **given: Any) -> Any:

@@ -33,12 +33,7 @@ SELECT (SELECT count(*) FROM location_places) + (SELECT count(*) FROM location_t
 """
 FOUND = [{"display_name": "Alexanderplatz, Berlin", "lat": str(HOME[0]), "lon": str(HOME[1])}]
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings in which budgets don't matter, with a web server on any port."""
-    update = {"default_guest_token_budget": 1_000_000, "api_token": SecretStr("test-token"), "port": 0}
-    return settings.model_copy(update=update)
+pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000, api_token=SecretStr("test-token"), port=0)
 
 
 async def use(parley: Parley, tool: str, user: str = "ann", **arguments: Any) -> Any:

@@ -15,17 +15,11 @@ from tests.support.parley import Parley, open_parley
 
 NATIVE, TAGS, FENCES = "openai/stub", "openai/tags", "openai/fences"
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Settings of a Parley with one model of each protocol."""
-    return settings.model_copy(
-        update={
-            "llm_models": (NATIVE, TAGS),
-            "llm_protocols": {TAGS: "tool_tag", FENCES: "fenced", NATIVE: "native"},
-            "default_guest_token_budget": 100_000,
-        }
-    )
+pytestmark = pytest.mark.settings(
+    llm_models=(NATIVE, TAGS),
+    llm_protocols={TAGS: "tool_tag", FENCES: "fenced", NATIVE: "native"},
+    default_guest_token_budget=100_000,
+)
 
 
 @pytest.fixture
