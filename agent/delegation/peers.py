@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shared.errors import Unavailable
 from shared.models import Agent
 
 
@@ -49,13 +48,3 @@ class Peers(Protocol):
         be reached or the connection breaks. On cancellation the agent is asked to cancel the task, for a short time.
         """
         ...
-
-
-class NoPeers:
-    """Rejects every call, for an installation without remote agents."""
-
-    async def ask(
-        self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
-    ) -> PeerAnswer:
-        """Raise `Unavailable`."""
-        raise Unavailable(f"Agents at a url can't be reached from here, so {agent.name} can't either.")

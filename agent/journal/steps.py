@@ -277,10 +277,6 @@ class TurnLog:
         """Set what the turn's prompt was made of; stored when the turn ends."""
         self._reasons = reasons
 
-    def call_at(self, seq: int) -> Step | None:
-        """Return the call recorded at this position, if there is one."""
-        return self._calls.get(seq)
-
     def find_call(self, call_id: str) -> Step:
         """Return the recorded call with this id; raises `KeyError` when there is none."""
         return self._by_id[call_id]

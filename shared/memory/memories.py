@@ -47,7 +47,6 @@ ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
 """)
 FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = :memory_id RETURNING id, turn_id")
 FORGET_TURNS = prepare("SELECT parley_forget_turns_v1(:user_id, :turn_ids)")
-FORGET_MESSAGES = prepare("SELECT parley_forget_messages_v1(:turn_ids, :platform, :message_ids)")
 
 
 class MemoryFull(ToolError):
@@ -119,13 +118,6 @@ class Memories:
             return await add_memories(session, memories, capacity=self._capacity)
         async with self._database.transaction() as own:
             return await add_memories(own, memories, capacity=self._capacity)
-
-    async def forget_messages(
-        self, session: AsyncSession, *, platform: str, message_ids: Sequence[str] = (), turn_ids: Sequence[int] = ()
-    ) -> int:
-        """Delete the memories of these messages and turns, facts drawn from them included; returns how many."""
-        parameters = {"platform": platform, "message_ids": list(message_ids), "turn_ids": list(turn_ids)}
-        return int((await session.execute(FORGET_MESSAGES, parameters)).scalar_one())
 
     async def find_similar(self, visibility: Visibility, query: str, limit: int) -> list[OwnMemory]:
         """Return this person's memories that are nearest in meaning, nearest first; none while there is no embedder."""

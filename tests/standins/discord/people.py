@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.standins.discord.gateway import GUILD_REACTIONS
 from tests.standins.discord.interactions import Interaction
 from tests.standins.discord.server import DiscordStandIn
 from tests.standins.discord.world import DM, EPHEMERAL, LOADING, Json, now, snowflake
@@ -71,14 +70,6 @@ class Person:
     async def deletes(self, message: Json) -> None:
         """Delete the person's own message."""
         await self.standin.forget_message(self.standin.world.channels[message["channel_id"]], message)
-
-    async def reacts(self, message: Json, emoji: str) -> None:
-        """Add a reaction to a message."""
-        guild_id = self.standin.world.channels[message["channel_id"]].get("guild_id")
-        event = {"user_id": self.id, "channel_id": message["channel_id"], "message_id": message["id"]}
-        event |= {"emoji": {"id": None, "name": emoji}, "burst": False, "type": 0}
-        event |= {"guild_id": guild_id, "member": self.standin.world.member(guild_id, self.id)} if guild_id else {}
-        await self.standin.gateway.dispatch("MESSAGE_REACTION_ADD", event, guild_id, GUILD_REACTIONS if guild_id else 0)
 
     async def clicks(self, message: Json, label: str) -> Interaction:
         """Press the button with this label or emoji."""

@@ -73,13 +73,6 @@ class Admin(Person):
         name = "group_left" if channel["is_private"] else "channel_left"
         await self.slack.events.in_team(name, {"channel": channel["id"], "actor_id": self.id}, self.team["id"])
 
-    async def invites_bot(self, channel: Json) -> None:
-        """Invite the bot to a channel."""
-        bot, kind = self._installed().bot, "G" if channel["is_private"] else "C"
-        self.slack.world.members[channel["id"]].add(bot["id"])
-        event = {"user": bot["id"], "channel": channel["id"], "channel_type": kind, "inviter": self.id}
-        await self.slack.events.in_team("member_joined_channel", event | {"team": self.team["id"]}, self.team["id"])
-
     async def changes_group(self, group: Json, users: Iterable[Json], *, is_disabled: bool = False) -> None:
         """Set the members of a user group."""
         before = set(group["users"])

@@ -88,13 +88,6 @@ class Person:
         """Delete the person's own message."""
         await self.slack.forget(channel, self._message(channel, message))
 
-    async def reacts(self, channel: Json, message: Json | str, name: str) -> None:
-        """Add an emoji to a message."""
-        kept = self._message(channel, message)
-        item = {"type": "message", "channel": channel["id"], "ts": kept["ts"]}
-        event = {"user": self.id, "reaction": name, "item": item, "item_user": kept.get("user")}
-        await self.slack.events.in_team("reaction_added", event, channel["context_team_id"])
-
     def _message(self, channel: Json, message: Json | str) -> Json:
         ts = message if isinstance(message, str) else message["ts"]
         return self.slack.world.messages[channel["id"]][ts]
@@ -201,10 +194,6 @@ class Person:
         world.assistant_threads[key] = {"title": "", "status": "", "statuses": [], "prompts": []}
         await self._assistant_event("assistant_thread_started", root["ts"], beside)
         return str(root["ts"])
-
-    async def looks_at(self, thread_ts: str, beside: Json) -> None:
-        """Switch to another channel with the assistant's panel open."""
-        await self._assistant_event("assistant_thread_context_changed", thread_ts, beside)
 
     async def _assistant_event(self, name: str, thread_ts: str, beside: Json | None) -> None:
         team_id = self._home_team()["id"]

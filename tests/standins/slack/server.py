@@ -87,11 +87,6 @@ class SlackStandIn:
         return f"{self.base}/api/"
 
     @property
-    def authorize_url(self) -> str:
-        """Return the URL of the authorization page."""
-        return f"{self.base}/oauth/v2/authorize"
-
-    @property
     def bot_token(self) -> str:
         return self.installation.token
 
