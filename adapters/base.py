@@ -1,13 +1,17 @@
 """The interface of chat platforms: `ChatPlatform` with its optional parts, its retry loop and its running tasks."""
 
 import asyncio
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from sqlalchemy import text
+
 from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
+from shared.db.database import Database
 from shared.db.retries import retry_on_lost_db
 from shared.errors import EventIdInUse, Unavailable, Undeliverable
 from shared.log import get_logger
@@ -26,6 +30,11 @@ STORE_SECONDS = 120.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 # After this long without a failure the wait is short again.
 STEADY_SECONDS = 600.0
+
+BOT = text("""
+INSERT INTO bots (platform, token_hash) VALUES (:platform, :token_hash)
+ON CONFLICT (platform, token_hash) DO UPDATE SET platform = excluded.platform RETURNING id
+""")
 
 log = get_logger()
 
@@ -148,6 +157,23 @@ async def isolated(work: Awaitable[object], event: str, **ids: object) -> None:
     except Exception:
         # One message, row or channel can hold anything; it must not keep the others from being served.
         log.exception(event, **ids)
+
+
+class BotAccount:
+    """The row of one bot, created at its first use; its key is a hash of the token."""
+
+    def __init__(self, database: Database, platform: str, token: str) -> None:
+        self._database, self._platform = database, platform
+        self._token_hash = hashlib.sha256(token.encode()).hexdigest()[:16]
+        self._id: int | None = None
+
+    async def find_id(self) -> int:
+        """Return the id of the row."""
+        if self._id is None:
+            given = {"platform": self._platform, "token_hash": self._token_hash}
+            async with self._database.statement() as session:
+                self._id = int((await session.execute(BOT, given)).scalar_one())
+        return self._id
 
 
 class Running:

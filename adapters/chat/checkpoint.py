@@ -4,7 +4,6 @@ While a process listens, the platform delivers a message within seconds, or repe
 """
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterable, Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import text
 
-from adapters.base import isolated
+from adapters.base import BotAccount, isolated
 from shared.db.database import Database, DatabaseLost
 from shared.errors import Unavailable
 from shared.log import get_logger
@@ -25,10 +24,6 @@ IN_TRANSIT = timedelta(seconds=15)
 HELD_SECONDS = 30
 NOTE_SECONDS, LOOK_SECONDS, LOST_SECONDS = 5.0, 0.5, 20.0
 
-BOT = text("""
-INSERT INTO bots (platform, token_hash) VALUES (:platform, :token_hash)
-ON CONFLICT (platform, token_hash) DO UPDATE SET platform = excluded.platform RETURNING id
-""")
 # The first process that listens inserts the row without a mark.
 LOOK = text("""
 INSERT INTO shards (bot_id, shard_id) VALUES (:bot_id, 0)
@@ -45,23 +40,6 @@ RELEASE = text("UPDATE shards SET leased_until = NULL WHERE bot_id = :bot_id AND
 
 log = get_logger()
 Missed = TypeVar("Missed")
-
-
-class BotAccount:
-    """The row of one bot, created at its first use; its key is a hash of the token."""
-
-    def __init__(self, database: Database, platform: str, token: str) -> None:
-        self._database, self._platform = database, platform
-        self._token_hash = hashlib.sha256(token.encode()).hexdigest()[:16]
-        self._id: int | None = None
-
-    async def find_id(self) -> int:
-        """Return the id of the row."""
-        if self._id is None:
-            given = {"platform": self._platform, "token_hash": self._token_hash}
-            async with self._database.statement() as session:
-                self._id = int((await session.execute(BOT, given)).scalar_one())
-        return self._id
 
 
 class Checkpoint:

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from shared.errors import Refusal
 from shared.messages import Place
@@ -37,6 +38,7 @@ class TooDeep(Refusal):
     code = "delegation_depth"
 
 
+@lru_cache(maxsize=8)
 def installation_id(secrets: Secrets) -> str:
     """Return the id of this installation for others: the same in all its processes; it does not reveal the secret."""
     # Other installations know this one by the id, so the text that it is derived from stays.

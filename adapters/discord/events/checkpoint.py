@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import text
 
-from adapters.chat.checkpoint import BotAccount
+from adapters.base import BotAccount
 from shared.db.database import Database
 
 # A channel that is in use is noted again after this many seconds.

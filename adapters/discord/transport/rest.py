@@ -19,7 +19,7 @@ from discord.http import HTTPClient, Route
 from sqlalchemy import text
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from adapters.chat.checkpoint import BotAccount
+from adapters.base import BotAccount
 from adapters.chat.parts import Upload
 from adapters.discord.transport.library import open_http
 from shared.db.database import Database, DatabaseLost
