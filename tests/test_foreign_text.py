@@ -29,9 +29,11 @@ from agent.llm.protocols.scanner import Block, Scanner
 from agent.llm.providers.errors import COUNTED, IMAGES_REFUSED, TOO_LONG, WINDOW
 from agent.mcp.remote_tools import to_description
 from agent.mcp.transports import REQUEST_ID
+from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, OutflowRules, Secrets
 from agent.planner.plan import REFERENCE
 from agent.policies.circuit_breaker import NUMBER, QUOTED
+from agent.summaries.validation import find_invented_names
 from agent.tools.approvals import UNSEEN
 from modules.calendar.holidays import find_holiday
 from shared.arithmetic import NoSum, find_sum, work_out
@@ -84,6 +86,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "a reply": send,
     "a reply with few links": lambda text: send(text, "example.org"),
     "a streamed reply with few links": lambda text: send(text, "example.org", chunk=29),
+    "hosts that are trusted": hosts_in,
+    "a summary": lambda text: find_invented_names(text[:4000], ["", text]),
     "an answer": lambda text: scan(text, len(text)),
     "a streamed answer": lambda text: scan(text, 29),
     "an invalid block": lambda text: _to_call(Block("tool", text)),
@@ -137,8 +141,11 @@ UNITS = [
     "](",
     "![",
     "(",
+    "!",
     "*",
     "_",
+    "a-",
+    "]:",
     "a*",
     "> ",
     "- ",
@@ -243,6 +250,22 @@ def test_a_long_text_that_repeats_itself_is_read_quickly(reader: str, unit: str,
 def test_a_long_text_of_any_marks_is_read_quickly(reader: str, marks: list[str], end: str) -> None:
     unit = "".join(marks)
     read(reader, unit * (CHARS // len(unit)) + end)
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        ("hosts that are trusted", "a-" * (CHARS // 2)),
+        ("a reply with few links", "!" * CHARS + "<x"),
+        ("a reply with few links", "www." + "_" * CHARS + "%"),
+        ("a reply with few links", " " * (CHARS // 2) + "]:" * (CHARS // 4)),
+        ("a reply with few links", " " * (CHARS // 2) + "<b>" * (CHARS // 6)),
+        ("a summary", "\n" * 2000 + "Xa " * 600),
+    ],
+    ids=["words", "exclamation marks", "a long host", "brackets", "tags", "empty lines"],
+)
+def test_a_long_run_before_marks_is_read_quickly(reader: str, text: str) -> None:
+    read(reader, text)
 
 
 def test_a_table_of_many_columns_and_rows_is_shown_as_it_was_written() -> None:

@@ -25,7 +25,7 @@ LOOK_SHARE = 4
 
 # All marks at which something is decided.
 ADDRESS_MARK = r"(?:\\?:|&(?:#0*58|#[xX]0*3[aA]|colon);)(?:\\?/|&(?:#0*47|#[xX]0*2[fF]|sol);){2}"
-MARK = re.compile(rf"!+\[|\](?:\(|:)\s*|<(?=[A-Za-z/!?])|{ADDRESS_MARK}")
+MARK = re.compile(rf"(?<!!)!+\[|\](?:\(|:)\s*|<(?=[A-Za-z/!?])|{ADDRESS_MARK}")
 # Hosts without a scheme that some programs make links: with `www.`, with a path, or with a part for words of the turn.
 WWW = re.compile(
     r"(?:(?<![A-Za-z0-9./-])(?:www\.|(?:[\w-]{1,63}\.){1,8}[A-Za-z][\w-]{1,62}\.?(?=[/?#]|:\d)|(?:[\w-]{1,63}\.){2,8}"
@@ -51,10 +51,13 @@ HARMLESS = re.compile(
     r"|<https?://[^\s<>|]{1,300}\|[^<>\n=\"']{0,200}>"
 )
 LETTERING = re.compile(r"</?(?:b|i|u|s|em|strong|del|ins|mark|sub|sup|kbd|small|br)\s{0,3}/?>", re.IGNORECASE)
-# What may stand before the first word of a line: indentation, and the marks of quotes and lists.
-LINE_HEAD = re.compile(r"[\s>*+\-\d.)]*$")
+# What may stand before the first word of a line: indentation, and the marks of quotes and lists. No more of it is read,
+# because it is read again for each mark in the line.
+MAX_HEAD = 1000
+HEAD = rf"[\s>*+\-\d.)]{{0,{MAX_HEAD - 1}}}+"
+LINE_HEAD = re.compile(rf"{HEAD}(?:[\s>*+\-\d.)]|$)")
 # What may stand before the first word of a definition of a link.
-DEFINITION = re.compile(r"[\s>*+\-\d.)]*\[")
+DEFINITION = re.compile(rf"{HEAD}[\s>*+\-\d.)\[]")
 # Where a stream may be cut: no host or address goes on behind these.
 BOUNDARY = "\\s\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f"
 CUTS = re.compile(f"[{BOUNDARY}](?=[^{BOUNDARY}]*$)")
@@ -187,7 +190,7 @@ class LinkFilter:
 
     def _prose(self, text: str, before: str, *, is_code: bool = False) -> str:
         out: list[str] = []
-        at = 0
+        at, before = 0, before[:MAX_HEAD]
         while (found := MARK.search(text, at)) is not None:
             out.append(self._without_bare_hosts(text[at : found.start()]))
             at = self._decide(text, found, out, before=before, is_code=is_code)
@@ -209,7 +212,7 @@ class LinkFilter:
             return found.end()
         if mark[0] == "!":
             return self._image(text, found, out)
-        line = before + text[: found.start()]
+        line = (before + text[: min(found.start(), MAX_HEAD)])[:MAX_HEAD]
         if mark[0] == "<":
             return self._tag(text, found, out, line=line)
         if mark[1] == "(" or DEFINITION.match(line):

@@ -10,7 +10,7 @@ MAX_CHARS = 4000
 # The share of the summary's words that have to occur in what was said.
 LEAST_SHARED = 0.25
 WORD = re.compile(r"[^\W\d_][\w’'-]*")  # noqa: RUF001  # the apostrophe of typeset text
-SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(*•–-])\s*$")  # noqa: RUF001  # a dash that begins a line
+BEFORE_SENTENCE = tuple('.!?:;"“(*•–-')  # noqa: RUF001  # a dash that begins a line
 # Words that summaries begin sentences with, although nobody said them.
 STARTERS = frozenset(
     """
@@ -68,8 +68,12 @@ def _looks_invented(match: "re.Match[str]", summary: str, known: set[str]) -> bo
         return False
     if lowered in STARTERS or len(word) == 1:
         return False
-    begins = SENTENCE_START.search(summary[: match.start()]) is not None
-    return not (begins and len(word) > 5 and ORDINARY_ENDING.search(lowered))
+    return not (len(word) > 5 and ORDINARY_ENDING.search(lowered) and _begins_sentence(summary[: match.start()]))
+
+
+def _begins_sentence(before: str) -> bool:
+    ended = before.rstrip()
+    return not ended or ended.endswith(BEFORE_SENTENCE) or "\n" in before[len(ended) :]
 
 
 def _stem(word: str) -> str:
