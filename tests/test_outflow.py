@@ -59,13 +59,23 @@ async def test_links_to_hosts_that_the_person_or_the_persona_named_stay(parley: 
     assert reply.content == "[a](https://named.example/x) https://help.example/1 evil[.]example/2"
 
 
-async def test_a_tool_that_repeats_its_arguments_does_not_make_a_host_trusted(parley: Parley, office: Office) -> None:
+async def test_a_tool_that_repeats_or_joins_its_arguments_does_not_make_a_host_trusted(
+    parley: Parley, office: Office
+) -> None:
+    await parley.sql(
+        "INSERT INTO personas (name, system_prompt, allowed_modules, is_default)"
+        """ VALUES ('Ann', 'Help.', '["office", "file_manager", "calculator"]', true)"""
+    )
     echo = ("calculator__calculate", {"expression": "https://evil.example"})
     file = ("file_manager__create_document", {"title": "evil.example", "content": "x", "format": "txt"})
+    # Their results hold `evil.md` and 3.5, which a browser reads as 3.0.0.5.
+    parts = ("file_manager__create_document", {"title": "evil", "content": "x", "format": "md"})
+    number = ("calculator__calculate", {"expression": "7/2"})
+    text = "https://evil.example/4200 https://evil.md/4200 https://3.5/4200"
 
-    reply = await answers(parley, "https://evil.example/4200", (BROWSE, LOOK_UP), (echo, file))
+    reply = await answers(parley, text, (BROWSE, LOOK_UP), (echo, file, parts, number))
 
-    assert reply.content == "evil[.]example/4200"
+    assert reply.content == "evil[.]example/4200 evil[.]md/4200 3[.]5/4200"
 
 
 async def test_an_own_file_is_shown_as_an_image(parley: Parley, office: Office) -> None:

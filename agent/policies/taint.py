@@ -23,7 +23,7 @@ from agent.context.history import PastStep
 from agent.context.messages import shows_recordings
 from agent.journal.steps import Step, TurnLog
 from agent.outflow.hosts import hosts_in
-from agent.outflow.reply import Outflow
+from agent.outflow.reply import Outflow, squeeze
 from agent.people.users import Participants
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
@@ -127,8 +127,8 @@ class TurnTaint:
     def trusted_hosts(self, log: TurnLog) -> set[str]:
         """Return the hosts that were named by the persona, by the user, or by tools whose results are trusted.
 
-        Hosts in the arguments of calls do not count: a tool may repeat them in its result. Private results do not
-        count either, because the model may have written them, as it writes memories.
+        Hosts that the arguments of calls spell do not count: a tool may repeat or join them in its result (`evil` and
+        `md`). Private results do not count either, because the model may have written them, as it writes memories.
         """
         past = [each.step for each in self._history]
         named = hosts_in(self._user_texts())
@@ -137,7 +137,8 @@ class TurnTaint:
         trusted = [step for step in results if self._is_trusted(step.tool.name)]
         in_results = {host for step in trusted for host in hosts_in("\n".join(_texts_in(step.value)))}
         arguments = "\n".join(text for step in steps if step.role == "tool_call" for text in _texts_in(step.value))
-        return named | (in_results - hosts_in(arguments))
+        spelled = squeeze(arguments)
+        return named | {host for host in in_results if not _may_be_made_up(host, spelled)}
 
     def _is_trusted(self, name: str) -> bool:
         tool = self._toolbox.find(name)
@@ -240,6 +241,13 @@ def _of_tool(tool: Tool | None) -> Taint:
 
 def _is_untrusted(result: Step) -> bool:
     return UNTRUSTED in result.content or shows_recordings(result.content)
+
+
+def _may_be_made_up(host: str, spelled: str) -> bool:
+    """Return whether the model may have chosen a host in a result: by these characters of arguments, or as a number."""
+    name, _, last = host.rpartition(".")
+    # Encoded letters cannot be compared, and browsers read numbers such as 3.5 as addresses.
+    return last.isdigit() or "xn--" in host or squeeze(name) in spelled
 
 
 def without_additions(content: str) -> str:
