@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 from starlette.requests import Request
 from starlette.types import Message
@@ -9,6 +10,20 @@ from starlette.types import Message
 from adapters.web.api.bodies import LARGE_BYTES, capped, check_shape, max_body, require_type
 from agent.app import App
 from shared.text import clean_json
+
+
+class JsonRequest(Request):
+    """A request whose body is JSON in UTF-8; any other raises `JSONDecodeError`, which the SDK answers."""
+
+    async def json(self) -> Any:
+        """Return the body's value."""
+        try:
+            return json.loads((await self.body()).decode())
+        except json.JSONDecodeError:
+            raise
+        except ValueError as error:
+            # Bytes that are no UTF-8, or a number with thousands of digits.
+            raise json.JSONDecodeError(type(error).__name__, "", 0) from error
 
 
 async def with_checked_body(request: Request, app: App) -> Request:
@@ -28,7 +43,7 @@ async def with_checked_body(request: Request, app: App) -> Request:
     async def receive() -> Message:
         return unread.pop() if unread else await request.receive()
 
-    return Request(request.scope, receive)
+    return JsonRequest(request.scope, receive)
 
 
 def _checked(body: bytes) -> bytes:
@@ -37,7 +52,7 @@ def _checked(body: bytes) -> bytes:
     if b"\\u" not in body and b"NaN" not in body and b"Infinity" not in body:
         return body
     try:
-        return json.dumps(clean_json(json.loads(body))).encode()
+        return json.dumps(clean_json(json.loads(body.decode()))).encode()
     except ValueError:
         # Not JSON: the SDK answers with the error of the protocol.
         return body

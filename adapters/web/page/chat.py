@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Annotated
 
 from pydantic import Field, StringConstraints, ValidationError
+from python_multipart.multipart import parse_options_header
 from sqlalchemy import select
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -167,6 +168,9 @@ async def get_history(request: Request) -> Response:
 
 async def _read_form(request: Request, max_bytes: int) -> FormData:
     require_type(request, "multipart/form-data")
+    # Some of Python's encodings raise what no parser expects, and some take time that grows with the square of a field.
+    if parse_options_header(request.headers["content-type"])[1].get(b"charset", b"utf-8").lower() != b"utf-8":
+        raise Fault(415, "unsupported_media_type", "Send the form in UTF-8.")
     stream = capped(request, max_bytes)
     parser = MultiPartParser(
         request.headers, stream, max_files=MAX_ATTACHMENTS, max_fields=10, max_part_size=MAX_JSON_BYTES

@@ -84,6 +84,9 @@ for _ in range(40):
     [
         ("no json", 200, -32700),
         ("", 200, -32700),
+        (b"\xff", 200, -32700),
+        ("7" * 5000, 200, -32700),
+        (json.dumps(call("message/send", {})).encode("utf-16"), 200, -32700),
         ("[]", 200, -32600),
         ("7", 200, -32600),
         ("null", 200, -32600),
@@ -104,8 +107,9 @@ for _ in range(40):
     ],
     ids=lambda value: str(value)[:60],
 )
-async def test_garbage_is_answered_with_an_honest_error(body: str, status: int, code: Any, site: Site) -> None:
-    headers = {"content-type": "application/json", "a2a-version": "1.0" if "SendMessage" in body else "0.3"}
+async def test_garbage_is_answered_with_an_honest_error(body: str | bytes, status: int, code: Any, site: Site) -> None:
+    version = "1.0" if isinstance(body, str) and "SendMessage" in body else "0.3"
+    headers = {"content-type": "application/json", "a2a-version": version}
     answer = await site.client.post("/a2a", content=body, headers=headers)
 
     assert answer.status_code == status

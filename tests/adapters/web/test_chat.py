@@ -247,6 +247,9 @@ async def test_a_command_is_answered_on_the_page(site: Site) -> None:
     assert "/help" in events[0][1]["content"]
 
 
+FORM = b'--x\r\nContent-Disposition: form-data; name="chat"\r\n\r\none\r\n--x--\r\n'
+
+
 async def test_wrong_forms_are_refused_with_a_reason(site: Site) -> None:
     async with site.browser() as browser:
         for change, reason in (
@@ -265,11 +268,13 @@ async def test_wrong_forms_are_refused_with_a_reason(site: Site) -> None:
         without = await browser.post("/chat/messages", content=b"", headers={"Content-Type": "multipart/form-data"})
         large = await browser.post("/chat/messages", data={"chat": "c1"}, files={"files": ("a", bytes(4_000_000))})
         plain = await browser.post("/chat/messages", json={"chat": "c1"})
+        kinds = [f"multipart/form-data; boundary=x; charset={each}" for each in ("undefined", "punycode")]
+        encoded = [await browser.post("/chat/messages", content=FORM, headers={"Content-Type": kind}) for kind in kinds]
 
     assert refusal(broken).startswith("400 ")
     assert refusal(without).startswith("400 invalid_form")
     assert refusal(large) == "413 too_large: Too large: the body may have 3 MB."
-    assert refusal(plain).startswith("415 unsupported_media_type")
+    assert [refusal(each)[:26] for each in (plain, *encoded)] == ["415 unsupported_media_type"] * 3
 
 
 async def test_the_owner_s_link_names_the_owner(site: Site) -> None:
