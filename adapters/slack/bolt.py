@@ -74,7 +74,8 @@ async def _ignore(event: dict[str, Any]) -> None:
 
 async def _on_error(error: Exception, body: dict[str, Any]) -> BoltResponse:
     # Without an acknowledgement Slack sends the event again, to this process or another.
-    kind = str((body.get("event") or {}).get("type") or body.get("type") or body.get("command"))
+    event = body.get("event")
+    kind = str((event.get("type") if isinstance(event, dict) else None) or body.get("type") or body.get("command"))
     if isinstance(error, Unavailable):
         log.warning("slack_event_not_accepted", kind=kind, cause=str(error.__cause__ or error))
     else:

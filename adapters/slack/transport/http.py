@@ -109,11 +109,18 @@ def is_request(body: str, content_type: str) -> bool:
     """Return whether a body has the form of an event, a click or a command."""
     try:
         if "json" in content_type or body.lstrip()[:1] in ("{", "["):
-            return isinstance(json.loads(body), dict)
+            return _is_event(json.loads(body))
         given = parse_qs(body)
         return isinstance(json.loads(given["payload"][0]), dict) if "payload" in given else "command" in given
     except (ValueError, RecursionError):
         return False
+
+
+def _is_event(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    event = value.get("event", {})
+    return isinstance(event, dict) and isinstance(event.get("type", ""), str)
 
 
 async def _read(request: Request) -> bytes | None:

@@ -193,6 +193,10 @@ async def test_a_check_of_the_certificate_is_answered_and_signed_rubbish_is_refu
     scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rubbish = ["{", "null", "[]", "payload=x", "payload=null", "", "what=else", "[" * 50_000]
+    rubbish += [
+        '{"type": "event_callback", "event": "x"}',
+        '{"type": "event_callback", "event": {"type": ["message"]}}',
+    ]
     answers = []
     async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
         checked = await client.post(url, data={"token": "x", "ssl_check": "1"})
