@@ -149,7 +149,8 @@ class TurnTaint:
         if self._message.adapter in AGENT_ADAPTERS:
             return prompt
         own = [each.step for each in self._history if each.step.role == "user" and each.user_id == self._user.id]
-        return "\n".join((prompt, self._message.content, *(without_additions(step.content) for step in own)))
+        texts = [self._message.content, *(step.content for step in own)]
+        return "\n".join((prompt, *map(without_additions, texts)))
 
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
@@ -251,8 +252,12 @@ def _may_be_made_up(host: str, spelled: str) -> bool:
 
 
 def without_additions(content: str) -> str:
-    """Return what the user typed of a message, without the names of files and the messages of others behind it."""
-    for heading in (prompts().turn.earlier_heading, FILES_HEADING):
+    """Return what the user typed of a message: not the names of files, the messages of others and the text of a job.
+
+    Models write the texts of jobs.
+    """
+    job = prompts().schedules.due.partition("{job}")[0]
+    for heading in (prompts().turn.earlier_heading, FILES_HEADING, job):
         content = content.partition(heading)[0]
     return content
 
