@@ -171,6 +171,7 @@ async def test_a_disk_that_was_full_fails_nobody_and_leaves_nothing_reserved(
 
         # Otherwise the server had room of its own for all that was written, and nothing was shown.
         assert "No space left on device" in server_log, shown
+        assert not stops or "postgres_restarting" in log.read_text(), shown
         assert callers.refused or stops, shown
         assert (callers.wrong, len(late)) == ([], 0), shown
         assert await find_held(small_disk) == (0, 0, 0, 0)
