@@ -25,17 +25,21 @@ def split_text(text: str, limit: int) -> list[str]:
     opened again in the next part; one that the text leaves open is closed.
     """
     parts: list[str] = []
-    part, fence = "", ""
+    part, fence, reopened = "", "", ""
     for line in text.split("\n"):
         after = fence_after(fence, line)
         if len(fence_mark(after)) > limit // 6:
             # A longer fence would leave too little room when every part repeats it.
             after = fence
+        if reopened and not after and part.rstrip("\n") == reopened:
+            # Nothing of the block is left for this part; Discord does not end an empty block where it is closed.
+            part, fence, reopened = "", "", ""
+            continue
         for piece in _pieces(line, limit, fence, after=after):
             needed = size(piece) + _closing_size(after)
             if part and size(part) + 1 + needed > limit:
                 _close(parts, part, fence)
-                part = _reopening(fence, limit)
+                part = reopened = _reopening(fence, limit)
             part = f"{part}\n{piece}" if part else piece
             fence = after
     _close(parts, part, fence)

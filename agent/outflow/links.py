@@ -27,9 +27,14 @@ LOOK_SHARE = 4
 ADDRESS_MARK = r"(?:\\?:|&(?:#0*58|#[xX]0*3[aA]|colon);)(?:\\?/|&(?:#0*47|#[xX]0*2[fF]|sol);){2}"
 MARK = re.compile(rf"(?<!!)!+\[|\](?:\(|:)\s*|<(?=[A-Za-z/!?])|{ADDRESS_MARK}")
 # Hosts without a scheme that some programs make links: with `www.`, with a path, or with a part for words of the turn.
+TOP_DOMAIN = r"(?:[a-z]{2}|com|net|org|info|biz|dev|app|xyz|site|online|top|shop|link|click|cloud)(?![\w-]|\.\w)"
 WWW = re.compile(
-    r"(?:(?<![A-Za-z0-9./-])(?:www\.|(?:[\w-]{1,63}\.){1,8}[A-Za-z][\w-]{1,62}\.?(?=[/?#]|:\d)|(?:[\w-]{1,63}\.){2,8}"
-    r"(?:[a-z]{2}|com|net|org|info|biz|dev|app|xyz|site|online|top|shop|link|click|cloud)(?![\w-]|\.\w))"
+    # Of any length from the beginning of a word: a platform's limit may cut a long one down to a host.
+    r"(?:(?<![\w./-])(?:[\w-]{64,}+\.[\w.-]*+|(?:[\w-]++\.)+[A-Za-z][\w-]++\.?(?=[/?#]|:\d)|(?:[\w-]++\.){2,}"
+    rf"{TOP_DOMAIN})"
+    # Within a word, of the length that a host may have, because every character of a word is such a place.
+    r"|(?<![A-Za-z0-9./-])(?:www\.|(?:[\w-]{1,63}\.){1,8}[A-Za-z][\w-]{1,62}\.?(?=[/?#]|:\d)|(?:[\w-]{1,63}\.){2,8}"
+    rf"{TOP_DOMAIN})"
     r"|(?<!:)//(?=[\w-]{1,63}\.))[^\s/?#\\<>]*",
     re.IGNORECASE,
 )
@@ -90,6 +95,8 @@ class LinkFilter:
         self._fence = ""
         # Not every program reads these fences as fences.
         self._is_doubtful = False
+        # Discord does not end a code block that holds nothing but line breaks where it is closed.
+        self._is_empty_block = False
         # An open backtick of this paragraph may change what the following ones mean.
         self._is_ambiguous = False
         self._last = ""
@@ -131,7 +138,9 @@ class LinkFilter:
         after = fence_after(fence, line) if not self._line_head else fence
         if fence or after:
             mark = line.strip() if fence else fence_mark(after)
-            self._is_doubtful = self._is_doubtful or (fence != after and mark != "```")
+            is_odd = mark != "```" or (not after and self._is_empty_block)
+            self._is_doubtful = self._is_doubtful or (fence != after and is_odd)
+            self._is_empty_block = not fence or (self._is_empty_block and not line)
             self._fence, self._line_head, self._is_ambiguous = after, "", False
             return self._code(rest, is_fence=fence != after)
         if not line.strip():

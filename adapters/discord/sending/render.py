@@ -70,7 +70,7 @@ def tables_to_blocks(text: str) -> str:
             index += 1
             continue
         end = index + 2
-        while end < len(lines) and "|" in lines[end]:
+        while end < len(lines) and "|" in lines[end] and not fence_after("", lines[end]):
             end += 1
         out += _block([lines[index], *lines[index + 2 : end]])
         index = end

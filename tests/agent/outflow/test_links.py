@@ -4,9 +4,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from adapters.discord.sending import render as discord
+from adapters.slack.sending import render as slack
 from agent.outflow.hosts import Hosts
 from agent.outflow.links import LinkFilter, LinkRules
-from tests.agent.outflow.readers import find_links
+from tests.agent.outflow.readers import COMMONMARK, find_links, in_commonmark, in_discord
 
 OWN = "http://127.0.0.1:8080/files/"
 STRICT = LinkRules(OWN, Hosts({"good.example", "127.0.0.1"}))
@@ -67,6 +69,20 @@ def test_no_program_shows_a_link_of_strangers(text: str) -> None:
     assert found == [], filtered(text)
 
 
+@settings(max_examples=100, deadline=None)
+@given(MARKDOWN)
+@example("```py\n\n```\n\n```\nhttps://evil.example/x\n```")
+@example("x" * 1985 + "\n```\ncode" + "\n" * 8 + "```\n\n```\nhttps://evil.example/x\n```")
+@example("x" * 2000 + "www.evil.example/x")
+@example("| a | b |\n|---|---|\n``` | x |\nhttps://evil.example/x\n```")
+def test_no_message_of_a_platform_shows_a_link_of_strangers(text: str) -> None:
+    safe = filtered(text)
+    found = [link for part in (*discord.render(safe).parts, discord.live(safe)) for link in in_discord(part)]
+    found += [link for part in slack.render(safe).parts for link in in_commonmark(COMMONMARK.parse(part))]
+
+    assert [each for each in found if "evil" in each and not is_ours(f"link {each}")] == [], safe
+
+
 @settings(max_examples=200, deadline=None)
 @given(MARKDOWN)
 @example("](<div>")
@@ -95,6 +111,7 @@ def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRu
         ("[x](https://evil.example/?q=1)", "[x] (evil[.]example/?q=1)"),
         ("![x](https://evil.example/?q=1)", "[x] (evil[.]example/?q=1)"),
         ("4200.data.evil.com", "4200[.]data[.]evil[.]com"),
+        ("a.b.c.d.e.f.g.h.i.evil.com/1", "a[.]b[.]c[.]d[.]e[.]f[.]g[.]h[.]i[.]evil[.]com/1"),
         ("os.path.join, report.txt and Node.js 1.5/2", "os.path.join, report.txt and Node.js 1.5/2"),
         ("`x = List<int>` and `a | b`", "`x = List<int>` and `a | b`"),
         ("```\ncurl https://evil.example\n```", "```\ncurl https://evil.example\n```"),
