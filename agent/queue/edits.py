@@ -42,9 +42,10 @@ async def change_message(database: Database, platform: str, message_id: str, con
     async with database.transaction() as session:
         row = (await session.execute(CHANGE, given)).one_or_none()
         if row is not None and row.turn_id is not None:
-            # Memories and summaries are made from the edited text.
-            await forget_turns(session, platform=platform, message_ids=[message_id], turn_ids=[row.turn_id])
+            # Memories and summaries are made from the edited text. Summaries first: it waits for a worker that writes
+            # one just now, whose facts are then seen.
             await forget_summaries(session, [row.turn_id])
+            await forget_turns(session, platform=platform, message_ids=[message_id], turn_ids=[row.turn_id])
     return None if row is None else Edited(row.turn_id)
 
 

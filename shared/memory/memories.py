@@ -45,8 +45,9 @@ SELECT id, content, scope, said_at FROM memories
 WHERE user_id = :user_id AND source <> 'turn' AND superseded_by IS NULL
 ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
 """)
-FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = :memory_id RETURNING id, turn_id")
-FORGET_TURNS = prepare("SELECT parley_forget_turns_v1(:user_id, :turn_ids)")
+FIND_TURN = prepare("SELECT turn_id FROM memories WHERE user_id = :user_id AND id = :memory_id")
+FORGET_TURNS = prepare("SELECT parley_forget_turns_v2(:user_id, :turn_ids)")
+FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = :memory_id")
 
 
 class MemoryFull(ToolError):
@@ -268,12 +269,14 @@ class MemoryOfUser:
             return False
         parameters = {"user_id": self.visibility.user_id, "memory_id": memory_id}
         async with self._transaction() as session:
-            row = (await session.execute(FORGET, parameters)).one_or_none()
-            turns = [each for each in (row.turn_id, self.turn_id) if each is not None] if row is not None else []
-            if turns:
-                given = {"user_id": self.visibility.user_id, "turn_ids": turns}
-                await session.execute(FORGET_TURNS, given)
-        return row is not None
+            row = (await session.execute(FIND_TURN, parameters)).one_or_none()
+            if row is None:
+                return False
+            # The turns first: they wait for a worker that makes memories of them just now, which locks in this order.
+            turns = [each for each in (row.turn_id, self.turn_id) if each is not None]
+            await session.execute(FORGET_TURNS, {"user_id": self.visibility.user_id, "turn_ids": turns})
+            await session.execute(FORGET, parameters)
+        return True
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncSession]:

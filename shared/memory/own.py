@@ -32,8 +32,9 @@ WITH_IDS = prepare(f"""
 SELECT {COLUMNS} FROM memories WHERE user_id = :user_id AND id = ANY(:ids) ORDER BY said_at DESC, id DESC
 """)
 COUNT = prepare("SELECT count(*) FROM memories WHERE user_id = :user_id")
-FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = ANY(:ids) RETURNING turn_id")
-FORGET_TURNS = prepare("SELECT parley_forget_turns_v1(:user_id, :turn_ids)")
+FIND_TURNS = prepare("SELECT turn_id FROM memories WHERE user_id = :user_id AND id = ANY(:ids)")
+FORGET_TURNS = prepare("SELECT parley_forget_turns_v2(:user_id, :turn_ids)")
+FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = ANY(:ids)")
 FORGET_ALL = prepare("SELECT parley_forget_all_v1(:user_id)")
 
 
@@ -98,9 +99,12 @@ async def count_own(session: AsyncSession, user_id: int) -> int:
 async def forget_own(session: AsyncSession, user_id: int, ids: Sequence[int]) -> int:
     """Delete these memories of this person and what else was made of the turns they were said in; return how many."""
     await act_for(session, user_id)
-    rows = (await session.execute(FORGET, {"user_id": user_id, "ids": list(ids)})).all()
+    given = {"user_id": user_id, "ids": list(ids)}
+    rows = (await session.execute(FIND_TURNS, given)).all()
     turn_ids = sorted({row.turn_id for row in rows if row.turn_id is not None})
+    # First: it waits for a worker that makes memories of these turns just now, which locks in this order.
     await session.execute(FORGET_TURNS, {"user_id": user_id, "turn_ids": turn_ids})
+    await session.execute(FORGET, given)
     return len(rows)
 
 

@@ -1,16 +1,24 @@
 """Facts that people state are read when a conversation pauses: with their source, once, replaced when they change."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.memories.facts import Statement, read_facts
+from agent.queue.edits import change_message
 from agent.queue.redaction import redact
-from shared.memory.memories import StoredMemory
+from agent.summaries.summarizer import Summarizer
+from shared.clock import SystemClock
+from shared.memory.memories import Memories, StoredMemory
+from shared.memory.own import forget_own
+from shared.memory.storage import Added, NewMemory
 from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley
-from tests.support.summaries import memories, pause_and_summarise, summarised_by
+from tests.support.summaries import memories, pause, pause_and_summarise, remembered, summarise, summarised_by
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 SAID = Statement(1, 7, message_id="m7", speaker="Ann", typed="I live in Graz and own 2 dogs.", said_at=NOW)
@@ -76,6 +84,65 @@ async def test_a_fact_goes_with_the_message_that_it_came_from(parley: Parley, mo
 
     await redact(parley.app.database, parley.app.files.storage, platform="test", message_ids=["m1"])
 
+    assert await facts(parley) == []
+
+
+class HeldMemories(Memories):
+    """Memories whose facts are stored, but not committed until `go` is set."""
+
+    def __init__(self, real: Memories) -> None:
+        self.of_user = real.of_user  # type: ignore[method-assign]  # the real ones, but for `add`
+        self._real, self.stored, self.go = real, asyncio.Event(), asyncio.Event()
+
+    async def add(self, memories: Sequence[NewMemory], session: AsyncSession | None = None) -> list[Added | None]:
+        added = await self._real.add(memories, session)
+        self.stored.set()
+        await self.go.wait()
+        return added
+
+
+async def delete(parley: Parley) -> None:
+    await redact(parley.app.database, parley.app.files.storage, platform="test", message_ids=["m1"])
+
+
+async def edit(parley: Parley) -> None:
+    await change_message(parley.app.database, "test", "m1", "I live nowhere.")
+
+
+async def forget(parley: Parley) -> None:
+    said = next(each for each in await memories(parley) if each["source"] == "turn")
+    async with parley.app.database.transaction() as session:
+        await forget_own(session, said["user_id"], [said["id"]])
+
+
+@pytest.mark.parametrize("remove", [delete, edit, forget])
+async def test_a_fact_that_is_stored_while_its_message_goes_is_gone_too(
+    parley: Parley, model: OpenAIStub, remove: Callable[[Parley], Awaitable[None]]
+) -> None:
+    model.play(summarised_by(lambda _: {"summary": "Ann lives in Graz.", "facts": [fact("Ann lives in Graz.")]}))
+    await parley.ask("I live in Graz.", event_id="m1", server="guild")
+    await remembered(parley)
+    app, worker = parley.app, parley.worker
+    assert worker is not None
+    # Its own summariser must not come first.
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+    held = HeldMemories(app.memory)
+    await pause(parley)
+    writing = asyncio.create_task(Summarizer(app.database, app.models.router, held, SystemClock()).run())
+    async with asyncio.timeout(20):
+        await held.stored.wait()
+    model.play(summarised_by(lambda _: {"summary": "Nothing.", "facts": []}))
+
+    removing = asyncio.create_task(remove(parley))
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(20):
+        while not removing.done() and not await parley.value(blocked):  # noqa: ASYNC110  # it waits for the lock
+            await asyncio.sleep(0.02)
+    held.go.set()
+    await asyncio.gather(writing, removing)
+
+    await summarise(parley)
     assert await facts(parley) == []
 
 
