@@ -49,11 +49,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class QuotedMessage:
-    """An earlier message of the place. With the platform's `message_id` it is redacted when that message is deleted."""
+    """An earlier message of the place. With the platform's `message_id` it is redacted when that message is deleted.
+
+    With the account of who wrote it, `author_id`, it is redacted when that person is erased.
+    """
 
     speaker: str
     text: str
     message_id: str | None = None
+    author_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

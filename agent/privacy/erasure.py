@@ -4,11 +4,12 @@ The wish is stored before anything is erased. Each step can be repeated: after a
 storage no longer holds loses its row.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.memories.turns import DELETED
@@ -45,10 +46,21 @@ WHERE id = :id
 QUOTED = text("""
 SELECT inbox.id, inbox.platform, inbox.platform_event_id
 FROM inbox JOIN user_platform_links AS l USING (platform, platform_user_id) JOIN erasures AS e ON e.user_id = l.user_id
-WHERE e.id = :id AND e.finished_at IS NULL AND NOT inbox.is_direct AND inbox.id > :after AND inbox.content <> :deleted
+WHERE e.id = :id AND e.finished_at IS NULL AND NOT inbox.is_direct AND inbox.content <> :deleted
 ORDER BY inbox.id LIMIT :step
 """)
-ERASE = text("SELECT parley_erase_person_v1(:id)")
+# What the agent received with the question of somebody else alone.
+OVERHEARD = text("""
+SELECT inbox.id, inbox.platform, quoted ->> 'message_id' AS platform_event_id
+FROM erasures AS e JOIN user_platform_links AS l ON l.user_id = e.user_id
+JOIN inbox ON inbox.platform = l.platform AND (surroundings -> 'earlier') IS NOT NULL
+    AND (surroundings -> 'earlier') @> jsonb_build_array(jsonb_build_object('author_id', l.platform_user_id))
+CROSS JOIN jsonb_array_elements(surroundings -> 'earlier') AS quoted
+WHERE e.id = :id AND e.finished_at IS NULL AND quoted ->> 'author_id' = l.platform_user_id
+  AND quoted ->> 'message_id' IS NOT NULL
+ORDER BY inbox.id LIMIT :step
+""")
+ERASE = text("SELECT parley_erase_person_v2(:id)")
 
 log = get_logger()
 
@@ -128,14 +140,14 @@ async def _erase_files(database: Database, storage: Storage, erasure_id: int) ->
 
 async def _redact_quotes(database: Database, storage: Storage, erasure_id: int) -> None:
     # Messages of others repeat what was said before them in the channel.
-    after = 0
-    while True:
-        given = {"id": erasure_id, "after": after, "step": STEP, "deleted": DELETED}
-        async with database.transaction() as session:
-            rows = (await session.execute(QUOTED, given)).all()
-        if not rows:
-            return
-        for platform in {each.platform for each in rows}:
-            ids = [each.platform_event_id for each in rows if each.platform == platform]
-            await redact(database, storage, platform=platform, message_ids=ids)
-        after = rows[-1].id
+    for statement in (QUOTED, OVERHEARD):
+        given = {"id": erasure_id, "step": STEP, "deleted": DELETED}
+        while rows := await _list_quotes(database, statement, given):
+            for platform in {each.platform for each in rows}:
+                ids = {each.platform_event_id for each in rows if each.platform == platform}
+                await redact(database, storage, platform=platform, message_ids=ids, is_author_gone=True)
+
+
+async def _list_quotes(database: Database, statement: TextClause, given: dict[str, Any]) -> Sequence[Any]:
+    async with database.transaction() as session:
+        return (await session.execute(statement, given)).all()

@@ -32,6 +32,34 @@ SELECT m.turn_id, m.conversation_id, m.role, m.speaker, m.content, m.created_at
 FROM messages AS m JOIN turns AS t ON t.id = m.turn_id
 WHERE t.user_id = :user_id AND m.role IN ('user', 'assistant') ORDER BY m.id
 """),
+    # What no turn has answered, because it waits, was cancelled or came during a pause.
+    "unanswered_messages": text("""
+SELECT i.platform, i.platform_server_id, i.platform_channel_id, i.content, i.sent_at, i.status
+FROM inbox AS i JOIN user_platform_links AS l USING (platform, platform_user_id)
+WHERE l.user_id = :user_id AND i.turn_id IS NULL ORDER BY i.id
+"""),
+    "confirmations": text("""
+SELECT turn_id, tool, arguments, question, reason, status, created_at, answered_at FROM confirmations
+WHERE user_id = :user_id ORDER BY id
+"""),
+    "roles": text("SELECT platform, server, roles FROM member_roles WHERE user_id = :user_id ORDER BY id"),
+    "limits": text("""
+SELECT period, token_limit, cost_limit, tokens_used, cost_used, resets_at FROM budgets
+WHERE user_id = :user_id ORDER BY id
+"""),
+    "requests_for_more": text("""
+SELECT status, tokens, cost, ends_at, created_at, decided_at FROM budget_grants
+WHERE asked_by_id = :user_id OR limit_user_id = :user_id ORDER BY id
+"""),
+    "bookings": text("""
+SELECT b.id, r.name AS room, lower(b.stay) AS arrival, upper(b.stay) AS departure, b.guests, b.status, b.total,
+       b.created_at
+FROM bookings AS b JOIN rooms AS r ON r.id = b.room_id WHERE b.user_id = :user_id ORDER BY b.id
+"""),
+    # Variables are kept in a form that only the sandbox may read.
+    "code_workspaces": text("""
+SELECT conversation_id, file_ids, used_at FROM code_workspaces WHERE user_id = :user_id ORDER BY id
+"""),
     "feedback": text("SELECT turn_id, score, created_at FROM feedback WHERE user_id = :user_id ORDER BY id"),
     "scheduled_jobs": text("""
 SELECT id, conversation_id, action, content, kind, time_zone, starts_at, every, unit, cron, check_tool, check_arguments,

@@ -89,14 +89,38 @@ class _Found:
     is_waiting: bool = False
 
 
-async def redact(database: Database, storage: Storage, *, platform: str, message_ids: Collection[str]) -> None:
-    """Remove messages that were deleted on their platform; files that storage fails to delete are logged."""
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    # Messages that are removed; `is_author_gone`: nothing may say whose they were.
+    platform: str
+    message_ids: Collection[str]
+    is_author_gone: bool
+
+    def redacted(self, quote: dict[str, Any]) -> dict[str, Any]:
+        if self.is_author_gone:
+            return {"speaker": "somebody", "text": DELETED, "message_id": quote["message_id"]}
+        return quote | {"text": DELETED}
+
+
+async def redact(
+    database: Database,
+    storage: Storage,
+    *,
+    platform: str,
+    message_ids: Collection[str],
+    is_author_gone: bool = False,
+) -> None:
+    """Remove messages that were deleted on their platform; files that storage fails to delete are logged.
+
+    With `is_author_gone`, quotes of them do not say any more whose they were.
+    """
+    gone = _Gone(platform, message_ids, is_author_gone)
     async with database.transaction() as session:
-        found = await _redact(session, platform, message_ids)
+        found = await _redact(session, gone)
     if found.is_waiting:
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
         async with database.transaction() as session:
-            await _redact(session, platform, message_ids)
+            await _redact(session, gone)
     for key in found.keys:
         try:
             await storage.delete(key)
@@ -108,14 +132,15 @@ async def redact(database: Database, storage: Storage, *, platform: str, message
         )
 
 
-async def _redact(session: Session, platform: str, message_ids: Collection[str]) -> _Found:
+async def _redact(session: Session, gone: _Gone) -> _Found:
+    platform, message_ids = gone.platform, gone.message_ids
     given = {"platform": platform, "message_ids": list(message_ids)}
     own = (await session.execute(OWN, given)).all()
     quoting = (await session.execute(QUOTING, given)).all()
     found = _Found(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
     own_ids = {row.id for row in own}
     for turn_id in sorted({row.turn_id for row in (*own, *quoting) if row.turn_id is not None}):
-        found.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, message_ids=message_ids)
+        found.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, gone=gone)
     for row in own:
         await _remove_repeated(session, row)
     await forget_summaries(session, {row.turn_id for row in (*own, *quoting)})
@@ -125,22 +150,18 @@ async def _redact(session: Session, platform: str, message_ids: Collection[str])
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=turn_ids)
     for row in quoting:
         if row.id not in own_ids:
-            forgotten = json.dumps(_without(row.surroundings, message_ids))
+            forgotten = json.dumps(_without(row.surroundings, gone))
             await session.execute(REMOVE_QUOTES, {"id": row.id, "surroundings": forgotten})
     return found
 
 
-async def _rebuild_message(
-    session: Session, turn_id: int, own_ids: set[int], message_ids: Collection[str]
-) -> list[str]:
+async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], gone: _Gone) -> list[str]:
     """Rebuild the user message of a turn; return the storage keys of the deleted messages' files."""
     rows = (await session.execute(MESSAGES, {"turn_id": turn_id})).all()
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
     text_left = "\n".join(row.content for row in kept) or DELETED
-    quoted = [
-        line for row in kept for line in PlatformContext.from_row(_without(row.surroundings, message_ids)).earlier
-    ]
+    quoted = [line for row in kept for line in PlatformContext.from_row(_without(row.surroundings, gone)).earlier]
     earlier = await without_forgotten(session, kept[0].platform, quoted) if quoted else []
     left = [file for row in kept for file in files[row.id]]
     content = with_earlier(with_file_lines(text_left, left), earlier)
@@ -178,7 +199,7 @@ async def _remove_repeated(session: Session, row: Any) -> None:
         await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED})
 
 
-def _without(surroundings: dict[str, Any], message_ids: Collection[str]) -> dict[str, Any]:
+def _without(surroundings: dict[str, Any], gone: _Gone) -> dict[str, Any]:
     lines = surroundings.get("earlier", ())
-    redacted = [each | {"text": DELETED} if each.get("message_id") in message_ids else each for each in lines]
+    redacted = [gone.redacted(each) if each.get("message_id") in gone.message_ids else each for each in lines]
     return surroundings | {"earlier": redacted} if redacted else surroundings

@@ -159,7 +159,9 @@ def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:
     files = f" [files: {', '.join(names)}]" if names else ""
     content = "\n".join([to_text(message, me), *(each.text for each in to_forwarded(message))]).strip()
     quoted = cut(clean(content), LINE_CHARS) + files
-    return QuotedMessage(clean(message.author.display_name), quoted, str(message.id))
+    return QuotedMessage(
+        clean(message.author.display_name), quoted, message_id=str(message.id), author_id=str(message.author.id)
+    )
 
 
 def is_written_by_a_person(message: discord.Message) -> bool:

@@ -165,7 +165,8 @@ def to_quoted_message(event: Json, bot_user_id: str, names: Mapping[str, str]) -
     content = "\n".join([to_text(event, bot_user_id, names), *(each.text for each in to_shared(event, names))]).strip()
     text = cut(clean(content), LINE_CHARS) + shown
     channel, ts = event.get("channel"), event.get("ts")
-    return QuotedMessage(clean(speaker), text, to_event_id(str(channel), str(ts)) if channel and ts else None)
+    message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
+    return QuotedMessage(clean(speaker), text, message_id=message_id, author_id=user or None)
 
 
 def is_written_by_a_person(event: Json, token: Token) -> bool:

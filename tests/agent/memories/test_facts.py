@@ -1,7 +1,7 @@
 """Facts that people state are read when a conversation pauses: with their source, once, replaced when they change."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -117,7 +117,7 @@ async def forget(parley: Parley) -> None:
 
 @pytest.mark.parametrize("remove", [delete, edit, forget])
 async def test_a_fact_that_is_stored_while_its_message_goes_is_gone_too(
-    parley: Parley, model: OpenAIStub, remove: Callable[[Parley], Awaitable[None]]
+    parley: Parley, model: OpenAIStub, remove: Callable[[Parley], Coroutine[Any, Any, None]]
 ) -> None:
     model.play(summarised_by(lambda _: {"summary": "Ann lives in Graz.", "facts": [fact("Ann lives in Graz.")]}))
     await parley.ask("I live in Graz.", event_id="m1", server="guild")

@@ -1,21 +1,25 @@
 """Export and erasure of a person, with a receipt; an erasure that was interrupted is continued."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import asyncpg
 import pytest
 
 from agent.privacy.erasure import erase, finish_erasures, request_erasure
-from agent.privacy.export import export_person
+from agent.privacy.export import FILES, LISTS, export_person
 from agent.privacy.receipts import verify_receipt
 from shared.errors import NotFound, Refusal, Unavailable
 from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
-from shared.messages import Place
+from shared.messages import Place, PlatformContext, QuotedMessage
 from shared.settings import Secrets
+from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley
+from tests.support.summaries import remembered
 
 SECRETS = Secrets("token", ("key-1", "key-0"))
 HOME = Place("discord", None, "dm-1", is_direct=True)
@@ -113,6 +117,94 @@ async def test_after_an_erasure_nothing_is_left_but_a_receipt(
     assert receipt["erased"]["memories"] >= 1
     assert account not in json.dumps(receipt)
     assert (await parley.ask("hello again")).error is None
+
+
+# Tables that name people, of which an export has no rows of their own, and why.
+NOT_EXPORTED = {
+    "budget_notices": "a mark that a limit's threshold was told",
+    "budget_reservations": "numbers of calls that run just now",
+    "command_confirmations": "ids of memories, for ten minutes",
+    "erasures": "numbers, after the person is gone",
+    "memory_postings": "words of memories",
+    "memory_scopes": "says who sees the memories, which name it",
+    "memory_vectors": "made of memories",
+    "turns": "joined with their messages",
+    "users": "the profile",
+    "user_platform_links": "the accounts",
+}
+
+
+async def test_an_export_has_every_table_that_names_its_person(owner: asyncpg.Connection) -> None:
+    named = await owner.fetch(
+        "SELECT DISTINCT conrelid::regclass::text AS name FROM pg_constraint"
+        " WHERE confrelid = 'users'::regclass AND contype = 'f'"
+    )
+    exported = set(re.findall(r"(?:FROM|JOIN) (\w+)", " ".join(str(each) for each in (*LISTS.values(), FILES))))
+
+    assert {each["name"] for each in named} - exported - NOT_EXPORTED.keys() == set()
+
+
+# Text and ids of a person in everything that is stored; jobs that are done are removed by the next tick.
+TEXTS = """
+SELECT table_name FROM information_schema.tables
+WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name NOT LIKE 'procrastinate%'
+"""
+PARKED = """
+WITH parked AS (
+    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_channel_id, platform_user_id, content,
+                       status)
+    SELECT 'http', 'slack', 'C1:m9', 'k', 'C1', 'u-7731', 'my walrus', 'failed' RETURNING platform_event_id
+)
+INSERT INTO outbox (door, platform, platform_channel_id, reply_to, content, status)
+SELECT 'http', 'slack', 'C1', platform_event_id, 'Ann-Kathrin, it failed.', 'delivered' FROM parked
+"""
+MOVED = """
+UPDATE inbox SET platform_user_id = 'u-7732'
+WHERE turn_id = (SELECT max(id) FROM turns WHERE user_id = $1)
+"""
+
+
+async def test_after_an_erasure_no_table_has_a_word_or_an_account_of_the_person(
+    parley: Parley, model: OpenAIStub, owner: asyncpg.Connection
+) -> None:
+    store = Answer(tool_calls=[("knowledge__remember", {"content": "Ann-Kathrin's walrus is grey."})])
+    model.play(lambda body, number: store if number == 1 else Answer("A walrus!"))
+    ann: dict[str, Any] = {"user": "u-7731", "username": "Ann-Kathrin", "platform": "slack"}
+    await parley.ask("remember the walrus", event_id="C1:m1", server="guild", **ann)
+    await parley.ask("my walrus is called Rex", event_id="D1:m2", **ann)
+    earlier = (
+        QuotedMessage("Ann-Kathrin", "remember the walrus", "C1:m1", "u-7731"),
+        QuotedMessage("Ann-Kathrin", "the walrus sleeps", "C1:m3", "u-7731"),
+        QuotedMessage("Eve", "the sea is cold", "C1:m4", "u-2"),
+    )
+    context = PlatformContext(earlier=earlier)
+    bob = {"user": "u-1", "username": "Bob", "platform": "slack"}
+    model.play(["It is cold."])
+    await parley.ask("how is the sea?", server="guild", platform_context=context, **bob)
+    user_id = int(await parley.value("SELECT user_id FROM user_platform_links WHERE platform_user_id = 'u-7731'"))
+    # A message that no turn has taken, with the sentence that answered it, and one of an account that has moved on.
+    await parley.sql(PARKED)
+    await owner.execute(MOVED, user_id)
+    await owner.execute("INSERT INTO slack_group_lists (team_id) VALUES ('guild')")
+    await owner.execute(
+        "INSERT INTO slack_group_members (list_id, platform_user_id, group_id, group_name)"
+        " SELECT id, 'u-7731', 'g', 'Cooks' FROM slack_group_lists"
+    )
+    await remembered(parley)
+
+    await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, user_id))
+
+    tables = [each["table_name"] for each in await owner.fetch(TEXTS)]
+    found = {
+        (name, row["found"])
+        for name in tables
+        for row in await owner.fetch(
+            f"SELECT found FROM (SELECT CAST(t AS text) AS found FROM {name} AS t) AS each"  # noqa: S608  # our own tables
+            " WHERE found ~* 'walrus|kathrin|u-7731|u-7732'"
+        )
+    }
+    assert found == set()
+    assert "the sea is cold" in await parley.value("SELECT content FROM messages WHERE role = 'user'")
 
 
 async def test_an_erasure_that_was_interrupted_is_continued(
