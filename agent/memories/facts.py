@@ -35,7 +35,7 @@ WHERE old.id = :old AND new.id = :new AND old.id <> new.id AND old.source = 'fac
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A message in which a person may have stated facts; `typed` is its text without quotes of others."""
+    """A message in which a person may have stated facts; `typed` is what they typed and spoke, without quotes."""
 
     user_id: int
     turn_id: int

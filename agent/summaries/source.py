@@ -10,6 +10,8 @@ from sqlalchemy import text
 
 from agent.llm.tokens import count_tokens
 from agent.memories.facts import Statement
+from agent.memories.recordings import Transcript, list_transcripts
+from agent.prompts import prompts
 from agent.summaries.claims import Claim
 from shared.db.driver import Session
 from shared.messages import AGENT_ADAPTERS
@@ -20,15 +22,17 @@ MAX_LINE_CHARS = 6000
 AGENT = "Assistant"
 
 # Up to the first turn that is still running: its answer is part of what was said. In a direct conversation the turns of
-# one person count, as in the history that the model is shown. The journal keeps the text that was answered; what was
-# edited since is read from the inbox.
+# one person count, as in the history that the model is shown. The journal keeps the text that was answered, with the
+# transcripts of recordings; what was edited since is read from the inbox.
 READ = text("""
 SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assistant' AS is_bot, messages.speaker,
-       CASE WHEN messages.role = 'user' AND typed.was_edited THEN coalesce(typed.content, messages.content)
-            ELSE messages.content END AS content,
-       CASE WHEN messages.role = 'user' THEN typed.content END AS typed, turns.user_id, typed.message_id
+       messages.content, CASE WHEN messages.role = 'user' THEN typed.content END AS typed, typed.was_edited,
+       turns.user_id, typed.message_id,
+       ARRAY(SELECT id FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS file_ids,
+       ARRAY(SELECT filename FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS filenames
 FROM turns JOIN messages ON messages.turn_id = turns.id LEFT JOIN LATERAL (
-    SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id) FILTER (WHERE door <> ALL(:agents)) AS content,
+    SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id)
+               FILTER (WHERE door <> ALL(:agents) AND due_job IS NULL) AS content,
            bool_or(edited_at IS NOT NULL) AS was_edited, max(platform_event_id) AS message_id
     FROM inbox WHERE inbox.turn_id = turns.id
 ) AS typed ON true
@@ -48,7 +52,7 @@ ORDER BY messages.turn_id, messages.seq LIMIT :limit
 class Line:
     """Something that was said; `is_answered` is True when the agent spoke next.
 
-    `statement` is set for what a person typed, without quotes of others: facts may be drawn from it.
+    `statement` is set for what a person typed or spoke, without quotes of others: facts may be drawn from it.
     """
 
     turn_id: int
@@ -74,7 +78,7 @@ class Source:
 
     @property
     def statements(self) -> dict[int, Statement]:
-        """Return what people typed, by the number of the line in the transcript."""
+        """Return what people typed and spoke, by the number of the line in the transcript."""
         return {number: each.statement for number, each in enumerate(self.lines, 1) if each.statement is not None}
 
 
@@ -106,7 +110,7 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
             row.turn_id,
             row.said_at,
             speaker=AGENT if row.is_bot else row.speaker or "Somebody",
-            content=cut(row.content, MAX_LINE_CHARS),
+            content=cut(_to_content(row), MAX_LINE_CHARS),
             is_bot=row.is_bot,
             is_answered=is_answered,
             statement=_to_statement(row),
@@ -116,15 +120,31 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
     return Source(lines, has_more=len(kept) < len(turns))
 
 
+def _to_content(row: Any) -> str:
+    if row.typed is None or not row.was_edited:
+        return str(row.content)
+    return "\n\n".join([row.typed, *(each.block for each in _list_transcripts(row))])
+
+
+def _list_transcripts(row: Any) -> list[Transcript]:
+    return list_transcripts(row.content, zip(row.file_ids, row.filenames, strict=True))
+
+
 def _to_statement(row: Any) -> Statement | None:
-    if not row.typed or row.user_id is None:
+    if row.typed is None or row.user_id is None:
+        return None
+    transcripts = _list_transcripts(row)
+    # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.
+    spoken = [each.text for each in transcripts] if all(each.is_own for each in transcripts) else []
+    typed = "\n".join([row.typed, *(each for each in spoken if each != prompts().voice.nothing_said)]).strip()
+    if not typed:
         return None
     return Statement(
         row.user_id,
         row.turn_id,
         message_id=row.message_id,
         speaker=row.speaker or "Somebody",
-        typed=row.typed,
+        typed=typed,
         said_at=row.said_at,
     )
 

@@ -9,6 +9,7 @@ import pytest
 
 from adapters.chat.edits import Edits
 from adapters.cli.worker import build_worker
+from agent.queue.edits import change_message
 from agent.tools.modules import discover
 from shared.db.database import Address
 from shared.messages import AgentResponse, Attachment
@@ -17,7 +18,7 @@ from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
 from tests.support.parley import Parley, open_parley
 from tests.support.sounds import recording
-from tests.support.summaries import remembered
+from tests.support.summaries import is_summary, memories, pause_and_summarise, remembered, summarised_by
 from tests.support.tool_calls import variables
 
 SETTINGS = {
@@ -204,3 +205,23 @@ async def test_what_was_spoken_is_remembered_and_goes_with_its_message_alone(par
     assert "My dog is called Rex." in shown
     assert "The lecture is about owls." in shown
     assert "4711" not in shown
+
+
+async def test_facts_are_drawn_from_what_the_writer_spoke_and_not_from_somebody_elses_speech(
+    parley: Parley, model: OpenAIStub
+) -> None:
+    facts = [{"message": 1, "fact": "Ann lives in Graz.", "confidence": 0.9, "replaces": None}]
+    model.transcript = "I live in Graz."
+    for seconds, stored in ((None, []), (3, ["Ann lives in Graz."])):
+        model.play(summarised_by(lambda _: {"summary": "Ann spoke of Graz.", "facts": facts}))
+        await say(parley, recording(), voice_seconds=seconds)
+        await pause_and_summarise(parley)
+        assert [each["content"] for each in await memories(parley) if each["source"] == "fact"] == stored
+
+    spoken = await parley.value("SELECT platform_event_id FROM inbox ORDER BY id DESC LIMIT 1")
+    await change_message(parley.app.database, "test", spoken, "Listen!")
+    await pause_and_summarise(parley)
+
+    shown = next(each.body for each in reversed(model.requests) if is_summary(each.body))["messages"][-1]["content"]
+    assert "Listen!" in shown.partition("What was said since")[2]
+    assert "I live in Graz." in shown.partition("What was said since")[2]
