@@ -35,6 +35,12 @@ OWN = text("""
 SELECT id, turn_id, content FROM inbox
 WHERE platform = :platform AND platform_event_id = ANY(:message_ids) ORDER BY id FOR UPDATE
 """)
+# Rows of the inbox go after some time.
+EXPIRED = text("SELECT turn_id FROM parley_turns_of_messages_v1(:platform, :message_ids) AS turn_id")
+EXPIRED_FILES = text("""
+SELECT file_records.id, minio_key FROM file_records JOIN messages USING (turn_id)
+WHERE turn_id = :turn_id AND role = 'user' AND position('(file_id ' || file_records.id || ',' IN messages.content) > 0
+""")
 QUOTING = text("""
 SELECT id, turn_id, status, surroundings FROM inbox
 WHERE platform = :platform AND (surroundings -> 'earlier') IS NOT NULL AND (surroundings -> 'earlier') @> ANY(ARRAY(
@@ -143,16 +149,29 @@ async def _redact(session: Session, gone: _Gone) -> _Found:
         found.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, gone=gone)
     for row in own:
         await _remove_repeated(session, row)
-    await forget_summaries(session, {row.turn_id for row in (*own, *quoting)})
+    expired = {row.turn_id for row in (await session.execute(EXPIRED, given)).all()} - {row.turn_id for row in own}
+    for turn_id in sorted(expired):
+        found.keys += await _remove_expired(session, turn_id, gone)
+    await forget_summaries(session, {row.turn_id for row in (*own, *quoting)} | expired)
     if own_ids:
         await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
-        turn_ids = {row.turn_id for row in own}
+    if own_ids or expired:
+        turn_ids = {row.turn_id for row in own} | expired
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=turn_ids)
     for row in quoting:
         if row.id not in own_ids:
             forgotten = json.dumps(_without(row.surroundings, gone))
             await session.execute(REMOVE_QUOTES, {"id": row.id, "surroundings": forgotten})
     return found
+
+
+async def _remove_expired(session: Session, turn_id: int, gone: _Gone) -> list[str]:
+    """Remove a turn's user message that the inbox does not have any more; return the storage keys of its files."""
+    files = (await session.execute(EXPIRED_FILES, {"turn_id": turn_id})).all()
+    keys = await _rebuild_message(session, turn_id, own_ids=set(), gone=gone)
+    if files:
+        await session.execute(REMOVE_FILES, {"ids": [each.id for each in files]})
+    return [*keys, *(each.minio_key for each in files)]
 
 
 async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], gone: _Gone) -> list[str]:

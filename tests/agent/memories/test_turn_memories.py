@@ -6,6 +6,7 @@ from sqlalchemy import text
 
 from adapters.chat.edits import Edits
 from agent.queue.edits import change_message
+from agent.queue.redaction import redact
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley
 from tests.support.summaries import memories, pause_and_summarise, remembered, summarise, summarised_by, writer
@@ -101,6 +102,27 @@ async def test_a_message_that_is_deleted_before_it_is_stored_is_never_stored(par
     await parley.sql("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns ON CONFLICT DO NOTHING")
 
     assert await remembered(parley) == []
+
+
+async def test_a_message_that_is_deleted_after_its_row_of_the_inbox_went_is_gone_everywhere(
+    parley: Parley, model: OpenAIStub
+) -> None:
+    facts = [{"message": 1, "fact": "Ann's PIN is 1234.", "confidence": 0.9, "replaces": None}]
+    model.play(summarised_by(lambda _: {"summary": "Ann's PIN is 1234.", "facts": facts}))
+    await parley.app.files.storage.put("inbox/pin.txt", b"1234", "text/plain")
+    file = parley.attach("pin.txt", "inbox/pin.txt", size=4)
+    await parley.ask("My PIN is 1234.", event_id="secret", attachments=[file])
+    await remembered(parley)
+    await pause_and_summarise(parley)
+    model.play(summarised_by(lambda _: "Nothing."))
+    await parley.sql("DELETE FROM inbox")
+
+    await redact(parley.app.database, parley.app.files.storage, platform="test", message_ids=["secret"])
+
+    assert await remembered(parley) == []
+    assert await parley.value("SELECT summary FROM conversations") is None
+    assert await parley.value("SELECT content FROM messages WHERE role = 'user'") == "[deleted]"
+    assert await parley.value("SELECT count(*) FROM file_records") == 0
 
 
 async def test_an_edited_message_is_remembered_as_it_reads_now(parley: Parley) -> None:
