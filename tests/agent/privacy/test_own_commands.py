@@ -10,13 +10,14 @@ import pytest
 
 from agent.commands import CommandReply, answer
 from agent.privacy.receipts import verify_receipt
+from agent.queue.edits import change_message
 from shared.db.database import Address
 from shared.messages import Place
 from shared.messages import Sender as Writer
 from shared.settings import Settings
 from tests.standins.openai_api import Fault, OpenAIStub
 from tests.support.parley import Parley, open_parley
-from tests.support.summaries import memories, pause_and_summarise, remembered, summarised_by
+from tests.support.summaries import memories, pause_and_summarise, remembered, summarise, summarised_by
 
 ANN, BOB = Writer("test", "ann", "Ann"), Writer("test", "bob", "Bob")
 DIRECT, BOBS = Place("test", None, "dm-ann", is_direct=True), Place("test", None, "dm-bob", is_direct=True)
@@ -140,6 +141,23 @@ async def test_everything_is_forgotten_and_nothing_of_it_is_remembered_later(par
     assert "Rex" not in summaries
     assert "Tom" not in summaries
     assert "Max" in summaries
+
+
+async def test_what_was_said_during_a_pause_is_not_remembered_after_it(parley: Parley, model: OpenAIStub) -> None:
+    model.play(summarised_by(summary_of))
+    await parley.ask("my turtle is called Tom")
+    await command(parley, "/memory pause")
+    await parley.ask("my walrus is called Rex", event_id="m1")
+    await command(parley, "/memory resume")
+    await parley.ask("my dog is called Max")
+
+    await pause_and_summarise(parley)
+    await change_message(parley.app.database, "test", "m1", "my walrus is called Rexona")
+    await summarise(parley)
+    found = str(await remembered(parley)) + await parley.value("SELECT summary FROM conversations")
+
+    assert ("Tom" in found, "Rex" in found, "Max" in found) == (True, False, True)
+    assert await parley.value("SELECT count(*) FROM messages WHERE content LIKE '%Rex%'") == 1
 
 
 async def test_an_export_is_a_file_for_its_person_alone(parley: Parley) -> None:
