@@ -40,10 +40,13 @@ BEGIN
         WHERE l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id
     );
     GET DIAGNOSTICS v_received = ROW_COUNT;
-    DELETE FROM public.slack_group_members AS m USING public.user_platform_links AS l
-    WHERE l.user_id = v_user_id AND l.platform = 'slack' AND m.platform_user_id = l.platform_user_id;
+    -- Slack's own lists name accounts without their workspace.
+    DELETE FROM public.slack_group_members AS m USING public.slack_group_lists AS s, public.user_platform_links AS l
+    WHERE s.id = m.list_id AND l.user_id = v_user_id AND l.platform = 'slack'
+      AND l.platform_user_id IN (m.platform_user_id, s.team_id || ':' || m.platform_user_id);
     UPDATE public.slack_installations AS i SET installed_by = NULL FROM public.user_platform_links AS l
-    WHERE l.user_id = v_user_id AND l.platform = 'slack' AND i.installed_by = l.platform_user_id;
+    WHERE l.user_id = v_user_id AND l.platform = 'slack'
+      AND l.platform_user_id IN (i.installed_by, i.team_id || ':' || i.installed_by);
     SELECT count(*) INTO v_messages FROM public.messages AS m WHERE m.turn_id = ANY (v_turn_ids) OR m.user_id = v_user_id;
     DELETE FROM public.messages WHERE user_id = v_user_id;
     DELETE FROM public.turns WHERE id = ANY (v_turn_ids);

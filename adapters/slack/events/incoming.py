@@ -156,17 +156,20 @@ def _voice_seconds(file: Json, user: object) -> float | None:
     return length / 1000 if is_own and isinstance(length, int) and length > 0 else None
 
 
-def to_quoted_message(event: Json, bot_user_id: str, names: Mapping[str, str]) -> QuotedMessage:
+def to_quoted_message(event: Json, token: Token, names: Mapping[str, str]) -> QuotedMessage:
     """Return an earlier message for the context."""
     files = [str(each.get("name")) for each in event.get("files") or ()]
     shown = f" [files: {', '.join(files)}]" if files else ""
     user = str(event.get("user") or "")
     speaker = names.get(user) or str(event.get("username") or user or "app")
-    content = "\n".join([to_text(event, bot_user_id, names), *(each.text for each in to_shared(event, names))]).strip()
+    content = "\n".join(
+        [to_text(event, token.bot_user_id, names), *(each.text for each in to_shared(event, names))]
+    ).strip()
     text = cut(clean(content), LINE_CHARS) + shown
     channel, ts = event.get("channel"), event.get("ts")
     message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
-    return QuotedMessage(clean(speaker), text, message_id=message_id, author_id=user or None)
+    account = to_account(user, to_team(event, token), token) if user else None
+    return QuotedMessage(clean(speaker), text, message_id=message_id, author_id=account)
 
 
 def is_written_by_a_person(event: Json, token: Token) -> bool:

@@ -109,7 +109,7 @@ class Listening:
         before = [each for each in before if str(each["ts"]) < str(event["ts"])][-most:]
         names = await self._directory.list_names(web, list_people(before))
         shown = [each for each in before if each.get("text") or each.get("files")]
-        return [to_quoted_message(each, web.token.bot_user_id, names) for each in shown]
+        return [to_quoted_message(each, web.token, names) for each in shown]
 
     async def _list_replies(self, event: Json, web: Web) -> list[Json] | None:
         try:

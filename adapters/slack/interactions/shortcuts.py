@@ -77,7 +77,7 @@ class Shortcuts:
         asked_about = {key: about[key] for key in ("channel", "ts", "user", "text")}
         names = await self._directory.list_names(actor.web, list_people([asked_about]))
         token = actor.web.token
-        earlier = (to_quoted_message(asked_about, token.bot_user_id, names),)
+        earlier = (to_quoted_message(asked_about, token, names),)
         message = IncomingMessage(
             adapter=PLATFORM,
             sender=actor.sender,

@@ -153,7 +153,7 @@ PARKED = """
 WITH parked AS (
     INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_channel_id, platform_user_id, content,
                        status)
-    SELECT 'http', 'slack', 'C1:m9', 'k', 'C1', 'u-7731', 'my walrus', 'failed' RETURNING platform_event_id
+    SELECT 'http', 'slack', 'C1:m9', 'k', 'C1', 'guild:u-7731', 'my walrus', 'failed' RETURNING platform_event_id
 )
 INSERT INTO outbox (door, platform, platform_channel_id, reply_to, content, status)
 SELECT 'http', 'slack', 'C1', platform_event_id, 'Ann-Kathrin, it failed.', 'delivered' FROM parked
@@ -169,19 +169,19 @@ async def test_after_an_erasure_no_table_has_a_word_or_an_account_of_the_person(
 ) -> None:
     store = Answer(tool_calls=[("knowledge__remember", {"content": "Ann-Kathrin's walrus is grey."})])
     model.play(lambda body, number: store if number == 1 else Answer("A walrus!"))
-    ann: dict[str, Any] = {"user": "u-7731", "username": "Ann-Kathrin", "platform": "slack"}
+    ann: dict[str, Any] = {"user": "guild:u-7731", "username": "Ann-Kathrin", "platform": "slack"}
     await parley.ask("remember the walrus", event_id="C1:m1", server="guild", **ann)
     await parley.ask("my walrus is called Rex", event_id="D1:m2", **ann)
     earlier = (
-        QuotedMessage("Ann-Kathrin", "remember the walrus", "C1:m1", "u-7731"),
-        QuotedMessage("Ann-Kathrin", "the walrus sleeps", "C1:m3", "u-7731"),
-        QuotedMessage("Eve", "the sea is cold", "C1:m4", "u-2"),
+        QuotedMessage("Ann-Kathrin", "remember the walrus", "C1:m1", author_id="guild:u-7731"),
+        QuotedMessage("Ann-Kathrin", "the walrus sleeps", "C1:m3", author_id="guild:u-7731"),
+        QuotedMessage("Eve", "the sea is cold", "C1:m4", author_id="u-2"),
     )
     context = PlatformContext(earlier=earlier)
     bob = {"user": "u-1", "username": "Bob", "platform": "slack"}
     model.play(["It is cold."])
     await parley.ask("how is the sea?", server="guild", platform_context=context, **bob)
-    user_id = int(await parley.value("SELECT user_id FROM user_platform_links WHERE platform_user_id = 'u-7731'"))
+    user_id = int(await parley.value("SELECT user_id FROM user_platform_links WHERE platform_user_id = 'guild:u-7731'"))
     # A message that no turn has taken, with the sentence that answered it, and one of an account that has moved on.
     await parley.sql(PARKED)
     await owner.execute(MOVED, user_id)
