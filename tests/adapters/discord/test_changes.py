@@ -4,6 +4,9 @@ from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene, opened
 from tests.standins.openai_api import Answer, OpenAIStub
 
+# By these, an erasure finds what was quoted of a person.
+AUTHORS = "SELECT DISTINCT quoted ->> 'author_id' FROM inbox, jsonb_array_elements(surroundings -> 'earlier') AS quoted"
+
 
 async def test_what_was_quoted_beside_another_persons_question_is_redacted_there(pond: Scene) -> None:
     pond.model.play([Answer("Herons."), Answer("No idea.")])
@@ -12,6 +15,7 @@ async def test_what_was_quoted_beside_another_persons_question_is_redacted_there
     await pond.ann.asks("what eats toads?", pond.general)
     await pond.ann.hears(pond.general)
     assert "Bob: my password is frog" in pond.prompt()
+    assert await pond.sql(AUTHORS) == [(pond.bob.id,)]
 
     await pond.bob.deletes(secret)
     await pond.until_value(

@@ -10,6 +10,9 @@ from tests.standins.slack import Person
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 
+# By these, an erasure finds what was quoted of a person; in the home workspace accounts have their bare id.
+AUTHORS = "SELECT DISTINCT quoted ->> 'author_id' FROM inbox, jsonb_array_elements(surroundings -> 'earlier') AS quoted"
+
 
 async def test_the_first_message_of_a_thread_is_shown_when_the_window_has_left_it(office: Scene) -> None:
     office.model.play([Answer("Green."), Answer("Yes."), Answer("Yes.")])
@@ -109,6 +112,7 @@ async def test_the_first_mention_in_a_thread_brings_the_earlier_messages(office:
     prompt = office.prompt()
     assert prompt.index("is that right?") < prompt.index("bob: croak 29.") < prompt.index("ann: blue, @bob?")
     assert "croak 3." not in prompt
+    assert set(await office.sql(AUTHORS)) == {(office.ann.id,), (office.bob.id,)}
     await office.ann.posts(office.general, "how many?", thread_ts=question["ts"])
     await office.ann.hears(office.general, 2)
     assert "croak 29" not in office.prompt()
