@@ -17,7 +17,7 @@ depends_on = None
 
 SQL = Path(__file__).resolve().parents[1] / "sql"
 NAMES = ("parley_erase_person_v2", "parley_turns_of_messages_v1")
-PAUSE = "parley_pause_turn_v1"
+PAUSE = "parley_forget_paused_v1"
 
 
 def upgrade() -> None:
@@ -28,14 +28,15 @@ def upgrade() -> None:
         op.execute(f"REVOKE EXECUTE ON FUNCTION {name} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {name} TO parley_app")
     op.get_bind().exec_driver_sql((SQL / f"{PAUSE}.sql").read_text("utf-8"))
+    op.execute(f"REVOKE EXECUTE ON FUNCTION {PAUSE} FROM PUBLIC")
     op.execute(
-        f"CREATE TRIGGER parley_pause_turn BEFORE INSERT ON unremembered_turns FOR EACH ROW EXECUTE FUNCTION {PAUSE}()"
+        f"CREATE TRIGGER parley_forget_paused BEFORE INSERT ON unremembered_turns FOR EACH ROW EXECUTE FUNCTION {PAUSE}()"
     )
 
 
 def downgrade() -> None:
     """Drop them."""
     op.execute("SET LOCAL lock_timeout = '4s'")
-    op.execute("DROP TRIGGER parley_pause_turn ON unremembered_turns")
+    op.execute("DROP TRIGGER parley_forget_paused ON unremembered_turns")
     for name in (*NAMES, PAUSE):
         op.execute(f"DROP FUNCTION {name}")

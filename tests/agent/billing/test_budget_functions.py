@@ -228,6 +228,7 @@ async def test_nobody_but_the_program_may_call_them(address: Address) -> None:
     assert {row["proname"] for row in found if not row["ours"]} == {
         "parley_audit_v1",
         "parley_drop_vectors_v1",
+        "parley_forget_paused_v1",
         "parley_write_persona_version_v1",
     }
     definers = [row for row in found if row["prosecdef"]]

@@ -1,7 +1,7 @@
 -- Trigger: a turn that ends while its person or its conversation is not to be remembered is forgotten, so that no worker
 -- makes a memory, a fact or a summary of it when the pause is over.
 -- Runs with the rights of its owner, like all that forgets.
-CREATE FUNCTION public.parley_pause_turn_v1() RETURNS trigger
+CREATE FUNCTION public.parley_forget_paused_v1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO public.forgotten_turns (turn_id)
@@ -12,5 +12,5 @@ BEGIN
     RETURN CASE WHEN FOUND THEN NULL ELSE NEW END;
 END
 $$;
-COMMENT ON FUNCTION public.parley_pause_turn_v1 IS
+COMMENT ON FUNCTION public.parley_forget_paused_v1 IS
     'Trigger: forgets a turn that ends while its person or its conversation is not to be remembered.';
