@@ -59,7 +59,7 @@ async def explain_answer(request: Request) -> str:
 
 def _lines(story: dict[str, Any], memories: Sequence[str]) -> Iterator[str]:
     turn, persona, budget = story["turn"], story["persona"], story["budget"]
-    yield f"Turn {turn['id']}: {turn['status']} after {turn['seconds']} s, {turn['model_calls']} model calls."
+    yield f"Turn {turn['id']}: {turn['status']} after {turn['seconds']} s, {_count(turn['model_calls'], 'model call')}."
     version = f", version {persona['version']}" if persona["version"] is not None else ""
     why = f": {persona['why']}" if persona["why"] else ""
     yield f"Persona: {persona['name']}{version}{why}."
@@ -90,15 +90,20 @@ def _lines(story: dict[str, Any], memories: Sequence[str]) -> Iterator[str]:
 def _describe_context(context: dict[str, Any]) -> str:
     history, summary = context.get("history") or {}, context.get("summary") or {}
     turns = history.get("turns", 0)
-    shown = [f"{turns} earlier turns ({history.get('tokens', 0):,} tokens)" if turns else "no earlier turns"]
+    tokens = f" ({history.get('tokens', 0):,} tokens)"
+    shown = [_count(turns, "earlier turn") + tokens if turns else "no earlier turns"]
     if context.get("turns_left_out"):
-        shown.append(f"of {context['turns_left_out']} older turns not the words")
+        shown.append(f"of {_count(context['turns_left_out'], 'older turn')} not the words")
     if summary.get("tokens"):
         shown.append(f"a summary of what was before ({summary['tokens']:,} tokens)")
-    for name, what in (("memories", "memories"), ("image_ids", "pictures")):
+    for name, one, several in (("memories", "memory", "memories"), ("image_ids", "picture", "pictures")):
         if context.get(name):
-            shown.append(f"{len(context[name])} {what}")
+            shown.append(_count(len(context[name]), one, several))
     return ", ".join(shown)
+
+
+def _count(number: int, one: str, several: str | None = None) -> str:
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def _some(names: Sequence[str]) -> str:
