@@ -13,7 +13,7 @@ from shared.errors import ToolError
 from shared.memory.embedders import Embedders
 from shared.memory.embeddings import Embedder, EmbeddingUnavailable
 from shared.memory.index import index_missing
-from shared.memory.own import OwnMemory, list_similar
+from shared.memory.own import OwnMemory, forget_visible, list_similar
 from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words, plan_search
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
 from shared.memory.tokenizer import question_words
@@ -45,9 +45,6 @@ SELECT id, content, scope, said_at FROM memories
 WHERE user_id = :user_id AND source <> 'turn' AND superseded_by IS NULL
 ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
 """)
-FIND_TURN = prepare("SELECT turn_id FROM memories WHERE user_id = :user_id AND id = :memory_id")
-FORGET_TURNS = prepare("SELECT parley_forget_turns_v2(:user_id, :turn_ids)")
-FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = :memory_id")
 
 
 class MemoryFull(ToolError):
@@ -267,16 +264,8 @@ class MemoryOfUser:
         """
         if not 0 < memory_id <= MAX_ID:
             return False
-        parameters = {"user_id": self.visibility.user_id, "memory_id": memory_id}
         async with self._transaction() as session:
-            row = (await session.execute(FIND_TURN, parameters)).one_or_none()
-            if row is None:
-                return False
-            # The turns first: they wait for a worker that makes memories of them just now, which locks in this order.
-            turns = [each for each in (row.turn_id, self.turn_id) if each is not None]
-            await session.execute(FORGET_TURNS, {"user_id": self.visibility.user_id, "turn_ids": turns})
-            await session.execute(FORGET, parameters)
-        return True
+            return await forget_visible(session, self.visibility.user_id, [memory_id], asked_in=self.turn_id) > 0
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncSession]:

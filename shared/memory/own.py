@@ -99,12 +99,23 @@ async def count_own(session: AsyncSession, user_id: int) -> int:
 async def forget_own(session: AsyncSession, user_id: int, ids: Sequence[int]) -> int:
     """Delete these memories of this person and what else was made of the turns they were said in; return how many."""
     await act_for(session, user_id)
+    return await forget_visible(session, user_id, ids)
+
+
+async def forget_visible(
+    session: AsyncSession, user_id: int, ids: Sequence[int], *, asked_in: int | None = None
+) -> int:
+    """Delete those of these memories of a person that the session may see, and forget the turns they were said in.
+
+    The turn `asked_in` is forgotten with them. Returns how many memories there were; without any, nothing changes.
+    """
     given = {"user_id": user_id, "ids": list(ids)}
     rows = (await session.execute(FIND_TURNS, given)).all()
-    turn_ids = sorted({row.turn_id for row in rows if row.turn_id is not None})
-    # First: it waits for a worker that makes memories of these turns just now, which locks in this order.
-    await session.execute(FORGET_TURNS, {"user_id": user_id, "turn_ids": turn_ids})
-    await session.execute(FORGET, given)
+    if rows:
+        turn_ids = sorted({each for each in (*(row.turn_id for row in rows), asked_in) if each is not None})
+        # First: it waits for a worker that makes memories of these turns just now, which locks in this order.
+        await session.execute(FORGET_TURNS, {"user_id": user_id, "turn_ids": turn_ids})
+        await session.execute(FORGET, given)
     return len(rows)
 
 
