@@ -20,6 +20,11 @@ class Transcript:
         """Return it as it stands in the message."""
         return f"{self.heading}\n{self.text}"
 
+    @property
+    def has_speech(self) -> bool:
+        """Tell whether anything was heard in the recording."""
+        return self.text != prompts().voice.nothing_said
+
 
 def heading_of(file_id: int, filename: str, *, is_own: bool) -> str:
     """Return the line above the transcript of this file."""

@@ -145,7 +145,7 @@ class TurnMemories:
 
 def _list_spoken(turn: Any) -> Iterator[str]:
     for each in list_transcripts(turn.content or "", zip(turn.file_ids, turn.filenames, strict=True)):
-        if each.text == prompts().voice.nothing_said:
+        if not each.has_speech:
             continue
         if each.is_own:
             yield each.text

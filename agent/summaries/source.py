@@ -11,7 +11,6 @@ from sqlalchemy import text
 from agent.llm.tokens import count_tokens
 from agent.memories.facts import Statement
 from agent.memories.recordings import Transcript, list_transcripts
-from agent.prompts import prompts
 from agent.summaries.claims import Claim
 from shared.db.driver import Session
 from shared.messages import AGENT_ADAPTERS
@@ -135,8 +134,8 @@ def _to_statement(row: Any) -> Statement | None:
         return None
     transcripts = _list_transcripts(row)
     # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.
-    spoken = [each.text for each in transcripts] if all(each.is_own for each in transcripts) else []
-    typed = "\n".join([row.typed, *(each for each in spoken if each != prompts().voice.nothing_said)]).strip()
+    spoken = [each.text for each in transcripts if each.has_speech] if all(each.is_own for each in transcripts) else []
+    typed = "\n".join([row.typed, *spoken]).strip()
     if not typed:
         return None
     return Statement(
