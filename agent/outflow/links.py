@@ -40,6 +40,8 @@ WWW = re.compile(
 )
 SUSPICIOUS = re.compile(r"[<`\[\]]|[:;][\\/&]")
 BARE = re.compile(r"\.(?:[\w-]+(?:[/?#:]|\.[/?#:A-Za-z])|(?<=[wW]{3}\.))|//")
+# What a text has if the filter may change it: one without a match stays as it is, and nothing in it can become a link.
+MARKED = re.compile(rf"{SUSPICIOUS.pattern}|{BARE.pattern}|~")
 TICKS = re.compile(r"`+")
 AUTHORITY = re.compile(r"[^\s/?#\\<>]*")
 HOST = re.compile(r"[^\s/?#\\<>:&!()\[\]`\"'|]*")
@@ -81,9 +83,12 @@ class LinkRules:
 
 
 class LinkFilter:
-    """Reads a text in pieces and returns it in pieces; how it was cut into pieces makes no difference to the result."""
+    """Reads a text in pieces and returns it in pieces; how it was cut into pieces makes no difference to the result.
 
-    def __init__(self, rules: LinkRules) -> None:
+    `line_head`: how the line begins that the first piece continues.
+    """
+
+    def __init__(self, rules: LinkRules, line_head: str = "") -> None:
         self._rules = rules
         self._own_image = re.compile(
             r"!\[[^\[\]\n]{0,150}\]\(<?" + re.escape(rules.own_files) + r"\d{1,19}(?:\?[\w=&.-]{0,200})?>?"
@@ -91,7 +96,7 @@ class LinkFilter:
         )
         self._pending = ""
         # The text of the line that has been passed on.
-        self._line_head = ""
+        self._line_head = line_head
         self._fence = ""
         # Not every program reads these fences as fences.
         self._is_doubtful = False
@@ -99,7 +104,7 @@ class LinkFilter:
         self._is_empty_block = False
         # An open backtick of this paragraph may change what the following ones mean.
         self._is_ambiguous = False
-        self._last = ""
+        self._last = line_head[-1:]
         # How long the pending text has to be before a place to cut it is looked for.
         self._look_at = 0
 
@@ -301,11 +306,6 @@ class LinkFilter:
             return True
         # A tag that begins a line makes the lines behind it HTML too.
         return LETTERING.match(text, at) is not None and LINE_HEAD.match(line) is None
-
-
-def may_link(text: str) -> bool:
-    """Return whether the text has anything that some program may make a link."""
-    return SUSPICIOUS.search(text) is not None or BARE.search(text) is not None
 
 
 def _plain(host: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agent.outflow.hosts import Hosts, host_of
-from agent.outflow.links import LinkFilter, LinkRules, may_link
+from agent.outflow.links import CUTS, MARKED, LinkFilter, LinkRules
 from agent.prompts import prompts
 from shared.text import clean
 
@@ -30,6 +30,8 @@ SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 HEAD_CHARS = 4
 # No more of a stream is held back.
 MAX_HELD = 1500
+# The spaces that may stand before a mark that opens a code block.
+MAX_INDENT = 3
 
 
 class Secrets:
@@ -169,17 +171,22 @@ class Outflow:
 
     def filtered(self, text: str) -> str:
         """Return the whole text as it may be sent."""
-        links = LinkFilter(self._links)
-        return links.feed(self._secrets.removed_from(_readable(clean(text)))) + links.finish()
+        return self._filtered(text, self._links)
 
     def foreign(self, text: str) -> str:
         """Return a text of another program as it may be sent: the only links in it are those to our own files."""
-        strict = LinkFilter(replace(self._links, hosts=Hosts({self._own_host})))
-        return strict.feed(self._secrets.removed_from(_readable(clean(text)))) + strict.finish()
+        return self._filtered(text, replace(self._links, hosts=Hosts({self._own_host})))
+
+    def _filtered(self, text: str, rules: LinkRules) -> str:
+        plain = self._secrets.removed_from(_readable(clean(text)))
+        if MARKED.search(plain) is None:
+            return plain
+        links = LinkFilter(rules)
+        return links.feed(plain) + links.finish()
 
     def depends_on_hosts(self, text: str) -> bool:
         """Return whether the result for this text may depend on the hosts that are allowed."""
-        return may_link(text)
+        return MARKED.search(text) is not None
 
     def without_secrets(self, value: Any) -> Any:
         """Return a JSON value without secrets."""
@@ -198,21 +205,48 @@ class Outflow:
 class TextStream:
     """Filters a text that comes in pieces; what follows cannot change the text that it has returned."""
 
-    def __init__(self, secrets: Secrets, links: LinkRules) -> None:
-        self._secrets, self._links = secrets, LinkFilter(links)
+    def __init__(self, secrets: Secrets, rules: LinkRules) -> None:
+        self._secrets, self._rules = secrets, rules
         self._held = ""
+        # Made for the first piece that the filter may change. Until then: the text that such a piece may continue, and
+        # the text of its line that has been passed on.
+        self._links: LinkFilter | None = None
+        self._pending = self._line_head = ""
 
     def feed(self, text: str) -> str:
         """Add a piece and return what may be sent."""
         held = self._secrets.removed_from(self._held + _readable(clean(text)))
         settled = self._secrets.settled(held)
         self._held = held[settled:]
-        return self._links.feed(held[:settled])
+        return self._checked(held[:settled])
 
     def finish(self) -> str:
         """Return the rest."""
-        rest, self._held = self._held, ""
-        return self._links.feed(rest) + self._links.finish()
+        rest, self._held = self._checked(self._held), ""
+        if self._links is None:
+            if MARKED.search(self._pending) is None:
+                return rest + self._pending
+            self._links = LinkFilter(self._rules, self._line_head)
+            rest += self._links.feed(self._pending)
+        return rest + self._links.finish()
+
+    def _checked(self, text: str) -> str:
+        if self._links is not None:
+            return self._links.feed(text)
+        self._pending += text
+        cut = CUTS.search(self._pending) if CUTS.search(text) else None
+        if cut is None:
+            return ""
+        if MARKED.search(self._pending) is not None:
+            self._links = LinkFilter(self._rules, self._line_head)
+            return self._links.feed(self._pending)
+        passed = self._pending[: cut.end()]
+        line = (self._line_head + passed).rpartition("\n")[2]
+        if len(line) <= MAX_INDENT and not line.strip(" "):
+            # A code block may begin here.
+            passed, line = passed.removesuffix(line), ""
+        self._pending, self._line_head = self._pending[len(passed) :], line
+        return passed
 
 
 def _readable(text: str) -> str:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from adapters.discord.sending import render as discord
 from adapters.slack.sending import render as slack
 from agent.outflow.hosts import Hosts
-from agent.outflow.links import LinkFilter, LinkRules
+from agent.outflow.links import MARKED, LinkFilter, LinkRules
+from agent.outflow.reply import Secrets, TextStream
 from tests.agent.outflow.readers import COMMONMARK, find_links, in_commonmark, in_discord
 
 OWN = "http://127.0.0.1:8080/files/"
@@ -97,11 +98,28 @@ def test_no_program_loads_an_image_of_others_or_html_in_any_turn(text: str) -> N
 @given(MARKDOWN, st.sampled_from([STRICT, OPEN]), st.data())
 def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRules, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
-    links = LinkFilter(rules)
+    pieces = [text[first:last] for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    for links in (LinkFilter(rules), TextStream(Secrets(), rules)):
+        sent = [links.feed(each) for each in pieces]
 
-    pieces = [links.feed(text[first:last]) for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+        assert "".join([*sent, links.finish()]) == filtered(text, rules)
 
-    assert "".join([*pieces, links.finish()]) == filtered(text, rules)
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from(PIECES) | st.text(alphabet="a.W:/~\u0661\u3002\u00e9-? \n", max_size=4), max_size=6).map(
+        "".join
+    )
+)
+@example("www.example")
+@example("evil.example/x")
+@example("a.b.cloud")
+@example("\u0661.2.com:8")
+@example("x" * 64 + ".evil")
+@example("~~~\nopen")
+def test_what_the_filter_would_change_is_never_passed_by_it(text: str) -> None:
+    for rules in (STRICT, OPEN):
+        assert filtered(text, rules) == text or MARKED.search(text)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +180,5 @@ def test_the_work_for_a_stream_grows_only_with_its_length(unit: str) -> None:
 
 
 def test_ordinary_words_are_sent_as_they_come() -> None:
-    links = LinkFilter(STRICT)
-
-    assert [links.feed(f"word{number} ") for number in range(300)] == [f"word{number} " for number in range(300)]
+    for links in (LinkFilter(STRICT), TextStream(Secrets(), STRICT)):
+        assert [links.feed(f"word{number} ") for number in range(300)] == [f"word{number} " for number in range(300)]
