@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,11 +13,14 @@ from agent.llm.completions import (
     Completion,
     Model,
     ModelRequest,
+    OnText,
     RejectedCall,
     RouteAttempt,
     RouteFailed,
 )
-from agent.llm.protocols.protocol import Protocols
+from agent.llm.protocols.patterns import BEGINS
+from agent.llm.protocols.protocol import NATIVE, Protocol
+from agent.llm.protocols.scanner import Scanner
 from agent.llm.tokens import ContextWindows
 from agent.llm.vision import VisionSupport, without_images
 from shared.clock import Clock
@@ -124,12 +127,15 @@ PERHAPS_IMAGES = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 @dataclass(frozen=True, slots=True)
 class RouteKnowledge:
-    """State about the routes that all model calls of a process share and update."""
+    """State about the routes that all model calls of a process share and update.
+
+    `protocols`: those of the routes that do not use native tool calling, by route.
+    """
 
     clock: Clock
     cooldowns: Cooldowns
     windows: ContextWindows
-    protocols: Protocols
+    protocols: Mapping[str, Protocol]
     vision: VisionSupport
     jitter: Callable[[], float]
     # Since they were stored last: ("route_failure", model, cause) and ("fallback", first model, the one that answered).
@@ -236,19 +242,25 @@ class Attempts:
     async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:
         state = self._routes[name]
         state.tries += 1
-        protocol = self.known.protocols.of(name, writer=request.writer)
-        scanner = protocol.listen(self._stream, self._retract) if self.observer.on_text else None
-        attempt = AttemptState(limit, scanner.feed if scanner else None, state.tries)
+        protocol = self.known.protocols.get(name, NATIVE)
+        if request.writer is not None:
+            protocol = protocol.with_writer(request.writer)
+        if protocol.writer is not None:
+            request = protocol.writer.write(request)
+        stream = _Stream(protocol, self._stream, self._retract) if self.observer.on_text else None
+        attempt = AttemptState(limit, stream.feed if stream else None, state.tries)
         try:
             async with asyncio.timeout(limit):
-                completion = await _complete(name, model, protocol.encode(request), attempt=attempt)
+                completion = await _complete(name, model, request, attempt=attempt)
         except TimeoutError:
             raise RouteFailed(Cause.TIMED_OUT, usage=attempt.usage) from None
         except asyncio.CancelledError:
             self._note(name, attempt.usage)
             raise
-        if scanner is not None:
-            scanner.close()
+        if stream is not None and stream.scanner is not None:
+            stream.scanner.close()
+        if completion.stop != "max_tokens" and not completion.thinking and BEGINS.search(completion.text) is None:
+            return completion
         return await run_on_text(lambda _: protocol.decode(completion), completion.text)
 
     def _wait_to_prune(self, name: str, failure: RouteFailed, request: ModelRequest) -> float | None:
@@ -295,6 +307,23 @@ class Attempts:
         if self.known.cooldowns.record(name, failure):
             _log_failure(name, failure, tries)
         return None
+
+
+class _Stream:
+    # Passes a streamed text on as it comes; from the first piece on in which a mark may begin, the scanner does.
+    def __init__(self, protocol: Protocol, on_text: OnText, on_reset: Callable[[], None]) -> None:
+        self.scanner: Scanner | None = None
+        self._protocol, self._on_text, self._on_reset = protocol, on_text, on_reset
+        self._passed: list[str] = []
+
+    def feed(self, piece: str) -> None:
+        if self.scanner is None and BEGINS.search(piece) is not None:
+            self.scanner = self._protocol.listen(self._on_text, self._on_reset, "".join(self._passed))
+        if self.scanner is not None:
+            self.scanner.feed(piece)
+        elif piece:
+            self._passed.append(piece)
+            self._on_text(piece)
 
 
 async def _complete(name: str, model: Model, request: ModelRequest, *, attempt: AttemptState) -> Completion:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from agent.llm.built_in import BuiltInModel
 from agent.llm.offline.model import OFFLINE_MODEL
-from agent.llm.protocols.protocol import NATIVE, Protocol, Protocols
+from agent.llm.protocols.protocol import NATIVE, Protocol
 from agent.llm.scripted.model import SCRIPTED_MODEL
 from agent.llm.text_protocols.writer import TEXT_PROTOCOLS
 
@@ -19,7 +19,11 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 
 
-def build_protocols(chosen: Mapping[str, str]) -> Protocols:
-    """Return the protocols of the routes: those configured in `LLM_PROTOCOLS` and those of the built-in models."""
-    configured = {name: PROTOCOLS[protocol] for name, protocol in chosen.items()}
-    return Protocols(configured | {each.name: each.protocol for each in BUILT_IN_MODELS})
+def build_protocols(chosen: Mapping[str, str]) -> dict[str, Protocol]:
+    """Return the protocols that are configured in `LLM_PROTOCOLS`, and those of the built-in models, by route.
+
+    Any other route uses native tool calling. Names with and without the prefix `openai/` mean the same model.
+    """
+    bare = {name.removeprefix("openai/"): PROTOCOLS[protocol] for name, protocol in chosen.items()}
+    bare |= {each.name: each.protocol for each in BUILT_IN_MODELS}
+    return bare | {f"openai/{name}": protocol for name, protocol in bare.items()}

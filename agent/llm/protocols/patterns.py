@@ -17,6 +17,8 @@ LONGEST_RUN = 32
 # Possessive quantifiers: all ticks or tildes at once, without backtracking.
 MORE_TICKS = f"`{{0,{LONGEST_RUN - 1}}}+"
 MORE_TILDES = f"~{{0,{LONGEST_RUN - 1}}}+"
+# Text without these characters has nothing but text in it.
+BEGINS = re.compile("[<`]")
 # Matches nowhere.
 NOTHING = "(?!)"
 FLAGS = re.IGNORECASE | re.ASCII

@@ -6,11 +6,11 @@ all protocols. So every route can continue every conversation.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.llm.completions import Cause, Completion, ModelRequest, OnText, RequestWriter, RouteFailed
+from agent.llm.completions import Cause, Completion, OnText, RequestWriter, RouteFailed
 from agent.llm.protocols.patterns import DELEGATE, TAG
 from agent.llm.protocols.scanner import Block, Scanner, from_json
 from agent.llm.providers.answers import to_tool_calls
@@ -39,13 +39,13 @@ class Protocol:
     blocks: frozenset[str]
     writer: RequestWriter | None = None
 
-    def encode(self, request: ModelRequest) -> ModelRequest:
-        """Return the request as it is sent to the route."""
-        return request if self.writer is None else self.writer.write(request)
+    def with_writer(self, writer: RequestWriter) -> "Protocol":
+        """Return the protocol of a request that brings its own writer."""
+        return replace(NATIVE if self.writer else self, writer=writer)
 
-    def listen(self, on_text: OnText, on_reset: Callable[[], None]) -> Scanner:
+    def listen(self, on_text: OnText, on_reset: Callable[[], None], passed: str) -> Scanner:
         """Return a scanner for a streamed answer, which passes the text on without blocks and thinking."""
-        return Scanner(self.blocks, on_text, on_reset)
+        return Scanner(self.blocks, on_text, on_reset, passed=passed)
 
     def decode(self, completion: Completion) -> Completion:
         """Return the answer with tool calls and thinking separated from the text.
@@ -71,25 +71,6 @@ class Protocol:
 
 
 NATIVE = Protocol(frozenset())
-
-
-class Protocols:
-    """The protocols of all routes, by litellm name; routes not in `chosen` use native tool calling."""
-
-    def __init__(self, chosen: Mapping[str, Protocol]) -> None:
-        self._of = {_bare(name): protocol for name, protocol in chosen.items()}
-
-    def of(self, name: str, *, writer: RequestWriter | None = None) -> Protocol:
-        """Return the protocol of the route with this litellm name; a request's own `writer` takes precedence."""
-        found = self._of.get(_bare(name), NATIVE)
-        if writer is None:
-            return found
-        return replace(NATIVE if found.writer else found, writer=writer)
-
-
-def _bare(name: str) -> str:
-    # Names with and without the prefix mean the same model.
-    return name.removeprefix("openai/")
 
 
 def _to_call(block: Block) -> Call:

@@ -46,6 +46,7 @@ class Scanner:
     """Scans one model answer; `kinds` are the kinds of blocks to recognise.
 
     `on_text` is called with new text for the reader; `on_reset` is called if the text so far turns out to be thinking.
+    `passed` is the beginning of the answer, which has no mark and which the reader has.
     """
 
     def __init__(
@@ -53,13 +54,14 @@ class Scanner:
         kinds: frozenset[str] = frozenset(),
         on_text: Callable[[str], None] | None = None,
         on_reset: Callable[[], None] | None = None,
+        passed: str = "",
     ) -> None:
         self.blocks: list[Block] = []
         self.is_cut = False
         self._marks_of_text = in_text(kinds)
-        self._output = _Output(on_text, on_reset)
+        self._output = _Output(on_text, on_reset, passed=len(passed))
         self._line = _Line()
-        self._buffer = ""
+        self._buffer = passed
         self._at = 0
         self._is_closed = False
         self._body = _Body("", in_block(0))
@@ -231,13 +233,15 @@ class Scanner:
 
 
 class _Output:
-    # The text for the reader and the thinking so far, and what of the text was not sent yet.
-    def __init__(self, on_text: Callable[[str], None] | None, on_reset: Callable[[], None] | None) -> None:
+    # The text for the reader and the thinking so far, and what of the text was not sent yet; the first `passed`
+    # characters were sent by somebody else.
+    def __init__(self, on_text: Callable[[str], None] | None, on_reset: Callable[[], None] | None, passed: int) -> None:
         self.shown: list[str] = []
         self.thinking: list[str] = []
         self._on_text = on_text
         self._on_reset = on_reset
         self._unsent: list[str] = []
+        self._passed = passed
         self._is_reset = False
         self._drops_space = False
 
@@ -259,6 +263,7 @@ class _Output:
         self.thinking += [*self.shown, "\n"]
         self.shown.clear()
         self._unsent.clear()
+        self._passed = 0
         self._is_reset = True
         self.skip_part()
 
@@ -266,9 +271,12 @@ class _Output:
         if self._is_reset and self._on_reset is not None:
             self._on_reset()
         self._is_reset = False
-        if self._unsent and self._on_text is not None:
-            self._on_text("".join(self._unsent))
+        written = "".join(self._unsent)
         self._unsent.clear()
+        text = written[self._passed :]
+        self._passed -= len(written) - len(text)
+        if text and self._on_text is not None:
+            self._on_text(text)
 
 
 class _Line:
