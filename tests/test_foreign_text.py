@@ -19,7 +19,7 @@ from adapters.terminal.output import harmless
 from adapters.web.api.bodies import FILE_CONTENT, STRING
 from adapters.web.api.uploads import CONTENT_ADDRESS
 from agent.commands import COMMAND_LINE
-from agent.confirmations.decisions import WORD
+from agent.confirmations.decisions import TYPED
 from agent.context.messages import CONTEXT_TAGS, LINE_ENDS
 from agent.llm.offline.intents import understand, without_speaker
 from agent.llm.offline.model import _without_context
@@ -99,7 +99,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "an error of a provider": lambda text: [each.search(text) for each in (TOO_LONG, IMAGES_REFUSED, WINDOW, COUNTED)],
     "a call to approve": lambda text: UNSEEN.sub("", text),
     "a command": COMMAND_LINE.fullmatch,
-    "a yes or no": WORD.fullmatch,
+    "a yes or no": TYPED.fullmatch,
     "a person's message": lambda text: LINE_ENDS.sub("\n", CONTEXT_TAGS.sub("", text)),
     "a line of the log": lambda text: SECRET_TEXT.sub("***", text),
     "a file's name": clean_filename,

@@ -22,7 +22,8 @@ from shared.db.driver import Session
 from shared.errors import ApprovalNeeded, ConfirmationClosed, ConfirmationExpired, Refusal
 from shared.permissions import Permission
 
-WORD = re.compile(r"(yes|y)|(?:no|n)", re.IGNORECASE | re.ASCII)
+# A typed answer; group 1 is a yes.
+TYPED = re.compile(r"\s*(?ai:(yes|y)|no|n)[.!]*\s*")
 LONGEST_WORD = 20
 
 Evaluation = Literal["ordinary", "agreed", "denied", "expired", "closed", "again"]
@@ -59,9 +60,7 @@ class DecisionResult:
 
 def read_word(content: str) -> bool | None:
     """Return True for a typed yes, False for a no, None for any other text."""
-    if len(content) > LONGEST_WORD:
-        return None
-    found = WORD.fullmatch(content.strip().rstrip(".!"))
+    found = TYPED.fullmatch(content) if len(content) <= LONGEST_WORD else None
     return None if found is None else found[1] is not None
 
 

@@ -14,6 +14,7 @@ turn has read counts for the turn that receives its answer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
@@ -93,26 +94,20 @@ class TaintGuard:
         return self._known[1]
 
 
+@dataclass(slots=True)
 class TurnTaint:
     """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task."""
 
-    def __init__(
-        self,
-        database: Database,
-        toolbox: Toolbox,
-        participants: Participants,
-        message: IncomingMessage,
-        history: Sequence[PastStep],
-        shown: Taint,
-    ) -> None:
-        self._database, self._toolbox = database, toolbox
-        self._participants = participants
-        self._user, self._conversation = participants.user, participants.conversation
-        self._message, self._history, self._shown = message, history, shown
+    database: Database
+    toolbox: Toolbox
+    participants: Participants
+    message: IncomingMessage
+    history: Sequence[PastStep]
+    shown: Taint
 
     def show(self, taint: Taint) -> None:
         """Add the taint of what the prompt shows besides messages and results: its images and memories."""
-        self._shown |= taint
+        self.shown |= taint
 
     async def restrict(self, outflow: Outflow, log: TurnLog, instructions: str) -> None:
         """From now on, let the turn link only to hosts that its trusted texts mention, if its prompt is tainted."""
@@ -130,7 +125,7 @@ class TurnTaint:
         Hosts that the arguments of calls spell do not count: a tool may repeat or join them in its result (`evil` and
         `md`). Private results do not count either, because the model may have written them, as it writes memories.
         """
-        past = [each.step for each in self._history]
+        past = [each.step for each in self.history]
         named = hosts_in(self._user_texts())
         steps = [*past, *log.steps]
         results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
@@ -141,91 +136,95 @@ class TurnTaint:
         return named | {host for host in in_results if not _may_be_made_up(host, spelled)}
 
     def _is_trusted(self, name: str) -> bool:
-        tool = self._toolbox.find(name)
+        tool = self.toolbox.find(name)
         return tool is not None and not tool.resumable and not tool.reads_untrusted and not tool.reads_private
 
     def _user_texts(self) -> str:
-        prompt = self._participants.persona.system_prompt
-        if self._message.adapter in AGENT_ADAPTERS:
+        prompt = self.participants.persona.system_prompt
+        if self.message.adapter in AGENT_ADAPTERS:
             return prompt
-        own = [each.step for each in self._history if each.step.role == "user" and each.user_id == self._user.id]
-        texts = [self._message.content, *(step.content for step in own)]
+        own = [
+            each.step for each in self.history if each.step.role == "user" and each.user_id == self.participants.user.id
+        ]
+        texts = [self.message.content, *(step.content for step in own)]
         return "\n".join((prompt, *map(without_additions, texts)))
 
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
-        past = [each.step for each in self._history]
+        past = [each.step for each in self.history]
         results = [step for step in (*past, *log.steps) if step.role == "tool_result"]
         taint = self._of_results(step.tool.name for step in results)
-        taint |= self._shown
+        taint |= self.shown
         if self._shows_others() or any(map(_is_untrusted, results)):
             taint |= Taint.UNTRUSTED
-        asked = [each.turn_id for each in self._history if self._is_turn(each.step)]
+        asked = [each.turn_id for each in self.history if self._is_turn(each.step)]
         asked += [log.turn_id for step in log.steps if self._is_turn(step)]
         if taint is not Taint.WHOLE and asked:
             taint |= await self._of_child_turns(min(asked), LAST_ID)
-        if taint is not Taint.WHOLE and self._conversation.summary:
+        if taint is not Taint.WHOLE and self.participants.conversation.summary:
             taint |= await self._of_summary()
         return taint
 
     def _is_turn(self, step: Step) -> bool:
         if step.role not in ("tool_call", "tool_result"):
             return False
-        tool = self._toolbox.find(step.tool.name)
+        tool = self.toolbox.find(step.tool.name)
         return tool is not None and tool.resumable
 
     def _of_results(self, names: Iterable[str | None]) -> Taint:
         # A tool that no longer exists counts as untrusted. The taint of delegations is read from their child turns.
         taint = Taint.NONE
         for name in set(names):
-            tool = self._toolbox.find(str(name))
+            tool = self.toolbox.find(str(name))
             taint |= Taint.NONE if tool is not None and tool.resumable else _of_tool(tool)
         return taint
 
     def _shows_others(self) -> bool:
         # Such a message was written by a model of another installation, whichever user it names.
-        if self._message.adapter in AGENT_ADAPTERS:
+        if self.message.adapter in AGENT_ADAPTERS:
             return True
         # Earlier messages of other users are part of a message's content, after a heading.
-        platform_context, heading = self._message.platform_context, prompts().turn.earlier_heading
-        messages = [each for each in self._history if each.step.role == "user"]
+        platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
+        messages = [each for each in self.history if each.step.role == "user"]
         has_others = any(
-            each.user_id != self._user.id or heading in each.step.content or shows_recordings(each.step.content)
+            each.user_id != self.participants.user.id
+            or heading in each.step.content
+            or shows_recordings(each.step.content)
             for each in messages
         )
         return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
 
     async def _of_child_turns(self, first: int, before: int) -> Taint:
-        is_direct = self._conversation.place.is_direct
+        is_direct = self.participants.conversation.place.is_direct
         given = {
-            "user_id": self._user.id,
-            "conversation_id": self._conversation.id,
+            "user_id": self.participants.user.id,
+            "conversation_id": self.participants.conversation.id,
             "first": first,
             "before": before,
             "is_direct": is_direct,
             "untrusted": UNTRUSTED,
         }
-        async with self._database.statement() as session:
+        async with self.database.statement() as session:
             row = (await session.execute(CHILD_TURNS, given)).one()
         # No journal records which of the user's memories a child turn was shown.
-        read = to_taint(untrusted=row.has_strangers, private=is_direct and self._user.has_memories)
+        read = to_taint(untrusted=row.has_strangers, private=is_direct and self.participants.user.has_memories)
         return self._of_results(row.tools or ()) | read
 
     async def _of_summary(self) -> Taint:
-        conversation = self._conversation
+        conversation = self.participants.conversation
         given = {
-            "user_id": self._user.id,
+            "user_id": self.participants.user.id,
             "conversation_id": conversation.id,
             "window": conversation.window_turn_id,
             "is_direct": conversation.place.is_direct,
             "recording": prompts().voice.recording,
             "untrusted": UNTRUSTED,
         }
-        async with self._database.statement() as session:
+        async with self.database.statement() as session:
             row = (await session.execute(SUMMARISED, given)).one()
         names = row.tools or ()
         taint = self._of_results(names) | to_taint(untrusted=row.has_others)
-        tools = [self._toolbox.find(str(name)) for name in names]
+        tools = [self.toolbox.find(str(name)) for name in names]
         if any(tool is not None and tool.resumable for tool in tools):
             taint |= await self._of_child_turns(0, conversation.window_turn_id)
         return taint

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.billing.budget import NOT_REQUESTED, Admission, Reservation, abandon, reserve
-from agent.confirmations.decisions import DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
+from agent.confirmations.decisions import TYPED, DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
 from agent.context.builder import estimate
 from agent.context.due_jobs import list_check_steps
@@ -67,6 +67,7 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
     window = _find_window(services, participants.persona, offer)
     user_id = participants.user.id
     history = await load_history(session, participants.conversation, window, user_id=user_id, turn_id=turn_id)
+    may_answer = any(each.message.decision or TYPED.fullmatch(each.message.content) for each in run)
     return Opening(
         job=job,
         inbox_ids=tuple(each.inbox_id for each in run),
@@ -76,7 +77,7 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
         scope=scope,
         offer=offer,
         history=tuple(history),
-        answer=read_answer(run),
+        answer=read_answer(run) if may_answer else None,
     )
 
 
