@@ -11,19 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.llm.audio import SpeechRequest, TranscriptionRequest
-from agent.llm.completions import (
-    NO_TOOL,
-    AttemptState,
-    Cause,
-    Completion,
-    ModelRequest,
-    RouteFailed,
-)
+from agent.llm.completions import NO_TOOL, AttemptState, Cause, Completion, ModelRequest, RouteFailed
 from agent.llm.drawing import DrawingRequest
 from agent.llm.providers.answers import StreamAccumulator, to_completion, to_tool_calls, to_usage
 from agent.llm.providers.errors import may_be_billed, to_failure
 from agent.llm.providers.pricing import Prices, Pricing, list_models
-from agent.llm.providers.requests import Form, Forms, needs_marks, to_parameters, with_marks
+from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_format, with_marks
 from agent.llm.tokens import estimate
 from agent.llm.vision import fill
 from shared.clock import Clock
@@ -32,8 +25,6 @@ from shared.settings import Settings, prepare_litellm_environment
 from shared.text import clean
 
 CONNECT_SECONDS = 10.0
-
-
 # These models need `max_completion_tokens`, which only litellm's own OpenAI route sends.
 REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
 
@@ -253,13 +244,16 @@ class Providers:
         asked: dict[str, Any] = {
             **target,
             "litellm_logging_obj": self._library.log(target["model"]),
-            "messages": with_marks(messages) if needs_marks(target["model"]) else messages,
+            "messages": with_marks(messages) if MARKED_MODEL.match(target["model"]) else messages,
             "max_tokens": request.max_tokens,
             "timeout": self._library.timeout(limit, connect=min(limit, CONNECT_SECONDS)),
             "num_retries": 0,
             "max_retries": 0,
-            **to_parameters(request, form),
         }
+        if request.temperature is not None and form is not Form.BARE:
+            asked["temperature"] = request.temperature
+        if request.answer_schema is not None:
+            asked |= to_response_format(request.answer_schema, form)
         if request.tools:
             asked["tools"] = list(request.tools)
         elif "client" not in asked and any("tool_calls" in message for message in request.messages):

@@ -1,4 +1,4 @@
-"""The parts of a request that differ between providers: marks for prompt caches, and response formats.
+"""What only some requests have: marks for the prompt caches of some providers, and response formats.
 
 Some providers cache nothing by themselves. For those, the messages are marked that end what stays the same: the
 instructions, the history, and the whole of this request, which the next call of the same turn begins with.
@@ -8,24 +8,20 @@ OpenAI-compatible servers accept different formats, and only a refused request s
 nothing, so the next weaker form is tried; the accepted form is remembered per model.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from agent.llm.completions import Cause, Completion, ModelRequest, RouteFailed
+from agent.llm.completions import Cause, Completion, RouteFailed
 
 MARK = {"type": "ephemeral"}
-# Anthropic's models, whoever runs them. All other providers cache by themselves, or refuse the mark.
-MARKED_MODELS = "claude"
-UNMARKED_ROUTES = ("openai/", "hosted_vllm/")
+# Anthropic's models by litellm's name, whoever runs them, cache only what is marked. All other providers cache by
+# themselves, or refuse the mark.
+MARKED_MODEL = re.compile(r"(?!openai/|hosted_vllm/).*claude", re.IGNORECASE)
 SCHEMA_NAME = "plan"
 
 Message = dict[str, Any]
-
-
-def needs_marks(model: str) -> bool:
-    """Return whether the provider of this model (litellm's name) caches only what is marked."""
-    return MARKED_MODELS in model.lower() and not model.startswith(UNMARKED_ROUTES)
 
 
 def with_marks(messages: Sequence[Message]) -> list[Message]:
@@ -88,15 +84,10 @@ class Forms:
             return completion
 
 
-def to_parameters(request: ModelRequest, form: Form) -> dict[str, Any]:
-    """Return the additional request parameters for this form: temperature and `response_format`."""
-    given: dict[str, Any] = {}
-    if request.temperature is not None and form is not Form.BARE:
-        given["temperature"] = request.temperature
+def to_response_format(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
+    """Return the parameter `response_format` for an answer in this form, if the form has one."""
     if form is Form.SCHEMA:
         # Not strict, because a strict schema can't express tool arguments, which are objects with arbitrary keys.
-        schema = {"name": SCHEMA_NAME, "schema": request.answer_schema, "strict": False}
-        given["response_format"] = {"type": "json_schema", "json_schema": schema}
-    elif form is Form.OBJECT:
-        given["response_format"] = {"type": "json_object"}
-    return given
+        described = {"name": SCHEMA_NAME, "schema": schema, "strict": False}
+        return {"response_format": {"type": "json_schema", "json_schema": described}}
+    return {"response_format": {"type": "json_object"}} if form is Form.OBJECT else {}

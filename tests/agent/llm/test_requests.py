@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.llm.providers.requests import MARK, needs_marks, with_marks
+from agent.llm.providers.requests import MARK, MARKED_MODEL, with_marks
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "You are Parley."}
 HISTORY: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]
@@ -31,7 +31,7 @@ WAVE: list[dict[str, Any]] = [
     ],
 )
 def test_only_models_of_anthropic_are_marked(model: str, expected: bool) -> None:
-    assert needs_marks(model) is expected
+    assert bool(MARKED_MODEL.match(model)) is expected
 
 
 def test_the_marks_end_the_instructions_the_history_and_the_request() -> None:
