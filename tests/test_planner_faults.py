@@ -7,7 +7,7 @@ import pytest
 
 from shared.db.database import Address
 from shared.settings import Settings
-from tests.agent.llm.test_tokens import BOOKS, with_books
+from tests.agent.llm.test_pruning import BOOKS, with_books
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.parley import Parley, open_parley
 from tests.support.planning import call, plan, results_in

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,10 +18,11 @@ from agent.llm.completions import (
     RouteAttempt,
     RouteFailed,
 )
+from agent.llm.cooldowns import REMEDIES, Cooldowns
 from agent.llm.protocols.patterns import BEGINS
 from agent.llm.protocols.protocol import NATIVE, Protocol
 from agent.llm.protocols.scanner import Scanner
-from agent.llm.tokens import ContextWindows
+from agent.llm.pruning import estimate_window, prune
 from agent.llm.vision import VisionSupport, without_images
 from shared.clock import Clock
 from shared.errors import ModelsUnavailable, PromptTooLong
@@ -30,97 +31,20 @@ from shared.messages import Usage
 from shared.tasks import run_on_text
 from shared.tracing.spans import span
 
-# Seconds to avoid a route with a problem that only an operator can fix.
-LONG_COOLDOWN = 600.0
-
-
-FIRST_COOLDOWN = 2.0
-
-
-LONGEST_COOLDOWN = 60.0
-
-
-REMEDIES = {
-    Cause.KEY_REFUSED: "The provider refuses the key: correct its API key in the environment or in .env, then restart.",
-    Cause.MODEL_UNKNOWN: "The provider does not know this model, or litellm not this name: correct LLM_MODELS.",
-    Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
-}
-
-
-# Temporary failures: the next attempt on the same route may succeed.
-PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cause.EMPTY, Cause.CUT})
-
-
-# The request is at fault, not the route.
-OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
-
-
-@dataclass(slots=True)
-class _Cooldown:
-    until: float = 0.0
-    failures: int = 0
-    # A closed route is never tried early; others are tried early if no healthy route is left.
-    is_closed: bool = False
-
-
-class Cooldowns:
-    """Remembers failures, with one entry per model name."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._entries: dict[str, _Cooldown] = {}
-
-    def in_order(self, names: Iterable[str]) -> list[str]:
-        """Return the routes to try now: healthy ones in the given order, then failed but not closed ones."""
-        now = self._clock.monotonic()
-        healthy, shaky = [], []
-        for name in names:
-            entry = self._entries.get(name)
-            if entry is None or entry.until <= now:
-                healthy.append(name)
-            elif not entry.is_closed:
-                shaky.append(name)
-        return healthy + shaky
-
-    def seconds_until_open(self, names: Iterable[str]) -> float | None:
-        """Return the seconds until the first closed route opens; None if no route is closed."""
-        closed = [entry.until for name in names if (entry := self._entries.get(name)) and entry.is_closed]
-        return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
-
-    def record(self, name: str, failure: RouteFailed) -> bool:
-        """Start or extend the route's cooldown; returns whether the failure is new and should be logged."""
-        if failure.cause in OF_THE_REQUEST:
-            return True
-        now = self._clock.monotonic()
-        entry = self._entries.setdefault(name, _Cooldown())
-        # Failures of concurrent calls count as one.
-        is_news = entry.until <= now
-        entry.failures += is_news
-        has_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
-        entry.is_closed = has_to_wait or failure.cause in REMEDIES
-        entry.until = max(entry.until, now + self._length(entry, failure))
-        return is_news
-
-    def clear(self, name: str) -> None:
-        """Forget the route's failures: it has answered."""
-        self._entries.pop(name, None)
-
-    @staticmethod
-    def _length(entry: _Cooldown, failure: RouteFailed) -> float:
-        if failure.cause in REMEDIES:
-            return LONG_COOLDOWN
-        if failure.retry_after is not None:
-            # A minimum, because a server that always answers with 0 would otherwise be called in a tight loop.
-            return max(failure.retry_after, 0.5)
-        return min(FIRST_COOLDOWN * 2.0 ** min(entry.failures - 1, 8), LONGEST_COOLDOWN)
-
-
 log = get_logger()
 ANSWERED = "answered"
 TRIES = 2
 # The longest wait in seconds before a retry on the same route; if it is longer, the next route is tried.
 SHORT_WAIT = 3.0
 FIRST_WAIT = 0.4
+# The window in tokens for a model that litellm does not know, until it refuses a prompt.
+DEFAULT_WINDOW = 128_000
+# Learned windows expire, because a server may get a larger window, or the limit may apply to one minute only.
+LEARNED_SECONDS = 600.0
+# An upper bound of the tokens that a message takes in addition to its text.
+WRAPPING = 40
+# Temporary failures: the next attempt on the same route may succeed.
+PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cause.EMPTY, Cause.CUT})
 # Causes of a refusal that the images in the request may have triggered.
 PERHAPS_IMAGES = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
@@ -129,17 +53,25 @@ PERHAPS_IMAGES = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 class RouteKnowledge:
     """State about the routes that all model calls of a process share and update.
 
-    `protocols`: those of the routes that do not use native tool calling, by route.
+    `protocols`: those of the routes that do not use native tool calling, by route. `published_window` returns the
+    context window of a route, in tokens.
     """
 
     clock: Clock
     cooldowns: Cooldowns
-    windows: ContextWindows
     protocols: Mapping[str, Protocol]
     vision: VisionSupport
+    published_window: Callable[[str], int | None]
     jitter: Callable[[], float]
+    # What routes have refused: by route, the window in tokens by our own estimate, and until when it counts.
+    learned_windows: dict[str, tuple[int, float]] = field(default_factory=dict)
     # Since they were stored last: ("route_failure", model, cause) and ("fallback", first model, the one that answered).
     events: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    def window(self, name: str) -> int | None:
+        """Return the context window of a route, for prompt and answer together; None if it is not known."""
+        window, until = self.learned_windows.get(name, (0, 0.0))
+        return window if window and self.clock.monotonic() < until else self.published_window(name)
 
     def note_answer(self, name: str, *, first: str) -> None:
         """Count the answer of a model if another one was to be asked first."""
@@ -199,7 +131,7 @@ class Attempts:
                 await asyncio.sleep(wait)
             else:
                 note(ANSWERED)
-                self.known.cooldowns.clear(name)
+                self.known.cooldowns.pop(name, None)
                 if self._routes[name].images_refused is Cause.IMAGES_REFUSED:
                     self.known.vision.learn(name)
                 return completion
@@ -217,7 +149,7 @@ class Attempts:
 
     def is_too_small(self, name: str) -> bool:
         """Return whether this route, or one with at least as large a window, has refused the prompt as too long."""
-        window = self.known.windows.get(name)
+        window = self.known.window(name)
         refused = [each.window for each in self._routes.values() if each.window is not None]
         return self._routes[name].window is not None or (window is not None and window <= max(refused, default=0))
 
@@ -237,7 +169,9 @@ class Attempts:
             request = without_images(self.request)
         else:
             request = self.known.vision.fit(name, self.request) if self.request.images else self.request
-        return self.known.windows.fit(name, request)
+        window = self.known.window(name) or DEFAULT_WINDOW
+        is_short = request.tokens is not None and request.tokens + WRAPPING * len(request.messages) <= window
+        return request if is_short else prune(request, window)
 
     async def _ask(self, name: str, model: Model, request: ModelRequest, limit: float) -> Completion:
         state = self._routes[name]
@@ -265,14 +199,15 @@ class Attempts:
 
     def _wait_to_prune(self, name: str, failure: RouteFailed, request: ModelRequest) -> float | None:
         # One retry with a shorter prompt; after that only a model with a larger window can help.
-        self.known.windows.learn(name, request, failure)
+        until = self.known.clock.monotonic() + LEARNED_SECONDS
+        self.known.learned_windows[name] = estimate_window(request, failure), until
         state = self._routes[name]
         is_first = not state.is_pruned
         state.is_pruned = True
         if is_first and self._fit(name) != request:
             return 0.0
         _log_failure(name, failure, 1 if is_first else 2)
-        state.window = self.known.windows.get(name) or 0
+        state.window = self.known.window(name) or 0
         return None
 
     def _note(self, name: str, usage: Usage | None) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.llm.attempts import Attempts, Cooldowns, RouteKnowledge
+from agent.llm.attempts import Attempts, RouteKnowledge
 from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest, RejectedCall, RouteFailed
+from agent.llm.cooldowns import Cooldowns
 from agent.llm.drawing import DrawingRequest
 from agent.llm.providers.client import MediaRequest, Providers
 from agent.llm.providers.pricing import Prices
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
-from agent.llm.tokens import ContextWindows
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock
 from shared.messages import Usage
@@ -45,14 +45,14 @@ class Router:
         self._known = RouteKnowledge(
             clock=clock,
             cooldowns=Cooldowns(clock),
-            windows=ContextWindows(self._known_window, clock),
             protocols=build_protocols(settings.llm_protocols),
             vision=VisionSupport(self._known_vision, clock),
+            published_window=self._published_window,
             jitter=jitter,
         )
         self._only = tuple(each.name for each in BUILT_IN_MODELS if each.is_only and each.name in self._built_in)
 
-    def _known_window(self, name: str) -> int | None:
+    def _published_window(self, name: str) -> int | None:
         return sys.maxsize if name in self._built_in else self._providers.window(name)
 
     def _known_vision(self, name: str) -> bool | None:
@@ -120,7 +120,7 @@ class Router:
     def window(self, models: tuple[str, ...] = ()) -> int | None:
         """Return the context window of the first route, in tokens for prompt and answer; None if it is not known."""
         name = self.routes(models)[0]
-        return None if name in self._built_in else self._known.windows.get(name)
+        return None if name in self._built_in else self._known.window(name)
 
     def take_events(self) -> Counter[tuple[str, str, str]]:
         """Return what went wrong since the last time: failed attempts with their cause, and answers of other routes."""
@@ -143,7 +143,8 @@ class Router:
             # Loaded now, because litellm's model list says which models accept images.
             await self._providers.load()
         while True:
-            open_names = self._known.cooldowns.in_order(names)
+            cooldowns = self._known.cooldowns
+            open_names = cooldowns.in_order(names) if cooldowns else list(names)
             for name in names:
                 if name not in open_names:
                     attempts.pass_over(name, "it has failed a short while ago")
@@ -156,7 +157,7 @@ class Router:
                 if completion is not None:
                     self._known.note_answer(name, first=names[0])
                     return replace(completion, rejected=tuple(observer.spent))
-            wait = self._known.cooldowns.seconds_until_open(names)
+            wait = cooldowns.seconds_until_open(names)
             if wait is None or wait >= attempts.seconds_left:
                 raise attempts.gave_up(wait)
             await asyncio.sleep(wait)

@@ -1,0 +1,77 @@
+"""Cooldowns: which routes are avoided for a while after a failure, and for how long."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.llm.completions import Cause, RouteFailed
+from shared.clock import Clock
+
+# Seconds to avoid a route with a problem that only an operator can fix.
+LONG_COOLDOWN = 600.0
+FIRST_COOLDOWN = 2.0
+LONGEST_COOLDOWN = 60.0
+REMEDIES = {
+    Cause.KEY_REFUSED: "The provider refuses the key: correct its API key in the environment or in .env, then restart.",
+    Cause.MODEL_UNKNOWN: "The provider does not know this model, or litellm not this name: correct LLM_MODELS.",
+    Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
+}
+# The request is at fault, not the route.
+OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
+
+
+@dataclass(slots=True)
+class Cooldown:
+    """The time until which a route is avoided (seconds of the monotonic clock), after so many failures in a row."""
+
+    until: float = 0.0
+    failures: int = 0
+    # A closed route is never tried early; others are tried early if no healthy route is left.
+    is_closed: bool = False
+
+
+class Cooldowns(dict[str, Cooldown]):
+    """The routes that have failed and not answered since, by model name."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return the routes to try now: healthy ones in the given order, then failed but not closed ones."""
+        now = self._clock.monotonic()
+        healthy, shaky = [], []
+        for name in names:
+            entry = self.get(name)
+            if entry is None or entry.until <= now:
+                healthy.append(name)
+            elif not entry.is_closed:
+                shaky.append(name)
+        return healthy + shaky
+
+    def seconds_until_open(self, names: Iterable[str]) -> float | None:
+        """Return the seconds until the first closed route opens; None if no route is closed."""
+        closed = [entry.until for name in names if (entry := self.get(name)) and entry.is_closed]
+        return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
+
+    def record(self, name: str, failure: RouteFailed) -> bool:
+        """Start or extend the route's cooldown; returns whether the failure is new and should be logged."""
+        if failure.cause in OF_THE_REQUEST:
+            return True
+        now = self._clock.monotonic()
+        entry = self.setdefault(name, Cooldown())
+        # Failures of concurrent calls count as one.
+        is_news = entry.until <= now
+        entry.failures += is_news
+        has_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
+        entry.is_closed = has_to_wait or failure.cause in REMEDIES
+        entry.until = max(entry.until, now + self._length(entry, failure))
+        return is_news
+
+    @staticmethod
+    def _length(entry: Cooldown, failure: RouteFailed) -> float:
+        if failure.cause in REMEDIES:
+            return LONG_COOLDOWN
+        if failure.retry_after is not None:
+            # A minimum, because a server that always answers with 0 would otherwise be called in a tight loop.
+            return max(failure.retry_after, 0.5)
+        return min(FIRST_COOLDOWN * 2.0 ** min(entry.failures - 1, 8), LONGEST_COOLDOWN)

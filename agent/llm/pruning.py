@@ -1,0 +1,112 @@
+"""How a request that is longer than the model's context window is shortened.
+
+The oldest turns of the history are dropped first, then the oldest tool calls of this turn with their results, which a
+short note replaces. The system prompt with the summary, this message and the last exchange are always kept. Parts are
+dropped in blocks, counted from the oldest: later calls of the turn drop the same parts, and perhaps more, so that the
+beginning of the prompt stays in the provider's cache.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from agent.llm.completions import ModelRequest, RouteFailed
+from agent.llm.tokens import count_prompt
+from agent.prompts import prompts
+from shared.text import cut
+
+# One block is a third of the space for droppable parts, so the next drop comes only after as much was added.
+BLOCK_SHARE = 3
+NOTE_TOKENS = 150
+NAMES_CHARS = 300
+
+Message = dict[str, Any]
+Part = Sequence[Message]
+
+
+def prune(request: ModelRequest, window: int) -> ModelRequest:
+    """Return the request, shortened if necessary so that prompt and answer fit into `window` tokens."""
+    # An answer that takes more than half of the window leaves too little room for the prompt.
+    request = replace(request, max_tokens=max(1, min(request.max_tokens, window // 2)))
+    surplus = request.max_tokens + _count(request) - window
+    if surplus <= 0:
+        return request
+    parts = _Parts.of(request.messages)
+    # The same for all calls of a turn, so that the block size is the same too.
+    always = request.max_tokens + sum(map(count_prompt, (request.tools, parts.system, parts.this_message)))
+    sizes = [count_prompt(part) for part in (*parts.history, *parts.waves[:-1])]
+    gone = _how_many(sizes, surplus + NOTE_TOKENS, (window - always) // BLOCK_SHARE)
+    return replace(request, messages=parts.without(gone))
+
+
+def estimate_window(refused: ModelRequest, failure: RouteFailed) -> int:
+    """Return an estimate of the window of a model that has refused this request as too long."""
+    sent = refused.max_tokens + _count(refused)
+    share = 0.5
+    if failure.window and failure.counted and failure.counted > failure.window:
+        # The provider's count differs from ours by a roughly constant factor, and may exclude the answer.
+        share = 0.85 * failure.window / failure.counted
+    return int(sent * share)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    # The parts of a prompt: `history` has one part per turn, `waves` one per answer of this turn and its results.
+    system: Part
+    history: tuple[Part, ...]
+    this_message: Part
+    waves: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, messages: Part) -> "_Parts":
+        begin = next((place for place, each in enumerate(messages) if each["role"] != "system"), len(messages))
+        # A user message right after a tool result was added by us, so it belongs to that exchange.
+        spoken = [place for place in range(begin, len(messages)) if _is_spoken(messages, place)]
+        this = spoken[-1] if spoken else begin
+        turns = [begin, *(place for place in spoken if begin < place < this), this]
+        answers = [place for place in range(this + 1, len(messages)) if messages[place]["role"] == "assistant"]
+        ends = [*answers, len(messages)]
+        return cls(
+            system=messages[:begin],
+            history=tuple(messages[start:end] for start, end in pairwise(turns)),
+            this_message=messages[this : ends[0]],
+            waves=tuple(messages[start:end] for start, end in pairwise(ends)),
+        )
+
+    def without(self, gone: int) -> tuple[Message, ...]:
+        waves = max(0, gone - len(self.history))
+        kept = [*self.history[gone:], self.this_message, _note(self.waves[:waves]), *self.waves[waves:]]
+        return (*self.system, *(message for part in kept for message in part))
+
+
+def _is_spoken(messages: Part, place: int) -> bool:
+    return messages[place]["role"] == "user" and (place == 0 or messages[place - 1]["role"] != "tool")
+
+
+def _count(request: ModelRequest) -> int:
+    return count_prompt(request.tools) + count_prompt(request.messages)
+
+
+def _how_many(sizes: Sequence[int], surplus: int, block: int) -> int:
+    # Only whole blocks are dropped, so that successive calls drop the same number until another block is needed.
+    gone = since = 0
+    for number, size in enumerate(sizes, 1):
+        gone += size
+        since += size
+        if since < block:
+            continue
+        since = 0
+        if gone >= surplus:
+            return number
+    return len(sizes)
+
+
+def _note(waves: Sequence[Part]) -> Part:
+    calls = [call for part in waves for message in part for call in message.get("tool_calls") or ()]
+    if not calls:
+        return ()
+    counted = Counter(str(call["function"]["name"]) for call in calls)
+    names = cut(", ".join(f"{name} ({count})" if count > 1 else name for name, count in counted.items()), NAMES_CHARS)
+    return ({"role": "user", "content": prompts().turn.left_out.format(calls=names)},)
