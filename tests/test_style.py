@@ -23,7 +23,7 @@ from tests.support.source_tree import (
 OURS = frozenset({"adapters", "agent", "migrations", "modules", "shared", "tests"})
 # Only the owner imports a library, so that the library can be replaced in one place.
 OWNERS: Mapping[str, tuple[str, ...]] = {
-    "litellm": ("agent/llm/providers/client.py", "shared/memory/embeddings.py"),
+    "litellm": ("agent/llm/providers/library.py", "shared/memory/embeddings.py"),
     "minio": ("shared/files/s3.py",),
     # A migration gets the definition of procrastinate's tables from procrastinate.
     "procrastinate": ("agent/queue/worker.py", "agent/queue/connector.py", "migrations/versions/"),

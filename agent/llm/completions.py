@@ -1,11 +1,13 @@
 """The request and answer types of model calls, the same for every provider."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
+from uuid import uuid4
 
 from shared.messages import Usage
+from shared.text import clean
 
 Stop = Literal["end_turn", "tool_use", "max_tokens"]
 OnText = Callable[[str], None]
@@ -24,6 +26,15 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+
+def to_tool_calls(given: Iterable[tuple[str | None, str | None, str | None]]) -> tuple[ToolCall, ...]:
+    """Return the tool calls of (id, name, arguments) tuples, cleaned; missing or repeated ids are replaced."""
+    calls: dict[str, ToolCall] = {}
+    for call_id, name, arguments in given:
+        unique = call_id if call_id and call_id not in calls else f"call_{uuid4().hex[:24]}"
+        calls[unique] = ToolCall(unique, clean(name or ""), clean(arguments or "") or "{}")
+    return tuple(calls.values())
 
 
 @dataclass(frozen=True, slots=True)

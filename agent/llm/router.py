@@ -4,33 +4,26 @@ import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from agent.llm.attempts import Attempts, RouteKnowledge
-from agent.llm.audio import SpeechRequest, TranscriptionRequest
-from agent.llm.completions import CallObserver, Completion, Model, ModelRequest, RejectedCall, RouteFailed
+from agent.llm.completions import CallObserver, Completion, Model, ModelRequest
 from agent.llm.cooldowns import Cooldowns
-from agent.llm.drawing import DrawingRequest
-from agent.llm.providers.client import MediaRequest, Providers
+from agent.llm.providers.client import Providers
+from agent.llm.providers.media import Media
 from agent.llm.providers.pricing import Prices
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock
-from shared.messages import Usage
 from shared.settings import Settings
-
-MEDIA_SECONDS = 120.0
-
-Made = TypeVar("Made")
-Request = TypeVar("Request", DrawingRequest, TranscriptionRequest, SpeechRequest)
 
 
 class Router:
     """Calls the configured routes in order; a route that failed is avoided for a while.
 
-    One per process. `prices` are the installation's own, which the worker keeps up to date. `warm` preloads what the
+    One per process. `prices` are the installation's own, which the worker keeps up to date; `media` calls models for
+    images and sound, without routes. `warm` preloads what the
     first call needs; `aclose` closes the connections.
     """
 
@@ -39,6 +32,7 @@ class Router:
         self._summary_model = settings.summary_model
         self.prices = Prices()
         self._providers = Providers(settings, clock, self.prices)
+        self.media = Media(self._providers, clock)
         self._built_in: dict[str, Model] = {
             each.name: model for each in BUILT_IN_MODELS if (model := each.build(settings, clock)) is not None
         }
@@ -90,10 +84,6 @@ class Router:
         prices = [0.0 if name in self._built_in else self._providers.highest_price(name) for name in names]
         known = [each for each in prices if each is not None]
         return max(known) if len(known) == len(prices) else None
-
-    async def media_cost(self, request: MediaRequest) -> float | None:
-        """Return an upper estimate of a request in US dollars; None if its price is unknown."""
-        return await self._providers.media_cost(request)
 
     def can_plan(self, models: tuple[str, ...] = ()) -> bool:
         """Return whether at least one of the routes to try can answer planner requests."""
@@ -161,40 +151,3 @@ class Router:
             if wait is None or wait >= attempts.seconds_left:
                 raise attempts.gave_up(wait)
             await asyncio.sleep(wait)
-
-    async def draw(self, request: DrawingRequest, *, deadline: float, spent: list[RejectedCall]) -> bytes | str:
-        """Return an image, or the URL where the provider has put it; `spent` gets the call that is to be paid.
-
-        Raises `ToolError` if the model refuses the request, `Unavailable` if it does not answer.
-        """
-        return await self._ask_once(self._providers.draw, request, deadline=deadline, spent=spent)
-
-    async def transcribe(self, request: TranscriptionRequest, *, deadline: float, spent: list[RejectedCall]) -> str:
-        """Return what is said in a recording; otherwise as `draw`."""
-        return await self._ask_once(self._providers.transcribe, request, deadline=deadline, spent=spent)
-
-    async def speak(self, request: SpeechRequest, *, deadline: float, spent: list[RejectedCall]) -> bytes:
-        """Return a spoken text as MP3; otherwise as `draw`."""
-        return await self._ask_once(self._providers.speak, request, deadline=deadline, spent=spent)
-
-    async def _ask_once(
-        self,
-        ask: Callable[[Request, float], Awaitable[tuple[Made, Usage]]],
-        request: Request,
-        *,
-        deadline: float,
-        spent: list[RejectedCall],
-    ) -> Made:
-        seconds = max(1.0, min(MEDIA_SECONDS, deadline - self._known.clock.monotonic()))
-        try:
-            made, usage = await ask(request, seconds)
-        except RouteFailed as failure:
-            if failure.usage is not None:
-                spent.append(RejectedCall(request.model, failure.usage))
-            raise request.to_error(failure) from None
-        except asyncio.CancelledError:
-            # The provider may go on and bill it all the same.
-            spent.append(RejectedCall(request.model, request.estimated))
-            raise
-        spent.append(RejectedCall(request.model, usage))
-        return made

@@ -73,9 +73,10 @@ class ToolModels:
         """Return an image that this model makes; raises as `complete` does."""
         async with self.turn.spend.one_call:
             request = DrawingRequest(model, prompt, size, tokens=tokens)
-            call = _Call(tokens, await self.services.models.router.media_cost(request))
+            media = self.services.models.router.media
+            call = _Call(tokens, await media.cost(request))
             async with self._paid(call):
-                drawn = await self.services.models.router.draw(request, deadline=self.turn.deadline, spent=call.spent)
+                drawn = await media.draw(request, deadline=self.turn.deadline, spent=call.spent)
         if isinstance(drawn, bytes):
             return drawn
         return (await self.services.files.http.get(drawn, max_bytes=MAX_DRAWING_BYTES)).body
@@ -84,18 +85,18 @@ class ToolModels:
         """Return a text spoken by this model, as MP3; raises as `complete` does."""
         async with self.turn.spend.one_call:
             request = SpeechRequest(model, text, voice, tokens=tokens)
-            call = _Call(tokens, await self.services.models.router.media_cost(request), VOICE)
+            media = self.services.models.router.media
+            call = _Call(tokens, await media.cost(request), VOICE)
             async with self._paid(call):
-                return await self.services.models.router.speak(request, deadline=self.turn.deadline, spent=call.spent)
+                return await media.speak(request, deadline=self.turn.deadline, spent=call.spent)
 
     async def transcribe(self, request: TranscriptionRequest) -> str:
         """Return what is said in a recording; raises as `complete` does."""
         async with self.turn.spend.one_call:
-            call = _Call(request.tokens, await self.services.models.router.media_cost(request), VOICE)
+            media = self.services.models.router.media
+            call = _Call(request.tokens, await media.cost(request), VOICE)
             async with self._paid(call):
-                return await self.services.models.router.transcribe(
-                    request, deadline=self.turn.deadline, spent=call.spent
-                )
+                return await media.transcribe(request, deadline=self.turn.deadline, spent=call.spent)
 
     async def _show(self, image_id: int) -> str:
         turn, files = self.turn, self.services.files

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.llm.completions import Cause, Completion, OnText, RequestWriter, RouteFailed
+from agent.llm.completions import Cause, Completion, OnText, RequestWriter, RouteFailed, to_tool_calls
 from agent.llm.protocols.patterns import DELEGATE, TAG
 from agent.llm.protocols.scanner import Block, Scanner, from_json
-from agent.llm.providers.answers import to_tool_calls
 from shared.text import clean, cut
 
 SERVER_KEYS = ("server_name", "server", "module")

@@ -1,17 +1,13 @@
-"""Converts answers of providers to our types, and assembles the chunks of a streamed one."""
+"""Assembles the chunks of a streamed answer."""
 
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
-from agent.llm.completions import Cause, Completion, OnText, RouteFailed, ToolCall
-from shared.messages import Usage
+from agent.llm.completions import OnText, ToolCall, to_tool_calls
 from shared.text import clean
 
 # No real answer is this long; the limit protects the memory from an endless stream.
 MOST_CHARS = 8_000_000
-# The largest count that the ledger can store; a higher one is not credible and is ignored.
-MOST_TOKENS = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -52,7 +48,8 @@ class StreamAccumulator:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls so far."""
-        return to_tool_calls((call.id, call.name, "".join(call.arguments)) for call in self._calls)
+        calls = ((call.id, call.name, "".join(call.arguments)) for call in self._calls)
+        return to_tool_calls(calls) if self._calls else ()
 
     @property
     def written(self) -> tuple[str, tuple[ToolCall, ...]]:
@@ -95,44 +92,3 @@ class StreamAccumulator:
         if self._size > MOST_CHARS:
             raise ValueError("the answer has no end")
         pieces.append(piece)
-
-
-def to_tool_calls(given: Any) -> tuple[ToolCall, ...]:
-    """Return the tool calls of (id, name, arguments) tuples, cleaned; missing or repeated ids are replaced."""
-    calls: dict[str, ToolCall] = {}
-    for call_id, name, arguments in given:
-        unique = call_id if call_id and call_id not in calls else f"call_{uuid4().hex[:24]}"
-        calls[unique] = ToolCall(unique, clean(name or ""), clean(arguments or "") or "{}")
-    return tuple(calls.values())
-
-
-def to_usage(given: Any) -> Usage | None:
-    """Return the usage that the provider reports, without cost; None if it is missing or not credible."""
-    if given is None:
-        return None
-    details = getattr(given, "prompt_tokens_details", None)
-    input_tokens = _count(getattr(given, "prompt_tokens", 0))
-    output_tokens = _count(getattr(given, "completion_tokens", 0))
-    # litellm fills in zeros if the provider reports no count; a real prompt never has zero tokens.
-    if not input_tokens or max(input_tokens, output_tokens) > MOST_TOKENS:
-        return None
-    cached_tokens = min(_count(getattr(details, "cached_tokens", 0)), input_tokens)
-    return Usage(input_tokens, cached_tokens, output_tokens)
-
-
-def to_completion(
-    name: str, text: str, tool_calls: tuple[ToolCall, ...], finish_reason: str | None, usage: Usage
-) -> Completion:
-    """Return the completion; raises `RouteFailed` if it has neither text nor tool calls."""
-    if finish_reason == "length":
-        # The last call is incomplete, and the ones before it may depend on it.
-        return Completion(text, tool_calls=(), stop="max_tokens", usage=usage, model=name)
-    if tool_calls:
-        return Completion(text, tool_calls=tool_calls, stop="tool_use", usage=usage, model=name)
-    if not text.strip():
-        raise RouteFailed(Cause.EMPTY, usage=usage)
-    return Completion(text, tool_calls=(), stop="end_turn", usage=usage, model=name)
-
-
-def _count(value: Any) -> int:
-    return max(0, value) if isinstance(value, int) else 0
