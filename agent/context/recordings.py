@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import text
 
 from agent.journal.steps import Step, TurnKey
-from agent.llm.audio import TranscriptionRequest
+from agent.llm.media_requests import TranscriptionRequest
 from agent.llm.tokens import count_tokens
 from agent.memories.recordings import heading_of
 from agent.prompts import prompts

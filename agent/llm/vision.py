@@ -9,8 +9,6 @@ from agent.prompts import prompts
 from shared.clock import Clock
 
 SCHEME = "parley-file:"
-
-
 # After this time images are tried again, because the provider may have changed the model.
 BLIND_SECONDS = 600.0
 

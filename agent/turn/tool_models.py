@@ -17,9 +17,8 @@ from agent.billing.budget import (
 )
 from agent.context.messages import with_images
 from agent.journal.turns import pay, settle
-from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
-from agent.llm.drawing import DrawingRequest
+from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
 from agent.llm.tokens import count_prompt
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices

@@ -10,15 +10,9 @@ from agent.journal.steps import GARBLED
 from agent.prompts import prompts
 
 RESULT = "tool_result"
-
-
 # Up to eight other characters between the bracket and the word also match.
 RESULTS = re.compile(rf"<[^\w<]{{0,8}}{RESULT}", re.IGNORECASE)
-
-
 Message = dict[str, Any]
-
-
 Calls = Mapping[str, Mapping[str, str]]
 
 

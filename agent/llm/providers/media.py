@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agent.llm.audio import SpeechRequest, TranscriptionRequest
 from agent.llm.completions import Cause, RejectedCall, RouteFailed
-from agent.llm.drawing import DrawingRequest
+from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
 from agent.llm.providers.client import Providers
 from agent.llm.providers.errors import may_be_billed, to_failure
 from shared.clock import Clock

@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.llm.audio import SpeechRequest, TranscriptionRequest
-from agent.llm.drawing import DrawingRequest
+from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
 from shared.db.database import Database
 from shared.messages import COST_DIGITS, Usage
 

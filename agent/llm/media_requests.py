@@ -1,0 +1,97 @@
+"""Requests for images, transcripts and speech, and the usage of the answers."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from agent.llm.completions import Cause, RouteFailed
+from shared.errors import ToolError, Unavailable
+from shared.messages import EstimatedUsage, Usage
+
+
+class _MediaRequest:
+    __slots__ = ()
+    # The sentences for the tool, about a request that the provider refuses and about any other failure.
+    refused: ClassVar[str]
+    failed: ClassVar[str]
+
+    def to_error(self, failure: RouteFailed) -> ToolError | Unavailable:
+        """Convert the failure of the route to an error for the tool."""
+        return ToolError(self.refused) if failure.cause is Cause.REQUEST_REFUSED else Unavailable(self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawingRequest(_MediaRequest):
+    """A request for one image; `tokens` is its usage if the provider reports none."""
+
+    refused = "The image model refuses this request; describe the picture in another way."
+    failed = "The image model can't be reached just now."
+    model: str
+    prompt: str
+    size: str
+    tokens: int
+
+    def to_usage(self, reported: Any, cost: float | None) -> Usage:
+        """Return the usage that the provider has reported, with the price of the image."""
+        given, made = _counts(reported)
+        return Usage(given, 0, made, cost=cost) if made else EstimatedUsage(given, 0, self.tokens, cost=cost)
+
+    @property
+    def estimated(self) -> Usage:
+        """Return the usage if the provider reports none."""
+        return self.to_usage(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptionRequest(_MediaRequest):
+    """A recording of `seconds` to be written down; `tokens` is its usage if the provider reports none."""
+
+    refused = "the model for transcription refuses this recording"
+    failed = "the model for transcription can't be reached just now"
+    model: str
+    filename: str
+    content: bytes
+    seconds: float
+    tokens: int
+
+    def to_usage(self, reported: Any) -> Usage:
+        """Return the usage that the provider has reported, without its price."""
+        heard, written = _counts(reported)
+        return Usage(heard, 0, written) if heard else self.estimated
+
+    @property
+    def paid_for(self) -> dict[str, Any]:
+        """Return what models that are paid by the minute are paid for, as litellm reads it."""
+        return {"call_type": "atranscription", "audio_transcription_file_duration": self.seconds}
+
+    @property
+    def estimated(self) -> Usage:
+        """Return the usage if the provider reports none."""
+        return EstimatedUsage(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRequest(_MediaRequest):
+    """A text to be spoken as MP3; `tokens` is its usage, as providers report none."""
+
+    refused = "The model for speech refuses this request: is there a voice of that name?"
+    failed = "The model for speech can't be reached just now."
+    model: str
+    text: str
+    voice: str
+    tokens: int
+
+    @property
+    def estimated(self) -> Usage:
+        """Return the usage."""
+        return EstimatedUsage(0, 0, self.tokens)
+
+    @property
+    def paid_for(self) -> dict[str, Any]:
+        """Return what models that are paid by the character are paid for, as litellm reads it."""
+        return {"call_type": "aspeech", "prompt_characters": len(self.text)}
+
+
+def _counts(reported: Any) -> tuple[int, int]:
+    counts = [getattr(reported, name, None) for name in ("input_tokens", "output_tokens")]
+    given, made = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return given, made
