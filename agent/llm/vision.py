@@ -59,8 +59,6 @@ class VisionSupport:
 
     def fit(self, name: str, request: ModelRequest) -> ModelRequest:
         """Return the request, without images if this route's model does not accept them."""
-        if not request.images:
-            return request
         known = self._known(name)
         is_blind = self._blind.get(name, 0.0) > self._clock.monotonic() if known is None else not known
         return without_images(request) if is_blind else request
