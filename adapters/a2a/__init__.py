@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.a2a.bodies import with_checked_body
-from adapters.web.auth import app_of, with_token
+from adapters.web.guard import app_of, with_token
 
 if TYPE_CHECKING:
     from adapters.a2a.rpc import Dispatcher

@@ -17,8 +17,8 @@ from adapters.base import ChatPlatform
 from adapters.web import files, health, modules
 from adapters.web.api import messages, openai
 from adapters.web.faults import HANDLERS
+from adapters.web.guard import BoundedProtocol, HalfOpen, ReadableAddresses
 from adapters.web.page import chat, credentials, memories, page
-from adapters.web.wire import BoundedProtocol, HalfOpen, ReadableAddresses
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError

@@ -7,8 +7,8 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from adapters.web.auth import app_of
 from adapters.web.faults import Fault
+from adapters.web.guard import app_of
 from shared.errors import NotFound
 
 NO_FILE = "There is no such file, or its link has expired; ask for a new link."

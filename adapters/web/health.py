@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from adapters.folders import list_migrations
-from adapters.web.auth import app_of, with_token
+from adapters.web.guard import app_of, with_token
 from agent.app import App
 from agent.maintenance.totals import (
     TOOL_SECONDS,

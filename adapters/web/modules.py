@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from adapters.web.api.bodies import capped
-from adapters.web.auth import app_of
 from adapters.web.faults import Fault
+from adapters.web.guard import app_of
 from shared.errors import ToolError, Unavailable
 from shared.hooks import MAX_BODY_BYTES, HttpRequest
 

@@ -16,8 +16,8 @@ from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
 from adapters.web.api.schemas import ADAPTER, SentMessage
 from adapters.web.api.uploads import discard, store_sent
-from adapters.web.auth import app_of, with_token
 from adapters.web.faults import Fault, invalid
+from adapters.web.guard import app_of, with_token
 from agent import commands
 from agent.app import App
 from agent.journal.responses import find_response

@@ -16,8 +16,8 @@ from adapters.web.api.bodies import max_body, read_json
 from adapters.web.api.messages import accept_once, answer_to, cancel_request
 from adapters.web.api.schemas import ChatMessage, ChatRequest, first_of
 from adapters.web.api.uploads import store_parts
-from adapters.web.auth import app_of, with_token
 from adapters.web.faults import Fault, invalid
+from adapters.web.guard import app_of, with_token
 from agent.app import App
 from agent.journal.steps import Event
 from shared.errors import Unavailable

@@ -18,9 +18,10 @@ from adapters.web.api.bodies import MAX_JSON_BYTES, capped, max_body, read_json,
 from adapters.web.api.messages import accept_once, command_events, number
 from adapters.web.api.schemas import MAX_ATTACHMENTS, Closed, Text
 from adapters.web.api.uploads import store_uploads
-from adapters.web.auth import app_of, session_of, with_session
 from adapters.web.faults import Fault, from_validation, invalid
+from adapters.web.guard import app_of
 from adapters.web.page import history
+from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from agent.app import App
 from agent.confirmations.decisions import read_word

@@ -5,8 +5,9 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.api.bodies import MAX_JSON_BYTES, read_json
 from adapters.web.api.schemas import Closed, Credential, CredentialName
-from adapters.web.auth import app_of, session_of, with_session
+from adapters.web.guard import app_of
 from adapters.web.page.chat import PLATFORM
+from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from shared.messages import Sender
 

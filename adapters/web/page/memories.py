@@ -9,9 +9,10 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.api.bodies import MAX_JSON_BYTES, read_json
 from adapters.web.api.messages import number
 from adapters.web.api.schemas import Closed, Text
-from adapters.web.auth import app_of, session_of, with_session
 from adapters.web.faults import invalid
+from adapters.web.guard import app_of
 from adapters.web.page.chat import PLATFORM, Key, place_of
+from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from agent.people.users import find_user
 from shared.memory.own import list_own

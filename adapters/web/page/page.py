@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from adapters.web.auth import app_of, find_session, give_session, redeem
+from adapters.web.guard import app_of
+from adapters.web.page.sessions import find_session, give_session, redeem
 
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}

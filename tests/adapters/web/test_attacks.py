@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from adapters.web.wire import MAX_HEAD_BYTES
+from adapters.web.guard import MAX_HEAD_BYTES
 from tests.adapters.web.conftest import Site
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: parley\r\n"

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.cli.serving import allow_many_files
 from adapters.web.app import Server, build_web, listen, to_config
-from adapters.web.wire import BODY_BYTES, HEAD_SECONDS, BoundedProtocol, HalfOpen
+from adapters.web.guard import BODY_BYTES, HEAD_SECONDS, BoundedProtocol, HalfOpen
 from tests.adapters.web.conftest import TOKEN
 from tests.support.parley import Parley
 

@@ -1,16 +1,21 @@
-"""What is refused before an endpoint sees it: too large headers, half-open requests, addresses with a NUL."""
+"""What is refused before an endpoint sees it: half-open or oversize requests, addresses with a NUL, a wrong token."""
 
 import asyncio
+import hmac
 import json
 import resource
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any, cast
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from adapters.web.faults import Fault, answer
+from agent.app import App
 
 # Several times the size of usual cookies, tokens and URLs.
 MAX_HEAD_BYTES = 64 * 1024
@@ -20,6 +25,8 @@ HEAD_SECONDS = 15.0
 BODY_SECONDS, BODY_BYTES = 20.0, 8 * 1024
 # Of one address; a quarter of the process's files, so that others are served whatever one address does.
 MAX_HALF_OPEN = max(16, min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def to_refusal(status: str, code: str, message: str) -> bytes:
@@ -184,3 +191,24 @@ def _has_nul(scope: Scope) -> bool:
     # Half of a surrogate pair needs no check: decoding replaces it. A cookie may write a NUL as three octal digits.
     is_in_cookie = any(name == b"cookie" and b"\\000" in value for name, value in scope["headers"])
     return "\x00" in scope["path"] or b"%00" in scope["query_string"] or is_in_cookie
+
+
+def app_of(request: Request) -> App:
+    """Return the app for which this server was built."""
+    app: App = request.app.state.parley
+    return app
+
+
+def with_token(endpoint: Endpoint) -> Endpoint:
+    """Require `Authorization: Bearer API_TOKEN`."""
+
+    @wraps(endpoint)
+    async def checked(request: Request) -> Response:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        expected = app_of(request).secrets.api_token
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), expected.encode()):
+            reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
+            raise Fault(401, "unauthorized", reason, headers={"WWW-Authenticate": "Bearer"})
+        return await endpoint(request)
+
+    return checked

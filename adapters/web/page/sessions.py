@@ -1,7 +1,5 @@
-"""Authentication: a bearer token for programs; for people a one-time link, exchanged for a session cookie."""
+"""Sessions of people on the chat page: a one-time link, exchanged for a cookie."""
 
-import hmac
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
@@ -14,34 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from adapters.web.faults import Fault
+from adapters.web.guard import Endpoint, app_of
 from agent.app import App
 
 COOKIE = "parley_session"
 LINK_LIFE = timedelta(minutes=10)
 SESSION_LIFE = timedelta(days=30)
-
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def app_of(request: Request) -> App:
-    """Return the app for which this server was built."""
-    app: App = request.app.state.parley
-    return app
-
-
-def with_token(endpoint: Endpoint) -> Endpoint:
-    """Require `Authorization: Bearer API_TOKEN`."""
-
-    @wraps(endpoint)
-    async def checked(request: Request) -> Response:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        expected = app_of(request).secrets.api_token
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), expected.encode()):
-            reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
-            raise Fault(401, "unauthorized", reason, headers={"WWW-Authenticate": "Bearer"})
-        return await endpoint(request)
-
-    return checked
 
 
 def with_session(endpoint: Endpoint) -> Endpoint:
