@@ -11,7 +11,7 @@ from a2a.types.a2a_pb2 import Part, SendMessageRequest
 from google.protobuf.json_format import MessageToDict
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
-from adapters.web.api.schemas import MAX_ATTACHMENTS, MAX_CONTENT, Closed, Flag, LooseName, Name, WebAddress
+from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_CONTENT, Closed, Flag, LooseName, Name, WebAddress
 from adapters.web.api.uploads import store_content
 from adapters.web.faults import Fault, from_validation, invalid
 from agent.app import App

@@ -1,17 +1,31 @@
-"""Request bodies: read with a size limit, checked for their nesting, cleaned, parsed and validated."""
+"""Request bodies: read within limits and validated; the message in our own format becomes an `IncomingMessage`."""
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+from uuid import uuid4
 
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from starlette.requests import Request
 
 from adapters.web.faults import Fault, from_validation
 from agent.app import App
-from shared.text import MAX_DEPTH, clean_json
+from shared.credentials.people import Credentials, check_name, check_value
+from shared.errors import Refusal
+from shared.messages import Attachment, Decision, IncomingMessage, Place, Sender
+from shared.text import MAX_DEPTH, clean, clean_json
 
 MEGABYTE = 1024 * 1024
 MAX_JSON_BYTES = MEGABYTE
@@ -20,6 +34,12 @@ LARGE_BYTES = 256_000
 # How many bytes of an oversize body are read and dropped before the response: a client whose connection is closed while
 # it sends never sees the response.
 DRAINED = 4
+MAX_CONTENT = 100_000
+ADAPTER = "http"
+MAX_ATTACHMENTS = 20
+MAX_CREDENTIALS = 10
+# Years that Postgres and its drivers accept in every time zone.
+YEARS = range(1970, 2101)
 STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 FILE_CONTENT = re.compile(rb'"(?:data|url|file_data|raw|bytes)"\s*+:\s*+"[^"]*+"?')
 
@@ -112,3 +132,138 @@ def require_type(request: Request, wanted: str) -> None:
         raise Fault(415, "unsupported_media_type", f"Send the body with Content-Type: {wanted}.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Fault(415, "unsupported_media_type", "Send the body uncompressed.")
+
+
+def _from_text(value: Any) -> Any:
+    # Pydantic would read a bare number as seconds since 1970.
+    if not isinstance(value, str):
+        raise ValueError("write an ISO 8601 date and time, for instance 2026-05-01T12:00:00Z")
+    return value
+
+
+def _in_utc(value: datetime) -> datetime:
+    if value.year not in YEARS:
+        raise ValueError(f"the year must lie between {YEARS[0]} and {YEARS[-1]}")
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("it may not be empty")
+    return value
+
+
+def _check(rule: Callable[[str], str]) -> Callable[[str], str]:
+    def checked(value: str) -> str:
+        try:
+            return rule(value)
+        except Refusal as refusal:
+            raise ValueError(str(refusal)) from None
+
+    return checked
+
+
+Strict = StringConstraints(strict=True, max_length=200)
+Name = Annotated[str, Strict, AfterValidator(clean), AfterValidator(_not_blank)]
+LooseName = Annotated[str, Strict, AfterValidator(clean)]
+Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_CONTENT), AfterValidator(clean)]
+CredentialName = Annotated[str, AfterValidator(_check(check_name))]
+Credential = Annotated[str, Field(strict=True), AfterValidator(_check(check_value))]
+Moment = Annotated[datetime, BeforeValidator(_from_text), AfterValidator(_in_utc)]
+WebAddress = Annotated[str, StringConstraints(strict=True, max_length=4000, pattern=r"^https?://\S+$")]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class Closed(BaseModel):
+    """A schema that refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class SentFile(Closed):
+    """A file in a message: its content in base64, or a URL to fetch it from."""
+
+    filename: Name
+    url: WebAddress | None = None
+    data: Annotated[str, Field(strict=True)] | None = None
+    mime_type: Name = "application/octet-stream"
+    size_bytes: Annotated[int, Field(strict=True, ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "SentFile":
+        if (self.url is None) == (self.data is None):
+            raise ValueError("give either url or data")
+        return self
+
+
+class SentDecision(Closed):
+    """The decision on a request for confirmation, by its id."""
+
+    id: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
+    approved: Flag
+
+
+class SentMessage(Closed):
+    """The body of `POST /v1/messages`."""
+
+    platform: Name
+    platform_user_id: Name
+    platform_username: LooseName | None = None
+    platform_channel_id: Name
+    platform_thread_id: Name | None = None
+    platform_server_id: Name | None = None
+    is_direct: Flag | None = None
+    platform_event_id: Name | None = None
+    sent_at: Moment | None = None
+    content: Text = ""
+    attachments: Annotated[list[SentFile], Field(max_length=MAX_ATTACHMENTS)] = Field(default_factory=list)
+    confirmation: SentDecision | None = None
+    credentials: Annotated[dict[CredentialName, Credential], Field(max_length=MAX_CREDENTIALS, repr=False)] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "SentMessage":
+        if not self.content.strip() and not self.attachments and self.confirmation is None:
+            raise ValueError("content: it may be empty only when there are attachments or a confirmation")
+        return self
+
+    @property
+    def decision(self) -> Decision | None:
+        """Return the decision on a request for confirmation."""
+        return Decision(self.confirmation.id, self.confirmation.approved) if self.confirmation else None
+
+    @property
+    def sender(self) -> Sender:
+        """Return the sender."""
+        return Sender(self.platform, self.platform_user_id, self.platform_username)
+
+    @property
+    def place(self) -> Place:
+        """Return the place; without a server it is a direct message unless `is_direct` is false."""
+        is_direct = self.platform_server_id is None if self.is_direct is None else self.is_direct
+        return Place(
+            self.platform,
+            self.platform_server_id,
+            self.platform_channel_id,
+            thread=self.platform_thread_id,
+            is_direct=is_direct,
+        )
+
+    def to_incoming(
+        self, files: tuple[Attachment, ...], *, wants_stream: bool, credentials: Credentials
+    ) -> IncomingMessage:
+        """Return the message as an `IncomingMessage`, with its credentials encrypted."""
+        given, owner = self.credentials, f"message of {self.platform} {self.platform_user_id}"
+        return IncomingMessage(
+            adapter=ADAPTER,
+            sender=self.sender,
+            place=self.place,
+            event_id=self.platform_event_id or str(uuid4()),
+            content=self.content,
+            sent_at=self.sent_at,
+            attachments=files,
+            wants_stream=wants_stream,
+            decision=self.decision,
+            credentials=credentials.encrypt_given(owner, given) if given else None,
+        )

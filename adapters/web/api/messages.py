@@ -13,8 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
 from adapters.web.api import sse
-from adapters.web.api.bodies import max_body, read_json
-from adapters.web.api.schemas import ADAPTER, SentMessage
+from adapters.web.api.bodies import ADAPTER, SentMessage, max_body, read_json
 from adapters.web.api.uploads import discard, store_sent
 from adapters.web.faults import Fault, invalid
 from adapters.web.guard import app_of, with_token

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
 from adapters.web.api.messages import accept_once, answer_to, cancel_request
-from adapters.web.api.schemas import ChatMessage, ChatRequest, first_of
+from adapters.web.api.openai_bodies import ChatMessage, ChatRequest, first_of
 from adapters.web.api.uploads import store_parts
 from adapters.web.faults import Fault, invalid
 from adapters.web.guard import app_of, with_token

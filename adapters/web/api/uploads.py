@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import UploadFile
 
-from adapters.web.api.bodies import LARGE_BYTES
-from adapters.web.api.schemas import ChatMessage, FilePart, ImagePart, SentFile
+from adapters.web.api.bodies import LARGE_BYTES, SentFile
+from adapters.web.api.openai_bodies import ChatMessage, FilePart, ImagePart
 from adapters.web.faults import invalid
 from agent.app import App
 from shared.files.filenames import clean_filename, new_key

@@ -14,9 +14,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from adapters.web.api import sse
-from adapters.web.api.bodies import MAX_JSON_BYTES, capped, max_body, read_json, require_type
+from adapters.web.api.bodies import (
+    MAX_ATTACHMENTS,
+    MAX_JSON_BYTES,
+    Closed,
+    Text,
+    capped,
+    max_body,
+    read_json,
+    require_type,
+)
 from adapters.web.api.messages import accept_once, command_events, number
-from adapters.web.api.schemas import MAX_ATTACHMENTS, Closed, Text
 from adapters.web.api.uploads import store_uploads
 from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.guard import app_of

@@ -3,8 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from adapters.web.api.bodies import MAX_JSON_BYTES, read_json
-from adapters.web.api.schemas import Closed, Credential, CredentialName
+from adapters.web.api.bodies import MAX_JSON_BYTES, Closed, Credential, CredentialName, read_json
 from adapters.web.guard import app_of
 from adapters.web.page.chat import PLATFORM
 from adapters.web.page.sessions import session_of, with_session

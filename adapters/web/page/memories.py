@@ -6,9 +6,8 @@ from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from adapters.web.api.bodies import MAX_JSON_BYTES, read_json
+from adapters.web.api.bodies import MAX_JSON_BYTES, Closed, Text, read_json
 from adapters.web.api.messages import number
-from adapters.web.api.schemas import Closed, Text
 from adapters.web.faults import invalid
 from adapters.web.guard import app_of
 from adapters.web.page.chat import PLATFORM, Key, place_of

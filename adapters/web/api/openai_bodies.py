@@ -1,0 +1,106 @@
+"""The body of an OpenAI-compatible request, as far as it is read."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from adapters.web.api.bodies import Flag, LooseName, Name, Text
+
+
+class Open(BaseModel):
+    """A schema of OpenAI's API: unknown fields are ignored, because clients keep adding them."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+
+class TextPart(Open):
+    """A text part of a message."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class ImageAddress(Open):
+    """The URL of an image, or a `data:` URL."""
+
+    url: Annotated[str, Field(strict=True)]
+
+
+class ImagePart(Open):
+    """An image part of a message."""
+
+    type: Literal["image_url"]
+    image_url: ImageAddress
+
+
+class FileContent(Open):
+    """A file's name, and its content as a `data:` URL."""
+
+    filename: Name = "file"
+    file_data: Annotated[str, Field(strict=True)]
+
+
+class FilePart(Open):
+    """A file part of a message."""
+
+    type: Literal["file"]
+    file: FileContent
+
+
+Part = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="type")]
+
+
+def _kind_of_content(value: Any) -> str:
+    return "parts" if isinstance(value, list) else "text"
+
+
+class ChatMessage(Open):
+    """A message of the client's history; only the user's last one is answered."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: (
+        Annotated[
+            Annotated[Text, Tag("text")] | Annotated[list[Part], Field(max_length=100), Tag("parts")],
+            Discriminator(_kind_of_content),
+        ]
+        | None
+    ) = None
+
+    @property
+    def text(self) -> str:
+        """Return the text, with parts joined by line breaks."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content or [] if isinstance(part, TextPart))
+
+
+class StreamOptions(Open):
+    """Options of a streamed answer."""
+
+    include_usage: Flag = False
+
+
+class ResponseFormat(Open):
+    """The format of the answer; only text is supported."""
+
+    type: Literal["text"]
+
+
+class ChatRequest(Open):
+    """The body of `POST /v1/chat/completions`."""
+
+    model: Name = "parley"
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
+    user: Name | None = None
+    metadata: dict[str, LooseName] | None = None
+    stream: Flag | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(strict=True, ge=1, le=1)] | None = None
+    response_format: ResponseFormat | None = None
+    tools: Any = None
+    functions: Any = None
+
+
+def first_of(messages: list[ChatMessage], role: str) -> str:
+    """Return the text of the first message with this role, empty if there is none."""
+    return next((message.text for message in messages if message.role == role), "")
