@@ -16,7 +16,7 @@ import aiohttp
 import discord
 from aiohttp import TraceConfig
 from discord.http import HTTPClient, Route
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from adapters.base import BotAccount
@@ -81,6 +81,7 @@ class RateLimiter:
     def __init__(self, database: Database, token: str) -> None:
         self._database = database
         self.bot = BotAccount(database, "discord", token)
+        self._given: Json = {}
         self._invalid = 0
 
     async def wait(self) -> None:
@@ -91,9 +92,7 @@ class RateLimiter:
                 if await self.has_spare():
                     return
         try:
-            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
-            async with self._database.statement() as session:
-                seconds = float((await session.execute(RESERVE_SLOT, given)).scalar_one()) - BURST * SPACING
+            seconds = float((await self._reserve(RESERVE_SLOT))[0]) - BURST * SPACING
         except DatabaseLost:
             # Without the database the limit can't be shared; one process alone stays far below it.
             seconds = 1 / 10
@@ -103,11 +102,15 @@ class RateLimiter:
     async def has_spare(self) -> bool:
         """Reserve a slot only if no request waits for one: for optional requests."""
         try:
-            given = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
-            async with self._database.statement() as session:
-                return (await session.execute(RESERVE_FREE_SLOT, given)).one_or_none() is not None
+            return await self._reserve(RESERVE_FREE_SLOT) is not None
         except DatabaseLost:
             return False
+
+    async def _reserve(self, statement: TextClause) -> Any:
+        if not self._given:
+            self._given = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
+        async with self._database.statement() as session:
+            return (await session.execute(statement, self._given)).one_or_none()
 
     def trace(self) -> TraceConfig:
         """Return the trace hooks that count and delay each request of the library, its retries included."""
