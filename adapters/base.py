@@ -177,27 +177,24 @@ class BotAccount:
 
 
 class Running:
-    """Tasks of listeners, which the library starts without keeping a reference, and background tasks.
-
-    A shutdown waits for those that store incoming messages.
-    """
+    """The `tasks` of listeners, which a shutdown waits for because they store messages, and background tasks."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
         self._beside: set[asyncio.Task[Any]] = set()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Count the current task while the block runs."""
         task = asyncio.current_task()
-        if task is None or task in self._tasks:
+        if task is None or task in self.tasks:
             yield
             return
-        self._tasks.add(task)
+        self.tasks.add(task)
         try:
             yield
         finally:
-            self._tasks.discard(task)
+            self.tasks.discard(task)
 
     def start(self, work: Any, name: str) -> None:
         """Run a background task; a shutdown does not wait for it."""
@@ -207,9 +204,9 @@ class Running:
 
     async def settle(self, seconds: float) -> None:
         """Wait this many seconds for messages that are being stored; others are cancelled, and arrive again."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
-        tasks = [*self._tasks, *self._beside]
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=seconds)
+        tasks = [*self.tasks, *self._beside]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

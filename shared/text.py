@@ -62,9 +62,14 @@ def fence_mark(fence: str) -> str:
     return (found[1] or found[3]) if found else ""
 
 
+def may_fence(text: str) -> bool:
+    """Return whether a text may have a line that opens or closes a code block: a quick check."""
+    return "```" in text or "~~~" in text
+
+
 def with_closed_fence(text: str) -> str:
     """Return the text with a line that closes the code block that it leaves open, if there is one."""
-    if "```" not in text and "~~~" not in text:
+    if not may_fence(text):
         return text
     fence = ""
     for line in text.split("\n"):

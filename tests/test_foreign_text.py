@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from adapters.chat.parts import split_text
-from adapters.discord.sending import render as discord
+from adapters.discord.sending import reply as discord
+from adapters.discord.sending.live import render_live
+from adapters.discord.sending.tables import tables_to_blocks
 from adapters.slack.events.incoming import to_text
 from adapters.slack.sending import render as slack
 from adapters.terminal.output import harmless
@@ -78,7 +80,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "parts of 2000": lambda text: split_text(text, 2000),
     "parts of 20": lambda text: split_text(text, 20),
     "Discord's answer": lambda text: discord.render(clean(text)),
-    "Discord's live text": discord.live,
+    "Discord's live text": render_live,
     "Slack's answer": slack.render,
     "Slack's notice": slack.to_notice,
     "Slack's message": lambda text: to_text({"text": text}, "U1", {}),
@@ -272,7 +274,7 @@ def test_a_table_of_many_columns_and_rows_is_shown_as_it_was_written() -> None:
     rows = ["|" * 30_000, "|-|", *["|x"] * 10_000]
 
     with at_most(MOST_SECONDS):
-        shown = discord.tables_to_blocks("\n".join(rows))
+        shown = tables_to_blocks("\n".join(rows))
 
     assert len(shown) < 2 * sum(map(len, rows))
     assert shown.startswith("```\n||")
@@ -282,15 +284,15 @@ def test_a_table_of_many_columns_and_rows_is_shown_as_it_was_written() -> None:
 def test_a_table_is_aligned_and_one_without_a_rule_is_not() -> None:
     table = "| a | b |\n|:--|--:|\n| 1 | long |"
 
-    assert discord.tables_to_blocks(table) == "```\na  b\n-  ----\n1  long\n```"
-    assert discord.tables_to_blocks("a | b\nc | d") == "a | b\nc | d"
-    assert discord.tables_to_blocks("a | b\n---") == "a | b\n---"
+    assert tables_to_blocks(table) == "```\na  b\n-  ----\n1  long\n```"
+    assert tables_to_blocks("a | b\nc | d") == "a | b\nc | d"
+    assert tables_to_blocks("a | b\n---") == "a | b\n---"
 
 
 def test_live_text_of_a_long_answer_is_its_end_in_its_code_block() -> None:
     text = "So:\n```python\n" + "\n".join(f"line {number}" for number in range(5000))
 
-    shown = discord.live(text)
+    shown = render_live(text)
 
     assert shown.startswith("…\n```python\n")
     assert shown.endswith("line 4999\n```")

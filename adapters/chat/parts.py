@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import NotFound, Unavailable
 from shared.messages import ReplyFile
-from shared.text import fence_after, fence_mark
+from shared.text import fence_after, fence_mark, may_fence
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -73,7 +73,7 @@ def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
         # There is always room for a closing fence, but not for text behind it.
         return [line if size(line) <= len(fence_mark(before)) else fence_mark(before)]
     left = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
-    if "```" in line or "~~~" in line:
+    if may_fence(line):
         left -= len(GUARD)
     pieces, state = [], before
     # The indentation of a fence is not a place to split.

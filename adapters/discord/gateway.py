@@ -1,45 +1,39 @@
 """The gateway connection: accepts messages, edits, deletions and interactions."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import discord
 
 from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS, Running
-from adapters.chat.buttons import AnswerButtons
 from adapters.chat.edits import Edits
 from adapters.discord.events.catch_up import CatchUp
-from adapters.discord.events.checkpoint import Checkpoint, DirectChannels
-from adapters.discord.events.deletions import remove_stop_buttons
 from adapters.discord.events.incoming import (
     PLATFORM,
     is_written_by_a_person,
     mentions_agent,
     to_incoming,
-    to_place,
-    to_platform_context,
-    to_sender,
     to_text,
 )
-from adapters.discord.events.listening import Listening
+from adapters.discord.events.listening import DirectChannels, Listening
 from adapters.discord.events.members import Members
+from adapters.discord.events.typed_commands import answer_typed
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
-from adapters.discord.sending.command_reply import to_bodies
-from adapters.discord.sending.message_writer import ChannelWriter
-from adapters.discord.sending.render import to_rows
+from adapters.discord.sending.buttons import remove_stop_buttons, replace_buttons
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
-from agent import commands
 from shared.credentials.typed import without_typed
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
-from shared.messages import Place
 
 if TYPE_CHECKING:
     from adapters.discord.transport.rest import Rest
@@ -54,6 +48,52 @@ EDIT_IS_NEW_FOR = timedelta(minutes=10)
 log = get_logger()
 
 
+class Checkpoint:
+    """Discord's ids grow with time, so one id is a checkpoint for all channels."""
+
+    def __init__(self) -> None:
+        self._newest = 0
+        self._open: set[int] = set()
+
+    def begin_at(self, known: str | None) -> None:
+        """Continue from the previous holder's checkpoint; None means that there is nothing to catch up on."""
+        if known is not None and known.isdecimal():
+            self._newest = min(self._newest or int(known), int(known))
+
+    @property
+    def newest(self) -> int:
+        """Return the id up to which everything is stored, 0 if unknown."""
+        return min([self._newest, *(each - 1 for each in self._open)])
+
+    def to_text(self) -> str | None:
+        """Return the checkpoint for the database."""
+        return str(self.newest) if self.newest > 0 else None
+
+    def begin_now(self, message_id: int) -> None:
+        """Begin at this id unless a checkpoint is known."""
+        self._newest = self._newest or message_id
+
+    def hold(self) -> int:
+        """Return the checkpoint and keep it there until `release`: missed messages may be older than new ones."""
+        since = self.newest
+        if since:
+            self._open.add(since + 1)
+        return since
+
+    def release(self, since: int) -> None:
+        """Advance the checkpoint again: everything missed after `since` is stored."""
+        self._open.discard(since + 1)
+
+    @contextmanager
+    def accepting(self, message_id: int) -> Iterator[None]:
+        """Advance past a message if the block succeeds; after a failure the next catch-up finds it again."""
+        self._open.add(message_id)
+        yield
+        # Not in a `finally`: after a cancellation the message is not stored.
+        self._open.discard(message_id)
+        self._newest = max(self._newest, message_id)
+
+
 class Gateway(discord.AutoShardedClient):
     """The client of some shards."""
 
@@ -65,7 +105,6 @@ class Gateway(discord.AutoShardedClient):
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members()
         self._gap = 0
-        # The library keeps no reference to the tasks of its listeners and doesn't wait for them when it closes.
         self._running = Running()
         # Messages of one channel are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -74,6 +113,13 @@ class Gateway(discord.AutoShardedClient):
     def me(self) -> int:
         """Return the agent's user id, 0 before it is known."""
         return self.user.id if self.user is not None else 0
+
+    def _schedule_event(self, *given: Any, **named: Any) -> "asyncio.Task[None]":
+        # The library keeps no reference to the tasks of its listeners and doesn't wait for them when it closes.
+        listening = super()._schedule_event(*given, **named)
+        self._running.tasks.add(listening)
+        listening.add_done_callback(self._running.tasks.discard)
+        return listening
 
     async def setup_hook(self) -> None:
         """Register the commands; messages don't wait for that."""
@@ -132,19 +178,17 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
         """Introduce the agent on a new server."""
-        with self._running.kept():
-            await welcome(self._app, guild)
+        await welcome(self._app, guild)
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Introduce the agent on a server that has invited it while no process listened."""
         joined = guild.me.joined_at
         if joined is not None and self._app.clock.now() - joined < NEW_FOR:
-            with self._running.kept():
-                await welcome(self._app, guild)
+            await welcome(self._app, guild)
 
     async def on_message(self, message: discord.Message) -> None:
         """Accept a message if it is for the agent."""
-        with self._running.kept(), self._checkpoint.accepting(message.id):
+        with self._checkpoint.accepting(message.id):
             async with self._locked(message.channel.id):
                 self._listening.remember(message, self.me)
                 if is_written_by_a_person(message):
@@ -152,8 +196,7 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Handle a command, a menu entry, a form or a click."""
-        with self._running.kept():
-            await self._interactions.on_interaction(interaction, self.me)
+        await self._interactions.on_interaction(interaction, self.me)
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
         """Apply an edit; if the message mentions the agent only since the edit, accept it as a new message."""
@@ -161,25 +204,12 @@ class Gateway(discord.AutoShardedClient):
         if not is_written_by_a_person(message) or message.edited_at is None:
             return
         self._listening.correct(message, self.me)
-        with self._running.kept():
-            async with self._locked(message.channel.id):
-                edited = await self._edits.change(str(message.id), to_text(message, self.me))
-                if edited is None and self._mentions_only_now(message, message.edited_at):
-                    await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
-            if edited is not None and edited.turn_id is not None:
-                await self._edits.offer_again(edited.turn_id, str(message.author.id), self._show_buttons)
-
-    async def _show_buttons(self, answer: Any, shown: AnswerButtons) -> None:
-        ids = {
-            "channel_id": answer.platform_thread_id or answer.platform_channel_id,
-            "message_id": answer.platform_message_id,
-        }
-        path, body = "/channels/{channel_id}/messages/{message_id}", {"components": to_rows(shown)}
-        try:
-            await self._rest.call("PATCH", path, body, **ids)
-        except (Refused, Unavailable) as error:
-            # The answer may be deleted, or visible to its asker only.
-            log.info("rerun_not_offered", cause=str(error))
+        async with self._locked(message.channel.id):
+            edited = await self._edits.change(str(message.id), to_text(message, self.me))
+            if edited is None and self._mentions_only_now(message, message.edited_at):
+                await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
+        if edited is not None and edited.turn_id is not None:
+            await self._edits.offer_again(edited.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
 
     def _mentions_only_now(self, message: discord.Message, edited_at: datetime) -> bool:
         # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
@@ -197,11 +227,10 @@ class Gateway(discord.AutoShardedClient):
 
     async def _delete(self, channel_id: int, message_ids: set[int]) -> None:
         self._listening.forget(channel_id, message_ids)
-        with self._running.kept():
-            async with self._locked(channel_id):
-                # Wait until a message that is being stored can be found.
-                pass
-            await self._edits.delete(str(each) for each in message_ids)
+        async with self._locked(channel_id):
+            # Wait until a message that is being stored can be found.
+            pass
+        await self._edits.delete(str(each) for each in message_ids)
         self._running.start(remove_stop_buttons(self._app.database, self._rest, message_ids), "deleted questions")
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
@@ -215,46 +244,24 @@ class Gateway(discord.AutoShardedClient):
             return
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
-        if await self._is_command(message):
+        text = to_text(message, self.me)
+        if text.startswith("/") and await answer_typed(self._app, self._rest, message, text=text):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
-        thread_id = await self._open_thread(message) if mention.wants_thread else None
+        thread_id = await _open_thread(message, text) if mention.wants_thread else None
         incoming = to_incoming(message, self.me, earlier, thread_id=thread_id)
         await self._app.inbox.accept(replace(incoming, sent_at=sent_at or incoming.sent_at))
         self._listening.mark_known(message)
 
-    async def _is_command(self, message: discord.Message) -> bool:
-        """Answer a typed command and return whether it was one; a private answer is sent as a direct message."""
-        text = to_text(message, self.me)
-        if not text.startswith("/"):
-            return False
-        platform_context = to_platform_context(message.author, message.channel, message.guild)
-        place = to_place(message.channel, message.guild)
-        reply = await commands.answer(
-            self._app, to_sender(message.author), place, text=text, platform_context=platform_context
-        )
-        if reply is None:
-            return False
-        try:
-            channel = message.channel
-            if reply.is_private and message.guild is not None:
-                channel = await insist(message.author.create_dm)
-            writer = ChannelWriter(self._rest, Place(PLATFORM, None, str(channel.id)), None)
-            for index, (body, files) in enumerate(await to_bodies(self._app, reply, str(message.author.id))):
-                await writer.write(body, f"c-{message.id}-{index}", files)
-        except (Refused, Unavailable) as error:
-            log.warning("command_not_answered", cause=str(error))
-        return True
 
-    async def _open_thread(self, message: discord.Message) -> str | None:
-        """Open a thread for a question and return its id; None without the permission to open one."""
-        asked = without_typed(to_text(message, self.me)).replace("\n", " ")
-        name = asked.strip()[:THREAD_NAME_CHARS] or "Question"
-        try:
-            thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
-        except Refused as error:
-            # A message has at most one thread, which has the message's id: an earlier attempt has opened it.
-            return str(message.id) if error.number == THREAD_EXISTS else None
-        except Unavailable:
-            return None
-        return str(thread.id)
+async def _open_thread(message: discord.Message, text: str) -> str | None:
+    """Open a thread for a question and return its id; None without the permission to open one."""
+    name = without_typed(text).replace("\n", " ").strip()[:THREAD_NAME_CHARS] or "Question"
+    try:
+        thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
+    except Refused as error:
+        # A message has at most one thread, which has the message's id: an earlier attempt has opened it.
+        return str(message.id) if error.number == THREAD_EXISTS else None
+    except Unavailable:
+        return None
+    return str(thread.id)

@@ -13,8 +13,8 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from adapters.base import stay_up
-from adapters.discord.events.checkpoint import Checkpoint
 from adapters.discord.events.incoming import PLATFORM
+from adapters.discord.gateway import Checkpoint
 from shared.db.database import DatabaseLost
 from shared.errors import ConfigurationError
 from shared.log import get_logger

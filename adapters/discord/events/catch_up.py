@@ -8,7 +8,7 @@ import discord
 
 from adapters.base import isolated
 from adapters.chat.checkpoint import oldest_missed
-from adapters.discord.events.checkpoint import DirectChannels
+from adapters.discord.events.listening import DirectChannels
 from adapters.discord.transport.rest import TRY_SECONDS, Refused, as_our_errors, in_background
 from shared.errors import Unavailable
 from shared.log import get_logger

@@ -1,12 +1,13 @@
-"""Decides which messages are for the agent, and collects the messages before them."""
+"""Decides which messages are for the agent, and keeps the latest messages and the direct channels of the bot."""
 
 from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import discord
 from sqlalchemy import text
 
+from adapters.base import BotAccount
 from adapters.discord.events.incoming import mentions_agent, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
 from shared.db.database import Database
@@ -18,6 +19,9 @@ MOST_EARLIER, MOST_CHAIN = 10, 4
 REMEMBERED_CHANNELS = 1000
 # An answer without its context is better than one that waits for long.
 CONTEXT_SECONDS = 3.0
+# A direct channel that is in use is noted again after this many seconds.
+NOTED_SECONDS = 3600.0
+MOST_REMEMBERED, MOST_RECENT = 10_000, 500
 
 log = get_logger()
 
@@ -37,6 +41,14 @@ SELECT (SELECT mode FROM rule), coalesce((SELECT thread_per_question FROM rule),
     -- The conversation begins with the first turn; until then its messages wait here.
     SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed')
 )
+""")
+NOTE_DIRECT = text("""
+INSERT INTO direct_channels (bot_id, platform_channel_id) VALUES (:bot_id, :channel)
+ON CONFLICT (bot_id, platform_channel_id) DO UPDATE SET last_active_at = now()
+""")
+LIST_DIRECT = text("""
+SELECT platform_channel_id FROM direct_channels WHERE bot_id = :bot_id AND last_active_at > now() - interval '30 days'
+ORDER BY last_active_at DESC LIMIT :most
 """)
 
 
@@ -164,3 +176,32 @@ async def _fetch(message: discord.Message) -> discord.Message | None:
         return await insist(lambda: message.channel.fetch_message(message_id), CONTEXT_SECONDS)
     except (Refused, Unavailable):
         return None
+
+
+class DirectChannels:
+    """The direct conversations of one bot, for catching up: Discord lists them nowhere.
+
+    They are kept apart from the conversations, whose channels may also be named by callers of the HTTP API.
+    """
+
+    def __init__(self, database: Database, bot: BotAccount, monotonic: Callable[[], float]) -> None:
+        self._database, self._bot, self._monotonic = database, bot, monotonic
+        self._noted: OrderedDict[int, float] = OrderedDict()
+
+    async def note(self, channel_id: int) -> None:
+        """Store that this channel is in use."""
+        now = self._monotonic()
+        if now - self._noted.get(channel_id, -NOTED_SECONDS) < NOTED_SECONDS:
+            return
+        async with self._database.statement() as session:
+            await session.execute(NOTE_DIRECT, {"bot_id": await self._bot.find_id(), "channel": str(channel_id)})
+        self._noted[channel_id] = now
+        if len(self._noted) > MOST_REMEMBERED:
+            self._noted.popitem(last=False)
+
+    async def list_recent(self) -> list[int]:
+        """Return the channels in use within the last 30 days, the latest first."""
+        given = {"bot_id": await self._bot.find_id(), "most": MOST_RECENT}
+        async with self._database.statement() as session:
+            rows = (await session.execute(LIST_DIRECT, given)).all()
+        return [int(row.platform_channel_id) for row in rows]

@@ -7,8 +7,8 @@ from adapters.chat.buttons import AGAIN, CHOICE, Button
 from adapters.chat.clicks import Click
 from adapters.discord.events.incoming import PLATFORM, to_interaction_place, to_platform_context, to_sender
 from adapters.discord.interactions.respond import Acknowledger, store
-from adapters.discord.sending.message_writer import WHISPER, is_private
-from adapters.discord.sending.render import chosen_rows
+from adapters.discord.sending.buttons import chosen_rows
+from adapters.discord.sending.response_writer import WHISPER, is_private
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 
 if TYPE_CHECKING:

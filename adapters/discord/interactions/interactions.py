@@ -21,7 +21,7 @@ from adapters.discord.interactions import slash
 from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, Form, store, text_of
 from adapters.discord.sending.command_reply import to_bodies
-from adapters.discord.sending.message_writer import INTERACTION, WHISPER, ResponseWriter
+from adapters.discord.sending.response_writer import INTERACTION, WHISPER, ResponseWriter
 from adapters.discord.transport.rest import Refused, insist
 from agent import commands
 from agent.commands import CommandReply

@@ -8,7 +8,7 @@ from typing import Any
 import discord
 
 from adapters.base import STORE_SECONDS
-from adapters.discord.sending.message_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
+from adapters.discord.sending.response_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.transport.rest import Json, Refused, Rest
 from agent.queue.inbox import Inbox
 from shared.db.retries import retry_on_lost_db

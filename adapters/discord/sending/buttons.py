@@ -1,11 +1,14 @@
-"""The live message of a question that was deleted: its answer goes on, but nobody is asked to stop it any more."""
+"""The buttons below messages that are posted: changed by a click, by an edit or a deletion of the question."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from sqlalchemy import text
 
-from adapters.discord.transport.rest import Refused, Rest
+from adapters.chat.buttons import CHOICE, AnswerButtons, Button, ShownButton, to_label
+from adapters.discord.sending.reply import GREEN, GREY, in_rows, to_component, to_rows
+from adapters.discord.transport.rest import Json, Refused, Rest
 from shared.db.database import Database
 from shared.errors import Unavailable
 from shared.log import get_logger
@@ -22,8 +25,25 @@ WHERE inbox.platform = 'discord' AND inbox.platform_event_id = ANY(:message_ids)
 log = get_logger()
 
 
+def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
+    """Return the rows after a choice, all disabled."""
+    buttons = [
+        ShownButton(Button(CHOICE, 0, "", expires=0, index=number), to_label(each))
+        for number, each in enumerate(choices)
+    ]
+    styles = [GREEN if number == index else GREY for number in range(len(choices))]
+    drawn = zip(map(to_component, buttons), styles, strict=True)
+    return in_rows([each | {"style": style, "disabled": True} for each, style in drawn])
+
+
+async def replace_buttons(rest: Rest, answer: Any, shown: AnswerButtons) -> None:
+    """Replace the buttons of a posted answer; `answer` is its outbox row."""
+    channel_id = answer.platform_thread_id or answer.platform_channel_id
+    await _change(rest, channel_id, answer.platform_message_id, rows=to_rows(shown))
+
+
 async def remove_stop_buttons(database: Database, rest: Rest, message_ids: Collection[int]) -> None:
-    """Remove the button from the live messages of the turns that answer these messages."""
+    """Remove the button from the live messages that answer these deleted messages: nobody is asked to stop any more."""
     removed: set[str] = set()
     for seconds in LATER_SECONDS:
         await asyncio.sleep(seconds)
@@ -34,12 +54,13 @@ async def remove_stop_buttons(database: Database, rest: Rest, message_ids: Colle
         for row in rows:
             if row.live_message_id is not None and row.live_message_id not in removed:
                 removed.add(row.live_message_id)
-                await _remove(rest, row.channel_id, row.live_message_id)
+                await _change(rest, row.channel_id, row.live_message_id, rows=[])
 
 
-async def _remove(rest: Rest, channel_id: str, message_id: str) -> None:
-    path = "/channels/{channel_id}/messages/{message_id}"
+async def _change(rest: Rest, channel_id: str, message_id: str, rows: Sequence[Json]) -> None:
+    path, body = "/channels/{channel_id}/messages/{message_id}", {"components": list(rows)}
     try:
-        await rest.call("PATCH", path, {"components": []}, channel_id=channel_id, message_id=message_id)
+        await rest.call("PATCH", path, body, channel_id=channel_id, message_id=message_id)
     except (Refused, Unavailable) as error:
-        log.info("stop_button_not_removed", cause=str(error))
+        # The message may be deleted, or visible to its asker only.
+        log.info("buttons_not_changed", cause=str(error))

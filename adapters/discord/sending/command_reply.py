@@ -1,12 +1,11 @@
 """The reply to a command as messages: the last one has the buttons and the files."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adapters.chat.command_replies import buttons_of
-from adapters.chat.parts import Upload, collect
-from adapters.discord.sending.render import render, to_rows
-from adapters.discord.sending.reply import DEFAULT_BYTES
+from adapters.chat.parts import collect
+from adapters.discord.sending.reply import Bodies, render, to_rows
+from adapters.discord.sending.uploads import DEFAULT_BYTES
 from adapters.discord.transport.rest import Json
 from agent.commands import CommandReply
 
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 NOBODY: Json = {"allowed_mentions": {"parse": []}}
 
 
-async def to_bodies(app: "App", reply: CommandReply, asker: str) -> list[tuple[Json, Sequence[Upload]]]:
+async def to_bodies(app: "App", reply: CommandReply, asker: str) -> Bodies:
     """Return the messages of a reply; files that are too large for any server are links."""
     uploads, others = await collect(app, reply.files, DEFAULT_BYTES)
     text = "\n".join([reply.text, *(f"{each.filename}: <{each.url}>" for each in others)])
     *before, last = render(text, may_attach=False).parts
     rows = to_rows(buttons_of(reply, asker, app.clock.now()))
-    bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part, **NOBODY}, ()) for part in before]
+    bodies: Bodies = [({"content": part, **NOBODY}, ()) for part in before]
     below: Json = {"components": rows} if rows else {}
     return [*bodies, ({"content": last, **NOBODY, **below}, uploads)]

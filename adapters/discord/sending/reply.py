@@ -1,22 +1,41 @@
-"""Sends a reply: a new message, or an edit of the live message; parts and files."""
+"""Sends a reply: a new message, or an edit of the live message; its parts, its buttons, its files.
 
+Tables, files and responses to interactions stand beside it; most replies have none of them.
+"""
+
+import asyncio
 import hashlib
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from adapters.chat.parts import Upload, collect
-from adapters.discord.sending.message_writer import ChannelWriter, MessageWriter, ResponseWriter, is_private, writer_for
-from adapters.discord.sending.render import MOST_PARTS, Rendered, render
-from adapters.discord.transport.rest import GONE, MISSING_PERMISSIONS, TOO_LARGE, Json, Refused, Rest, checked
+from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, cut_label
+from adapters.chat.live import SECONDS_PER_EDIT
+from adapters.chat.notices import notify_asker
+from adapters.chat.parts import Upload, split_text
+from adapters.discord.sending.notices import REASONS, send_direct
+from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
+from adapters.discord.sending.tables import tables_to_blocks
+from adapters.discord.sending.uploads import DEFAULT_BYTES, UploadLimits, choose_uploads
+from adapters.discord.transport.rest import (
+    CANNOT_READ_HISTORY,
+    GONE,
+    MISSING_PERMISSIONS,
+    TOO_LARGE,
+    Json,
+    Refused,
+    Rest,
+    checked,
+)
 from agent.people.hops import installation_id
-from agent.queue.outbox import DeliveryInfo
-from shared.errors import Unavailable
-from shared.messages import Place, ReplyFile
+from agent.queue.outbox import DeliveryInfo, find_delivery_info
+from shared.messages import Place
 from shared.settings import Secrets
 from shared.tasks import run_on_text
+from shared.text import may_fence
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -24,130 +43,118 @@ if TYPE_CHECKING:
 
 # A nonce has at most 25 characters; the number of a part and a suffix follow these.
 NONCE_DIGITS = 16
-MEGABYTE = 1024 * 1024
-# Discord's documented limits for each file; what else stands between may allow less, which the first refusal shows.
-DEFAULT_BYTES, LESS_BYTES = 10 * MEGABYTE, 5 * MEGABYTE
-# The files of one message are held in memory.
-MOST_BYTES = 100 * MEGABYTE
-BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
-MOST_SERVERS = 1000
+MESSAGE_LIMIT = 2000
+MOST_PARTS = 6
+PREVIEW_CHARS = 1500
+AS_FILE = "The whole answer is in the file."
+MOST_BUTTONS, IN_A_ROW, LABEL_CHARS = 20, 5, 40
+BLUE, GREY, GREEN, RED = 1, 2, 3, 4
+COLOURS = {"choice": BLUE, "main": BLUE, "plain": GREY, "yes": GREEN, "no": RED}
+
+# Messages, each with its files.
+Bodies = list[tuple[Json, Sequence[Upload]]]
 
 
-class UploadLimits:
-    """How large each file of a message may be, by server; `None` stands for direct messages."""
+class Sender:
+    """Posts the replies of one bot. `edited`: the monotonic time of each live message's latest edit."""
 
-    def __init__(self) -> None:
-        self._known: dict[str | None, int] = {}
+    def __init__(self, app: "App", rest: Rest) -> None:
+        self.app, self.rest = app, rest
+        self.edited: OrderedDict[str, float] = OrderedDict()
+        self._upload_limits = UploadLimits()
 
-    async def find(self, rest: Rest, place: Place, wanted: int) -> int:
-        """Return the limit in bytes; Discord is asked only if a file exceeds the default."""
-        if place.server not in self._known and place.server is not None and wanted > DEFAULT_BYTES:
-            self._keep(place.server, await _ask(rest, place.server))
-        return self._known.get(place.server, DEFAULT_BYTES)
-
-    def note_refusal(self, place: Place, tried: int) -> int:
-        """Note that this size was refused; return the limit to try next."""
-        allowed = next((each for each in (DEFAULT_BYTES, LESS_BYTES) if each < tried), 0)
-        # One message without files says nothing about the next one.
-        self._keep(place.server, allowed or LESS_BYTES)
-        return allowed
-
-    def _keep(self, server: str | None, allowed: int) -> None:
-        if len(self._known) >= MOST_SERVERS:
-            self._known.clear()
-        self._known[server] = allowed
-
-
-async def _ask(rest: Rest, server: str) -> int:
-    try:
-        guild = await rest.call("GET", "/guilds/{guild_id}", guild_id=server)
-    except (Refused, Unavailable):
-        return DEFAULT_BYTES
-    return BY_BOOST_TIER.get(int(guild.get("premium_tier", 0)), DEFAULT_BYTES)
-
-
-async def send(
-    app: "App", rest: Rest, reply: "Reply", *, limits: UploadLimits, delivery: DeliveryInfo, rows: Sequence[Json]
-) -> str:
-    """Post a reply once and return the id of the last message; `rows` are the buttons below it."""
-    writer = writer_for(rest, reply.place, reply.reply_to, was_tried=reply.was_tried)
-    ids = list[str]()
-    nonce = _nonce(app, reply)
-    allowed = await limits.find(rest, reply.place, max((each.size_bytes for each in reply.files), default=0))
-    while True:
-        draft = await _draft(app, reply, delivery, rows=rows, allowed=allowed)
+    async def send(self, reply: "Reply") -> str:
+        """Post a reply once and return the id of the last message; a refusal is told to the asker."""
+        last = self.edited.pop(reply.live_message_id or "", None)
+        if last is not None:
+            # The final text is an edit as well: it has to come a second after the previous one.
+            await asyncio.sleep(max(0.0, last + SECONDS_PER_EDIT - self.app.clock.monotonic()))
+        delivery = await find_delivery_info(self.app.database, reply.turn_id)
         try:
-            await _write(writer, draft, ids, nonce=nonce)
+            return await self._post(reply, delivery)
         except Refused as error:
-            if error.number in GONE and isinstance(writer, ResponseWriter):
-                writer = await _after_response(rest, writer, reply, delivery=delivery)
-            elif error.number == TOO_LARGE and draft.has_files:
-                allowed = limits.note_refusal(reply.place, allowed)
-            elif error.number == MISSING_PERMISSIONS and draft.has_files:
-                allowed = 0
-            else:
-                raise
-            continue
-        return ids[-1]
+            notice = to_nonce(self.app.secrets, reply.place.key, reply.reply_to, "notice", reply.id)
+            await notify_asker(
+                self.app,
+                reply,
+                asker=delivery.asker,
+                reason=REASONS.get(error.number),
+                channel=reply.place.thread or reply.place.channel,
+                send_direct=partial(send_direct, self.rest, f"{notice}-0"),
+            )
+            raise
+
+    async def _post(self, reply: "Reply", delivery: DeliveryInfo) -> str:
+        writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried)
+        # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
+        most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
+        rows = to_rows(buttons_below(reply, delivery, self.app.clock.now()))
+        ids, limits = list[str](), self._upload_limits
+        if any(each.size_bytes > DEFAULT_BYTES for each in reply.files):
+            await limits.ask(self.rest, reply.place.server)
+        allowed = limits.get(reply.place.server, DEFAULT_BYTES)
+        while True:
+            parts, uploads = await _draft(self.app, reply, allowed, most_parts=most_parts)
+            bodies = _to_bodies(parts, uploads, rows=rows, delivery=delivery)
+            try:
+                await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
+            except Refused as error:
+                if error.number in GONE and isinstance(writer, ResponseWriter):
+                    writer = await _after_response(self.rest, writer, reply, delivery=delivery)
+                elif error.number == TOO_LARGE and uploads:
+                    allowed = limits.note_refusal(reply.place.server, allowed)
+                elif error.number == MISSING_PERMISSIONS and uploads:
+                    allowed = 0
+                else:
+                    raise
+                continue
+            return ids[-1]
 
 
-async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", delivery: DeliveryInfo) -> ChannelWriter:
+async def _after_response(
+    rest: Rest, writer: ResponseWriter, reply: "Reply", delivery: DeliveryInfo
+) -> "ChannelWriter":
     # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
     if not writer.is_private or reply.place.is_direct or delivery.asker is None:
         return ChannelWriter(rest, reply.place, None)
     return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(delivery.asker)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    # The rendered reply. A message begins with its text; buttons and files belong to the last one.
-    reply: "Reply"
-    delivery: DeliveryInfo
-    rows: Sequence[Json]
-    rendered: Rendered
-    uploads: Sequence[Upload]
-
-    @property
-    def has_files(self) -> bool:
-        return bool(self.uploads)
-
-    def bodies(self) -> list[tuple[Json, Sequence[Upload]]]:
-        # An edit without `components` would keep the old buttons.
-        plain: Json = {"allowed_mentions": _to_allowed_mentions(self.delivery), "components": []}
-        *before, last = self.rendered.parts
-        bodies: list[tuple[Json, Sequence[Upload]]] = [({"content": part} | plain, ()) for part in before]
-        return [*bodies, ({"content": last} | plain | {"components": list(self.rows)}, self.uploads)]
-
-
-def _to_allowed_mentions(delivery: DeliveryInfo) -> Json:
-    # Only people whom the text names, if the persona may mention anybody; never everyone, never a role.
-    return {"parse": ["users"] if delivery.allows_mentions else [], "replied_user": delivery.allows_mentions}
-
-
-async def _draft(app: "App", reply: "Reply", delivery: DeliveryInfo, rows: Sequence[Json], allowed: int) -> _Draft:
-    """Return the reply with files of at most so many bytes each; 0 means no files."""
-    small = [each for each in reply.files if allowed and each.size_bytes <= allowed]
-    large = [each for each in reply.files if each not in small]
-    uploads, others = await collect(app, small, MOST_BYTES)
-    text = "\n".join([reply.content, *map(_link, [*large, *others])])
-    # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
-    most_parts = 1 if is_private(reply.reply_to) else MOST_PARTS
+async def _draft(
+    app: "App", reply: "Reply", allowed: int, *, most_parts: int
+) -> tuple[Sequence[str], Sequence[Upload]]:
+    """Return the parts, and the files of at most `allowed` bytes each; 0 means no files."""
+    text, uploads = reply.content, list[Upload]()
+    if reply.files:
+        uploads, links = await choose_uploads(app, reply.files, allowed)
+        text = "\n".join([text, *links])
     rendered = await run_on_text(partial(render, may_attach=allowed > 0, most_parts=most_parts), text)
-    whole = [rendered.file] if rendered.file else []
-    return _Draft(reply, delivery, rows, rendered=rendered, uploads=[*whole, *uploads])
+    return rendered.parts, [*([rendered.file] if rendered.file else []), *uploads]
 
 
-async def _write(writer: MessageWriter, draft: _Draft, ids: list[str], nonce: str) -> None:
-    """Write the remaining parts; `ids` are those of the messages that exist."""
-    for index, (body, files) in enumerate(draft.bodies()):
+def _to_bodies(
+    parts: Sequence[str], uploads: Sequence[Upload], delivery: DeliveryInfo, *, rows: Sequence[Json]
+) -> Bodies:
+    """Return the messages, each with its files; buttons and files belong to the last one."""
+    # Only people whom the text names, if the persona may mention anybody; never everyone, never a role.
+    mentions = {"parse": ["users"] if delivery.allows_mentions else [], "replied_user": delivery.allows_mentions}
+    # An edit without `components` would keep the old buttons.
+    bodies: Bodies = [({"content": part, "allowed_mentions": mentions, "components": []}, ()) for part in parts]
+    bodies[-1] = (bodies[-1][0] | {"components": list(rows)}, uploads)
+    return bodies
+
+
+async def _write(writer: "MessageWriter", reply: "Reply", bodies: Bodies, *, ids: list[str], nonce: str) -> None:
+    """Write the remaining messages; `ids` are those of the messages that exist."""
+    for index, (body, files) in enumerate(bodies):
         if index < len(ids):
             continue
-        live = draft.reply.live_message_id if index == 0 else None
-        with checked(draft.reply.check_claim):
+        live = reply.live_message_id if index == 0 else None
+        with checked(reply.check_claim):
             ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
 
 
-async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:
+async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:
     if live is not None:
         try:
             return str((await writer.change(live, body, files))["id"])
@@ -163,10 +170,10 @@ async def _write_one(writer: MessageWriter, body: Json, files: Sequence[Upload],
     return str(made["id"])
 
 
-def _nonce(app: "App", reply: "Reply") -> str:
+def _nonce(secrets: Secrets, reply: "Reply") -> str:
     if reply.turn_id:
-        return nonce_of_turn(app.secrets, reply.place, reply.reply_to, turn_id=reply.turn_id)
-    return to_nonce(app.secrets, reply.place.key, reply.reply_to, "reply", reply.id)
+        return nonce_of_turn(secrets, reply.place, reply.reply_to, turn_id=reply.turn_id)
+    return to_nonce(secrets, reply.place.key, reply.reply_to, "reply", reply.id)
 
 
 def nonce_of_turn(secrets: Secrets, place: Place, reply_to: str | None, *, turn_id: int) -> str:
@@ -184,5 +191,99 @@ def to_nonce(secrets: Secrets, *identity: object) -> str:
     return hashlib.sha256(named.encode()).hexdigest()[:NONCE_DIGITS]
 
 
-def _link(file: ReplyFile) -> str:
-    return f"\n{file.filename}: <{file.url}>"
+class ChannelWriter:
+    """Messages of a channel, a thread or a direct conversation; the first one replies to the question.
+
+    A nonce prevents a message from being posted twice.
+    """
+
+    def __init__(self, rest: Rest, place: Place, reply_to: str | None) -> None:
+        self._rest = rest
+        self._channel = place.thread or place.channel
+        # A thread opened for a question does not contain the question, but has its id.
+        self._reply_to = reply_to if reply_to and reply_to.isdecimal() and reply_to != place.thread else None
+
+    async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
+        """Post a message and return it; with a known nonce, return the existing message."""
+        path = "/channels/{channel_id}/messages"
+        body = body | {"nonce": nonce, "enforce_nonce": True, "flags": SUPPRESS_EMBEDS}
+        if self._reply_to is not None:
+            reference = {"message_id": self._reply_to, "channel_id": self._channel, "fail_if_not_exists": False}
+            body["message_reference"] = reference
+            self._reply_to = None
+        try:
+            return await self._call("POST", path, body=body, files=files)
+        except Refused as error:
+            if error.number != CANNOT_READ_HISTORY:
+                raise
+            # Without the permission to read the history a message can't be a reply.
+            del body["message_reference"]
+            return await self._call("POST", path, body=body, files=files)
+
+    async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
+        """Edit a message."""
+        path = "/channels/{channel_id}/messages/{message_id}"
+        body = body | {"flags": SUPPRESS_EMBEDS}
+        return await self._call("PATCH", path, body=body, files=files, message_id=message_id)
+
+    async def type(self) -> None:
+        """Show the typing indicator."""
+        await self._rest.type(self._channel)
+
+    async def _call(self, method: str, path: str, body: Json, files: Sequence[Upload], **ids: Any) -> Json:
+        message: Json = await self._rest.call(method, path, body, files=files, channel_id=self._channel, **ids)
+        return message
+
+
+MessageWriter = ChannelWriter | ResponseWriter
+
+
+def writer_for(rest: Rest, place: Place, reply_to: str | None, *, was_tried: bool = False) -> MessageWriter:
+    """Return the writer for a reply to this message, or to the interaction that `reply_to` names."""
+    kind, _, token = (reply_to or "").partition(":")
+    if kind in INTERACTIONS:
+        return ResponseWriter(rest, token, is_private=kind in PRIVATE, follows=kind == ASIDE, was_tried=was_tried)
+    return ChannelWriter(rest, place, reply_to)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The parts of an answer in order, and the whole as a file if it is too long."""
+
+    parts: tuple[str, ...]
+    file: Upload | None = None
+
+
+def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) -> Rendered:
+    """Return the parts of an answer; a longer one becomes a file behind its beginning, if files are allowed."""
+    shown = text.strip() or "\N{ZERO WIDTH SPACE}"
+    if "|" in shown:
+        shown = tables_to_blocks(shown)
+    # A character counts at most twice; a code block may have to be closed.
+    if 2 * len(shown) <= MESSAGE_LIMIT and not may_fence(shown):
+        return Rendered((shown,))
+    parts = split_text(shown, MESSAGE_LIMIT)
+    if len(parts) <= most_parts or not may_attach:
+        return Rendered(tuple(parts))
+    beginning = split_text(shown, PREVIEW_CHARS)[0]
+    return Rendered((f"{beginning}\n\n… {AS_FILE}",), Upload("answer.md", text.encode()))
+
+
+def to_rows(shown: AnswerButtons) -> list[Json]:
+    """Return the component rows of an answer."""
+    rows = (in_rows([to_component(each) for each in group]) for group in (shown.choices, shown.actions))
+    return [row for group in rows for row in group]
+
+
+def in_rows(drawn: Sequence[Json]) -> list[Json]:
+    """Return buttons in rows, as many as a message can hold."""
+    starts = range(0, len(drawn[:MOST_BUTTONS]), IN_A_ROW)
+    return [{"type": 1, "components": list(drawn[:MOST_BUTTONS][start : start + IN_A_ROW])} for start in starts]
+
+
+def to_component(shown: ShownButton) -> Json:
+    """Return one button."""
+    drawn: Json = {"type": 2, "style": COLOURS[shown.kind], "custom_id": shown.button.to_id()}
+    if shown.is_emoji:
+        return drawn | {"emoji": {"id": None, "name": shown.label}}
+    return drawn | {"label": cut_label(shown.label, LABEL_CHARS)}

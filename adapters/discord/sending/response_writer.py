@@ -1,79 +1,19 @@
-"""Writes an answer as messages of a channel, or as the response to an interaction."""
+"""Writes an answer as the response to an interaction."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import cast
 
 from adapters.chat.parts import Upload
-from adapters.discord.transport.rest import CANNOT_READ_HISTORY, GONE, Json, Refused, Rest, unrepeated
-from shared.messages import Place
+from adapters.discord.transport.rest import GONE, Json, Refused, Rest, unrepeated
 
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
 # The prefix of a `reply_to` that is an interaction: a public response, a private one, or a private follow-up, as
 # clicks were answered before.
-INTERACTION, WHISPER, ASIDE = "interaction", "whisper", "aside"
+INTERACTION, WHISPER, ASIDE = INTERACTIONS = "interaction", "whisper", "aside"
+PRIVATE = (WHISPER, ASIDE)
 # Waits before retries: a worker may be faster than the acknowledgement of the command.
 UNKNOWN_WAITS = (0.2, 0.3, 0.5, 0.5)
-
-
-class MessageWriter(Protocol):
-    """Posts and edits messages; the nonce prevents a message from being posted twice."""
-
-    async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
-        """Post a message and return it; with a known nonce, return the existing message."""
-        ...
-
-    async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
-        """Edit a message."""
-        ...
-
-    async def type(self) -> None:
-        """Show the typing indicator."""
-        ...
-
-
-class ChannelWriter:
-    """Messages of a channel, a thread or a direct conversation; the first one replies to the question."""
-
-    def __init__(self, rest: Rest, place: Place, reply_to: str | None) -> None:
-        self._rest = rest
-        self._channel = place.thread or place.channel
-        # A thread opened for a question does not contain the question, but has its id.
-        self._reply_to = reply_to if reply_to and reply_to.isdecimal() and reply_to != place.thread else None
-
-    async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
-        """Post a message once."""
-        body = body | {"nonce": nonce, "enforce_nonce": True, "flags": SUPPRESS_EMBEDS}
-        if self._reply_to is not None:
-            reference = {"message_id": self._reply_to, "channel_id": self._channel, "fail_if_not_exists": False}
-            body["message_reference"] = reference
-            self._reply_to = None
-        try:
-            return await self._post(body, files)
-        except Refused as error:
-            if error.number != CANNOT_READ_HISTORY:
-                raise
-            # Without the permission to read the history a message can't be a reply.
-            del body["message_reference"]
-            return await self._post(body, files)
-
-    async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
-        """Edit a message."""
-        path = "/channels/{channel_id}/messages/{message_id}"
-        body = body | {"flags": SUPPRESS_EMBEDS}
-        changed: Json = await self._rest.call(
-            "PATCH", path, body, files=files, channel_id=self._channel, message_id=message_id
-        )
-        return changed
-
-    async def type(self) -> None:
-        """Show the typing indicator."""
-        await self._rest.type(self._channel)
-
-    async def _post(self, body: Json, files: Sequence[Upload]) -> Json:
-        path = "/channels/{channel_id}/messages"
-        made: Json = await self._rest.call("POST", path, body, files=files, channel_id=self._channel)
-        return made
 
 
 class ResponseWriter:
@@ -153,13 +93,4 @@ class ResponseWriter:
 
 def is_private(reply_to: str | None) -> bool:
     """Return whether the response to the interaction that `reply_to` names is seen by one person only."""
-    return (reply_to or "").partition(":")[0] in (WHISPER, ASIDE)
-
-
-def writer_for(rest: Rest, place: Place, reply_to: str | None, *, was_tried: bool = False) -> MessageWriter:
-    """Return the writer for a reply to this message, or to the interaction that `reply_to` names."""
-    kind, _, token = (reply_to or "").partition(":")
-    if kind in (INTERACTION, WHISPER, ASIDE):
-        is_aside = kind == ASIDE
-        return ResponseWriter(rest, token, is_private=is_private(reply_to), follows=is_aside, was_tried=was_tried)
-    return ChannelWriter(rest, place, reply_to)
+    return (reply_to or "").partition(":")[0] in PRIVATE

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.chat.parts import GUARD, size, split_text
-from adapters.discord.sending import render as discord
+from adapters.discord.sending import reply as discord
+from adapters.discord.sending.live import render_live
 from adapters.slack.sending import render as slack
 from shared.text import fence_after
 
@@ -86,7 +87,7 @@ def test_every_message_of_any_answer_fits_its_platform_and_is_balanced(text: str
     for parts, limit in (
         (discord.render(text).parts, discord.MESSAGE_LIMIT),
         (discord.render(text, may_attach=False).parts, discord.MESSAGE_LIMIT),
-        ((discord.live(f"So:\n{text}"),), discord.MESSAGE_LIMIT),
+        ((render_live(f"So:\n{text}"),), discord.MESSAGE_LIMIT),
         (slack.render(text).parts, slack.MESSAGE_LIMIT),
         (slack.render(text, is_short=True).parts, slack.MESSAGE_LIMIT),
     ):

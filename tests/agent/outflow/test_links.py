@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adapters.discord.sending import render as discord
+from adapters.discord.sending import reply as discord
+from adapters.discord.sending.live import render_live
 from adapters.slack.sending import render as slack
 from agent.outflow.hosts import Hosts
 from agent.outflow.links import MARKED, LinkFilter, LinkRules
@@ -78,7 +79,7 @@ def test_no_program_shows_a_link_of_strangers(text: str) -> None:
 @example("| a | b |\n|---|---|\n``` | x |\nhttps://evil.example/x\n```")
 def test_no_message_of_a_platform_shows_a_link_of_strangers(text: str) -> None:
     safe = filtered(text)
-    found = [link for part in (*discord.render(safe).parts, discord.live(safe)) for link in in_discord(part)]
+    found = [link for part in (*discord.render(safe).parts, render_live(safe)) for link in in_discord(part)]
     found += [link for part in slack.render(safe).parts for link in in_commonmark(COMMONMARK.parse(part))]
 
     assert [each for each in found if "evil" in each and not is_ours(f"link {each}")] == [], safe

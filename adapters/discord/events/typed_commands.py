@@ -1,0 +1,38 @@
+"""Commands that are typed as messages."""
+
+from typing import TYPE_CHECKING
+
+import discord
+
+from adapters.discord.events.incoming import PLATFORM, to_place, to_platform_context, to_sender
+from adapters.discord.sending.command_reply import to_bodies
+from adapters.discord.sending.reply import ChannelWriter
+from adapters.discord.transport.rest import Refused, Rest, insist
+from agent import commands
+from shared.errors import Unavailable
+from shared.log import get_logger
+from shared.messages import Place
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+log = get_logger()
+
+
+async def answer_typed(app: "App", rest: Rest, message: discord.Message, text: str) -> bool:
+    """Answer a typed command and return whether it was one; a private answer is sent as a direct message."""
+    platform_context = to_platform_context(message.author, message.channel, message.guild)
+    place = to_place(message.channel, message.guild)
+    reply = await commands.answer(app, to_sender(message.author), place, text=text, platform_context=platform_context)
+    if reply is None:
+        return False
+    try:
+        channel = message.channel
+        if reply.is_private and message.guild is not None:
+            channel = await insist(message.author.create_dm)
+        writer = ChannelWriter(rest, Place(PLATFORM, None, str(channel.id)), None)
+        for index, (body, files) in enumerate(await to_bodies(app, reply, str(message.author.id))):
+            await writer.write(body, f"c-{message.id}-{index}", files)
+    except (Refused, Unavailable) as error:
+        log.warning("command_not_answered", cause=str(error))
+    return True

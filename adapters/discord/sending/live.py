@@ -1,0 +1,71 @@
+"""The message that shows live text."""
+
+import re
+
+from adapters.chat.buttons import AnswerButtons, TurnButtons
+from adapters.chat.parts import split_text
+from adapters.discord.sending.reply import MESSAGE_LIMIT, Sender, nonce_of_turn, to_rows, writer_for
+from adapters.discord.sending.tables import tables_to_blocks
+from adapters.discord.transport.rest import Json
+from agent.events.announcer import LiveTurn
+from shared.text import fence_after
+
+FENCED_LINES = re.compile(r"^ {0,3}(?:`{3}|~{3}).*$", re.MULTILINE)
+REMEMBERED_EDITS = 1000
+
+
+class LiveMessage:
+    """The live message of one turn."""
+
+    def __init__(self, sender: Sender, turn: LiveTurn) -> None:
+        self._sender, self._turn = sender, turn
+        self._writer = writer_for(sender.rest, turn.place, turn.reply_to)
+
+    async def type(self) -> None:
+        """Show the typing indicator."""
+        await self._writer.type()
+
+    async def post(self, text: str) -> str:
+        """Post the message with the nonce that the final text will use."""
+        turn = self._turn
+        nonce = nonce_of_turn(self._sender.app.secrets, turn.place, turn.reply_to, turn_id=turn.turn_id)
+        message_id = str((await self._writer.write(self._body(text), f"{nonce}-0"))["id"])
+        self._note(message_id)
+        return message_id
+
+    async def edit(self, message_id: str, text: str) -> None:
+        """Edit the message; its button stays, unless the question was deleted."""
+        body = self._body(text)
+        del body["components"]
+        await self._writer.change(message_id, body)
+        self._note(message_id)
+
+    def _body(self, text: str) -> Json:
+        stop = TurnButtons(self._turn.turn_id, self._turn.asker, self._sender.app.clock.now()).stop()
+        rows = to_rows(AnswerButtons((), [stop]))
+        return {"content": render_live(text), "allowed_mentions": {"parse": []}, "components": rows}
+
+    def _note(self, message_id: str) -> None:
+        edited = self._sender.edited
+        edited[message_id] = self._sender.app.clock.monotonic()
+        if len(edited) > REMEMBERED_EDITS:
+            edited.popitem(last=False)
+
+
+def render_live(text: str) -> str:
+    """Return the live text: the end of the answer if it is long."""
+    parts = split_text(tables_to_blocks(_end_of(text)), MESSAGE_LIMIT - 2)
+    return parts[0] if len(parts) == 1 else f"…\n{parts[-1]}"
+
+
+def _end_of(text: str) -> str:
+    """Return enough of the end to fill a message, beginning in the code block in which it is."""
+    if len(text) <= 2 * MESSAGE_LIMIT:
+        return text
+    start = len(text) - 2 * MESSAGE_LIMIT
+    start = text.rfind("\n", 0, start) + 1 or start
+    fence = ""
+    for line in FENCED_LINES.finditer(text, 0, start):
+        fence = fence_after(fence, line[0])
+    end = text[max(start, len(text) - 4 * MESSAGE_LIMIT) :]
+    return f"{fence}\n{end}" if fence else end

@@ -1,0 +1,54 @@
+"""The files of a reply: how large they may be, and which are uploaded."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from adapters.chat.parts import Upload, collect
+from adapters.discord.transport.rest import Refused, Rest
+from shared.errors import Unavailable
+from shared.messages import ReplyFile
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+MEGABYTE = 1024 * 1024
+# Discord's documented limits for each file; what else stands between may allow less, which the first refusal shows.
+DEFAULT_BYTES, LESS_BYTES = 10 * MEGABYTE, 5 * MEGABYTE
+# The files of one message are held in memory.
+MOST_BYTES = 100 * MEGABYTE
+BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
+MOST_SERVERS = 1000
+
+
+class UploadLimits(dict[str | None, int]):
+    """The limit in bytes for each file of a message, by server, where it is known; `None`: direct messages."""
+
+    async def ask(self, rest: Rest, server: str | None) -> None:
+        """Ask Discord for a server's limit, unless it is known."""
+        if server is None or server in self:
+            return
+        try:
+            guild = await rest.call("GET", "/guilds/{guild_id}", guild_id=server)
+        except (Refused, Unavailable):
+            guild = {}
+        self._keep(server, BY_BOOST_TIER.get(int(guild.get("premium_tier", 0)), DEFAULT_BYTES))
+
+    def note_refusal(self, server: str | None, tried: int) -> int:
+        """Note that this size was refused; return the limit to try next."""
+        allowed = next((each for each in (DEFAULT_BYTES, LESS_BYTES) if each < tried), 0)
+        # One message without files says nothing about the next one.
+        self._keep(server, allowed or LESS_BYTES)
+        return allowed
+
+    def _keep(self, server: str | None, allowed: int) -> None:
+        if len(self) >= MOST_SERVERS:
+            self.clear()
+        self[server] = allowed
+
+
+async def choose_uploads(app: "App", files: Sequence[ReplyFile], allowed: int) -> tuple[list[Upload], list[str]]:
+    """Return the files of at most `allowed` bytes each, and a line with a link for each of the others."""
+    small = [each for each in files if allowed and each.size_bytes <= allowed]
+    uploads, others = await collect(app, small, MOST_BYTES)
+    links = [*(each for each in files if each not in small), *others]
+    return uploads, [f"\n{each.filename}: <{each.url}>" for each in links]
