@@ -6,14 +6,9 @@ An id is bound to the asker and expires; what it names is looked up again for ea
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import text
-
-from agent.app import App
-from agent.memories.turns import DELETED
-from agent.turn.run import request_stop
-from shared.messages import Attachment, Place, find_command_label
+from shared.messages import find_command_label
 from shared.models.base import MAX_ID
 
 if TYPE_CHECKING:
@@ -25,34 +20,6 @@ VOTES = ((GOOD, "👍"), (BAD, "👎"))
 LASTS = timedelta(hours=24)
 YES, NO = "yes", "no"
 STOP_LABEL, AGAIN_EMOJI, EDITED_LABEL = "Stop", "🔄", "Answer the edited message"
-
-NOT_YOURS = "These buttons are for <@{asker}>."
-OVER = "These buttons have expired."
-GONE = "That answer is gone."
-WITHDRAWN = "What was asked has been deleted."
-THANKS = "Thank you; that is noted."
-STOPPING, ENDED = "Stopping.", "It has ended already."
-
-TURN = text("""
-SELECT outbox.choices, outbox.reply_to, outbox.platform, outbox.platform_server_id, outbox.platform_channel_id,
-       outbox.platform_thread_id, outbox.is_direct,
-       (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
-       (SELECT json_agg(json_build_object('content', content, 'attachments', attachments, 'user', platform_user_id)
-                        ORDER BY sent_at, id) FROM inbox WHERE inbox.turn_id = turns.id) AS asked
-FROM turns JOIN outbox ON outbox.turn_id = turns.id WHERE turns.id = :turn_id
-""")
-RUNNING = text("""
-SELECT turns.user_id, inbox.platform, inbox.platform_server_id, inbox.platform_channel_id, inbox.platform_thread_id,
-       inbox.is_direct
-FROM turns JOIN inbox ON inbox.turn_id = turns.id
-WHERE turns.id = :turn_id AND turns.status = 'running' AND inbox.platform_user_id = :asker LIMIT 1
-""")
-VOTE = text("""
-INSERT INTO feedback (turn_id, user_id, score) SELECT turns.id, turns.user_id, :score FROM turns
-WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
-  AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker)
-ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +118,6 @@ def cut_label(label: str, most: int) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The question that is asked again."""
-
-    content: str
-    files: tuple[Attachment, ...]
-
-
 def find_button(custom_id: str) -> Button | None:
     """Return the button with this id; None if the id is not one of ours."""
     head, tail = custom_id.split(":", 3), custom_id.rsplit(":", 2)
@@ -171,35 +130,3 @@ def find_button(custom_id: str) -> Button | None:
     except ValueError:
         return None
     return button if 0 < button.turn_id <= MAX_ID and 0 <= button.index < MAX_ID else None
-
-
-async def find_turn(app: App, button: Button) -> Any:
-    """Return the button's turn (a row of `TURN`); None unless that person wrote everything that it answers."""
-    async with app.database.statement() as session:
-        row = (await session.execute(TURN, {"turn_id": button.turn_id})).one_or_none()
-    # Checked in the database, because an id can be made up.
-    if row is None or not row.asked or any(each["user"] != button.asker for each in row.asked):
-        return None
-    return row
-
-
-def find_question(row: Any) -> Question | None:
-    """Return the question of a turn (a row of `TURN`) without what was deleted since; None if nothing is left."""
-    left = [each for each in row.asked if each["content"] != DELETED]
-    files = tuple(Attachment(**file) for each in left for file in each["attachments"])
-    return Question("\n".join(each["content"] for each in left), files) if left else None
-
-
-async def stop(app: App, button: Button) -> bool:
-    """Cancel the button's turn; return whether it was running."""
-    async with app.database.statement() as session:
-        given = {"turn_id": button.turn_id, "asker": button.asker}
-        row = (await session.execute(RUNNING, given)).one_or_none()
-    return row is not None and await request_stop(app.database, Place.from_row(row), row.user_id)
-
-
-async def vote(app: App, button: Button) -> bool:
-    """Store a vote; return False if its turn no longer exists."""
-    given = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
-    async with app.database.statement() as session:
-        return (await session.execute(VOTE, given)).one_or_none() is not None

@@ -5,16 +5,47 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat import buttons
-from adapters.chat.buttons import Button
+from sqlalchemy import text
+
+from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button
 from adapters.chat.command_replies import to_line
 from agent import commands
 from agent.confirmations.approvers import to_answer_of_asked
+from agent.memories.turns import DELETED
+from agent.turn.run import request_stop
 from shared.errors import ConfirmationClosed
-from shared.messages import Decision, IncomingMessage, Place, PlatformContext, Sender, find_command_label
+from shared.messages import Attachment, Decision, IncomingMessage, Place, PlatformContext, Sender, find_command_label
 
 if TYPE_CHECKING:
     from agent.app import App
+
+NOT_YOURS = "These buttons are for <@{asker}>."
+OVER = "These buttons have expired."
+GONE = "That answer is gone."
+WITHDRAWN = "What was asked has been deleted."
+THANKS = "Thank you; that is noted."
+STOPPING, ENDED = "Stopping.", "It has ended already."
+
+TURN = text("""
+SELECT outbox.choices, outbox.reply_to, outbox.platform, outbox.platform_server_id, outbox.platform_channel_id,
+       outbox.platform_thread_id, outbox.is_direct,
+       (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
+       (SELECT json_agg(json_build_object('content', content, 'attachments', attachments, 'user', platform_user_id)
+                        ORDER BY sent_at, id) FROM inbox WHERE inbox.turn_id = turns.id) AS asked
+FROM turns JOIN outbox ON outbox.turn_id = turns.id WHERE turns.id = :turn_id
+""")
+RUNNING = text("""
+SELECT turns.user_id, inbox.platform, inbox.platform_server_id, inbox.platform_channel_id, inbox.platform_thread_id,
+       inbox.is_direct
+FROM turns JOIN inbox ON inbox.turn_id = turns.id
+WHERE turns.id = :turn_id AND turns.status = 'running' AND inbox.platform_user_id = :asker LIMIT 1
+""")
+VOTE = text("""
+INSERT INTO feedback (turn_id, user_id, score) SELECT turns.id, turns.user_id, :score FROM turns
+WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
+  AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker)
+ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id
+""")
 
 
 class Click(ABC):
@@ -41,7 +72,7 @@ class Click(ABC):
 
     @abstractmethod
     def to_message(self, row: Any, content: str) -> IncomingMessage:
-        """Return the click as a message; `row` is the button's turn, as `find_turn` returns it."""
+        """Return the click as a message; `row` is the button's turn, a row of `TURN`."""
 
     @abstractmethod
     async def store(self, message: IncomingMessage, row: Any) -> None:
@@ -52,19 +83,19 @@ async def accept_click(app: "App", click: Click) -> None:
     """Run the button's action, or tell the person why it is refused."""
     button = click.button
     # Who may decide is stored with the question for confirmation.
-    if click.account != button.asker and button.action != buttons.CHOICE:
+    if click.account != button.asker and button.action != CHOICE:
         await _refuse(click)
     elif button.is_over(app.clock.now()):
-        await click.whisper(buttons.OVER)
-    elif button.action == buttons.STOP:
-        await click.whisper(buttons.STOPPING if await buttons.stop(app, button) else buttons.ENDED)
-    elif button.action in (buttons.GOOD, buttons.BAD):
-        await click.whisper(buttons.THANKS if await buttons.vote(app, button) else buttons.GONE)
-    elif button.action == buttons.RUN:
+        await click.whisper(OVER)
+    elif button.action == STOP:
+        await click.whisper(STOPPING if await _stop(app, button) else ENDED)
+    elif button.action in (GOOD, BAD):
+        await click.whisper(THANKS if await _vote(app, button) else GONE)
+    elif button.action == RUN:
         await _run(app, click)
-    elif (row := await buttons.find_turn(app, button)) is None:
-        await click.whisper(buttons.GONE)
-    elif button.action == buttons.AGAIN:
+    elif (row := await _find_turn(app, button)) is None:
+        await click.whisper(GONE)
+    elif button.action == AGAIN:
         await _ask_again(click, row)
     else:
         await _choose(app, click, row)
@@ -73,7 +104,7 @@ async def accept_click(app: "App", click: Click) -> None:
 async def _run(app: "App", click: Click) -> None:
     line = to_line(click.button)
     if line is None:
-        await click.whisper(buttons.GONE)
+        await click.whisper(GONE)
     else:
         await _run_line(app, click, line)
 
@@ -82,20 +113,23 @@ async def _run_line(app: "App", click: Click, line: str) -> None:
     await click.acknowledge()
     sender, place, context = click.origin()
     reply = await commands.answer(app, sender, place, text=line, platform_context=context)
-    await click.replace(reply.text if reply is not None else buttons.GONE)
+    await click.replace(reply.text if reply is not None else GONE)
 
 
 async def _ask_again(click: Click, row: Any) -> None:
-    question = buttons.find_question(row)
-    if question is None:
-        await click.whisper(buttons.WITHDRAWN)
+    # Without what was deleted since.
+    left = [each for each in row.asked if each["content"] != DELETED]
+    if not left:
+        await click.whisper(WITHDRAWN)
         return
-    await click.store(replace(click.to_message(row, question.content), attachments=question.files), row)
+    message = click.to_message(row, "\n".join(each["content"] for each in left))
+    files = tuple(Attachment(**file) for each in left for file in each["attachments"])
+    await click.store(replace(message, attachments=files), row)
 
 
 async def _choose(app: "App", click: Click, row: Any) -> None:
     if click.button.index >= len(row.choices):
-        await click.whisper(buttons.GONE)
+        await click.whisper(GONE)
         return
     choice = str(row.choices[click.button.index])
     if find_command_label(choice) is not None:
@@ -105,7 +139,7 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
             await _refuse(click)
         return
     # The decision names the question's id, because other messages may have followed.
-    decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == buttons.YES)
+    decision = None if row.confirmation_id is None else Decision(row.confirmation_id, choice == YES)
     message = replace(click.to_message(row, choice), decision=decision)
     # For a closed question the turn answers, to the person whose question it was.
     with suppress(ConfirmationClosed):
@@ -117,4 +151,29 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
 
 
 async def _refuse(click: Click) -> None:
-    await click.whisper(buttons.NOT_YOURS.format(asker=click.button.asker.rpartition(":")[2]))
+    await click.whisper(NOT_YOURS.format(asker=click.button.asker.rpartition(":")[2]))
+
+
+async def _find_turn(app: "App", button: Button) -> Any:
+    """Return the button's turn (a row of `TURN`); None unless that person wrote everything that it answers."""
+    async with app.database.statement() as session:
+        row = (await session.execute(TURN, {"turn_id": button.turn_id})).one_or_none()
+    # Checked in the database, because an id can be made up.
+    if row is None or not row.asked or any(each["user"] != button.asker for each in row.asked):
+        return None
+    return row
+
+
+async def _stop(app: "App", button: Button) -> bool:
+    """Cancel the button's turn; return whether it was running."""
+    async with app.database.statement() as session:
+        given = {"turn_id": button.turn_id, "asker": button.asker}
+        row = (await session.execute(RUNNING, given)).one_or_none()
+    return row is not None and await request_stop(app.database, Place.from_row(row), row.user_id)
+
+
+async def _vote(app: "App", button: Button) -> bool:
+    """Store a vote; return False if its turn no longer exists."""
+    given = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
+    async with app.database.statement() as session:
+        return (await session.execute(VOTE, given)).one_or_none() is not None
