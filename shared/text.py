@@ -67,6 +67,12 @@ def may_fence(text: str) -> bool:
     return "```" in text or "~~~" in text
 
 
+def is_one_message(text: str, limit: int) -> bool:
+    """Return whether a text certainly is one message of at most `limit` UTF-16 units as it stands: a quick check."""
+    # A character has at most two units; a code block may have to be closed.
+    return 2 * len(text) <= limit and not may_fence(text)
+
+
 def with_closed_fence(text: str) -> str:
     """Return the text with a line that closes the code block that it leaves open, if there is one."""
     if not may_fence(text):

@@ -12,6 +12,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from adapters.base import STORE_SECONDS, ChatPlatform, Finding, Running
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
+from adapters.chat.live import LIVE_AFTER
 from adapters.chat.notices import notify_asker
 from adapters.slack.bolt import build_app
 from adapters.slack.events.catch_up import list_missed
@@ -177,7 +178,9 @@ class SlackPlatform(ChatPlatform):
         return None
 
     async def show(self, turn: "LiveTurn") -> None:
-        """Show an answer as live text."""
+        """Show an answer as live text, unless it is complete before."""
+        if await turn.ends_within(LIVE_AFTER):
+            return
         web = await self.clients.get(turn.place.server)
         await asyncio.gather(show(self.app, web, turn, kept=self._shown), offer_stop(self.app, web, turn))
 

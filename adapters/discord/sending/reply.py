@@ -35,7 +35,7 @@ from agent.queue.outbox import DeliveryInfo, find_delivery_info
 from shared.messages import Place
 from shared.settings import Secrets
 from shared.tasks import run_on_text
-from shared.text import may_fence
+from shared.text import is_one_message
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -259,8 +259,7 @@ def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) 
     shown = text.strip() or "\N{ZERO WIDTH SPACE}"
     if "|" in shown:
         shown = tables_to_blocks(shown)
-    # A character counts at most twice; a code block may have to be closed.
-    if 2 * len(shown) <= MESSAGE_LIMIT and not may_fence(shown):
+    if is_one_message(shown, MESSAGE_LIMIT):
         return Rendered((shown,))
     parts = split_text(shown, MESSAGE_LIMIT)
     if len(parts) <= most_parts or not may_attach:

@@ -167,7 +167,7 @@ class Events:
         event = await self.directory.with_files(web, event)
         message = to_incoming(event, web.token, names, platform_context=platform_context)
         message = replace(message, sent_at=sent_at or message.sent_at)
-        if await self._typed.answer(message, web):
+        if "/" in message.content and await self._typed.answer(message, web):
             return True
         accepted = await self._app.inbox.accept(message)
         place = message.place

@@ -28,8 +28,6 @@ async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> N
     """Show live text until the turn ends; an error of the platform ends the live text, not the turn."""
     live_message = _Message(app, web, turn, kept=kept)
     try:
-        if await turn.ends_within(LIVE_AFTER):
-            return
         await live_message.type()
         found = await _find_live(app, web, turn)
         is_streamed = found is None and turn.place.thread is not None and web.can_stream
@@ -57,7 +55,7 @@ async def _find_live(app: "App", web: Web, turn: "LiveTurn") -> str | None:
 async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
     """Offer the asker a stop button during a long stream, which can't have buttons before its end."""
     place = turn.place
-    if place.thread is None or await turn.ends_within(STOP_AFTER) or not web.can_stream:
+    if place.thread is None or await turn.ends_within(STOP_AFTER - LIVE_AFTER) or not web.can_stream:
         return
     await web.find(
         "chat.postEphemeral",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from adapters.chat.parts import split_text
 from adapters.slack.transport.api import Json
 from shared.messages import ReplyFile
-from shared.text import to_label
+from shared.text import is_one_message, to_label
 
 # Next to blocks, the text is used for notifications; without blocks it is the message.
 MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
@@ -32,7 +32,7 @@ class Rendered:
 def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:
     """Return the parts; an answer of more than three, or any with `is_short`, becomes a file behind its beginning."""
     shown = neutralise_mentions(text.strip(), allows_mentions=allows_mentions) or EMPTY
-    parts = split_text(shown, MESSAGE_LIMIT)
+    parts = [shown] if is_one_message(shown, MESSAGE_LIMIT) else split_text(shown, MESSAGE_LIMIT)
     if len(parts) <= MOST_PARTS and not is_short:
         return Rendered(tuple(parts))
     beginning = split_text(shown, PREVIEW_CHARS)[0]

@@ -68,16 +68,19 @@ async def send(
     app: "App", web: Web, reply: "Reply", *, delivery: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
 ) -> str:
     """Post a reply once and return the id of the last message."""
-    # Slack refuses empty files.
-    uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
-    posted = await kept.find_posted(reply.turn_id)
+    uploads, links = list[Upload](), list[str]()
+    if reply.files:
+        # Slack refuses empty files.
+        uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
+        links = links_to(others)
+    posted = await kept.find_posted(reply.turn_id) if reply.turn_id in kept.posting else None
     if posted is not None and reply.live_message_id is None:
         reply = replace(reply, live_message_id=posted.ts)
-    shown = kept.pop(reply.live_message_id)
+    shown = kept.shown.pop(reply.live_message_id or "", None)
     before = AlreadySent()
     if reply.was_tried or (reply.live_message_id is None and (delivery.was_resumed or posted is not None)):
         before = await find_sent(app.database, web, key_of(reply))
-    draft = Draft(reply, delivery, rows, uploads=uploads, links=links_to(others), cards=_to_cards(shown))
+    draft = Draft(reply, delivery, rows, uploads=uploads, links=links, cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
     ts = await _write(writer, draft)
     if reply.place.thread is not None and (delivery.was_resumed or reply.turn_id in kept.processing):

@@ -44,12 +44,15 @@ class Posted:
 
 
 class ShownMessages:
-    """The live messages of this process, for sending the final text; `processing`: turns whose status is shown."""
+    """The live messages of this process, for sending the final text.
+
+    `shown`: their content by id; `posting`: the calls that post them, by turn; `processing`: turns with a status.
+    """
 
     def __init__(self) -> None:
         self.processing: set[int] = set()
-        self._shown: OrderedDict[str, Shown] = OrderedDict()
-        self._posting: OrderedDict[int, asyncio.Task[Json]] = OrderedDict()
+        self.shown: OrderedDict[str, Shown] = OrderedDict()
+        self.posting: OrderedDict[int, asyncio.Task[Json]] = OrderedDict()
 
     async def post(self, web: Web, turn: "LiveTurn", posting: Coroutine[Any, Any, Json]) -> str:
         """Post the live message of a turn and store its id with the turn.
@@ -57,9 +60,9 @@ class ShownMessages:
         A cancelled caller does not cancel the call, which Slack may have received already. Raises `Outdated`, after
         the message is removed, if another worker has taken over the turn.
         """
-        task = self._posting[turn.turn_id] = asyncio.create_task(posting, name="live message")
-        if len(self._posting) > REMEMBERED:
-            self._posting.popitem(last=False)
+        task = self.posting[turn.turn_id] = asyncio.create_task(posting, name="live message")
+        if len(self.posting) > REMEMBERED:
+            self.posting.popitem(last=False)
         ts = str((await asyncio.shield(task))["ts"])
         if not await turn.keep_message(ts):
             # The other worker may have found the message and continue it.
@@ -69,10 +72,8 @@ class ShownMessages:
         return ts
 
     async def find_posted(self, turn_id: int) -> Posted | None:
-        """Wait for the post of a turn's live message; return None if nothing was posted by this process."""
-        task = self._posting.pop(turn_id, None)
-        if task is None:
-            return None
+        """Wait for the call that posts a turn's live message; return None if Slack refused it."""
+        task = self.posting.pop(turn_id)
         await asyncio.wait({task})
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
@@ -81,10 +82,6 @@ class ShownMessages:
 
     def keep(self, ts: str, shown: Shown) -> None:
         """Store the content of a message."""
-        self._shown[ts] = shown
-        if len(self._shown) > REMEMBERED:
-            self._shown.popitem(last=False)
-
-    def pop(self, ts: str | None) -> Shown | None:
-        """Remove and return the content of a message; None if another process has shown it."""
-        return self._shown.pop(ts or "", None)
+        self.shown[ts] = shown
+        if len(self.shown) > REMEMBERED:
+            self.shown.popitem(last=False)
