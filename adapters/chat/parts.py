@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 MOST_FILES = 10
+AS_FILE = "The whole answer is in the file."
 # A zero-width prefix keeps a piece of a longer line from being read as a fence.
 GUARD = "\N{ZERO WIDTH SPACE}"
 
@@ -101,6 +102,19 @@ class Upload:
 
     filename: str
     content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The parts of an answer in order, and the whole as a file if it is too long."""
+
+    parts: tuple[str, ...]
+    file: Upload | None = None
+
+
+def with_file(text: str, shown: str, limit: int) -> Rendered:
+    """Return an answer as a file behind its beginning; `shown` is the text in the platform's form."""
+    return Rendered((f"{split_text(shown, limit)[0]}\n\n… {AS_FILE}",), Upload("answer.md", text.encode()))
 
 
 async def collect(

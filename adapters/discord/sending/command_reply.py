@@ -4,23 +4,17 @@ from typing import TYPE_CHECKING
 
 from adapters.chat.command_replies import buttons_of
 from adapters.chat.parts import collect
-from adapters.discord.sending.reply import Bodies, render, to_rows
+from adapters.discord.sending.reply import Bodies, render, to_messages, to_rows
 from adapters.discord.sending.uploads import DEFAULT_BYTES
-from adapters.discord.transport.rest import Json
 from agent.commands import CommandReply
 
 if TYPE_CHECKING:
     from agent.app import App
-
-NOBODY: Json = {"allowed_mentions": {"parse": []}}
 
 
 async def to_bodies(app: "App", reply: CommandReply, asker: str) -> Bodies:
     """Return the messages of a reply; files that are too large for any server are links."""
     uploads, others = await collect(app, reply.files, DEFAULT_BYTES)
     text = "\n".join([reply.text, *(f"{each.filename}: <{each.url}>" for each in others)])
-    *before, last = render(text, may_attach=False).parts
     rows = to_rows(buttons_of(reply, asker, app.clock.now()))
-    bodies: Bodies = [({"content": part, **NOBODY}, ()) for part in before]
-    below: Json = {"components": rows} if rows else {}
-    return [*bodies, ({"content": last, **NOBODY, **below}, uploads)]
+    return to_messages(render(text, may_attach=False).parts, uploads, rows)

@@ -8,14 +8,13 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, cut_label
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.notices import notify_asker
-from adapters.chat.parts import Upload, split_text
+from adapters.chat.parts import Rendered, Upload, split_text, with_file
 from adapters.discord.sending.notices import REASONS, send_direct
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.sending.tables import tables_to_blocks
@@ -46,7 +45,6 @@ NONCE_DIGITS = 16
 MESSAGE_LIMIT = 2000
 MOST_PARTS = 6
 PREVIEW_CHARS = 1500
-AS_FILE = "The whole answer is in the file."
 MOST_BUTTONS, IN_A_ROW, LABEL_CHARS = 20, 5, 40
 BLUE, GREY, GREEN, RED = 1, 2, 3, 4
 COLOURS = {"choice": BLUE, "main": BLUE, "plain": GREY, "yes": GREEN, "no": RED}
@@ -95,7 +93,7 @@ class Sender:
         allowed = limits.get(reply.place.server, DEFAULT_BYTES)
         while True:
             parts, uploads = await _draft(self.app, reply, allowed, most_parts=most_parts)
-            bodies = _to_bodies(parts, uploads, rows=rows, delivery=delivery)
+            bodies = to_messages(parts, uploads, rows, allows_mentions=delivery.allows_mentions)
             try:
                 await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
             except Refused as error:
@@ -132,12 +130,12 @@ async def _draft(
     return rendered.parts, [*([rendered.file] if rendered.file else []), *uploads]
 
 
-def _to_bodies(
-    parts: Sequence[str], uploads: Sequence[Upload], delivery: DeliveryInfo, *, rows: Sequence[Json]
+def to_messages(
+    parts: Sequence[str], uploads: Sequence[Upload], rows: Sequence[Json], *, allows_mentions: bool = False
 ) -> Bodies:
     """Return the messages, each with its files; buttons and files belong to the last one."""
     # Only people whom the text names, if the persona may mention anybody; never everyone, never a role.
-    mentions = {"parse": ["users"] if delivery.allows_mentions else [], "replied_user": delivery.allows_mentions}
+    mentions = {"parse": ["users"] if allows_mentions else [], "replied_user": allows_mentions}
     # An edit without `components` would keep the old buttons.
     bodies: Bodies = [({"content": part, "allowed_mentions": mentions, "components": []}, ()) for part in parts]
     bodies[-1] = (bodies[-1][0] | {"components": list(rows)}, uploads)
@@ -246,14 +244,6 @@ def writer_for(rest: Rest, place: Place, reply_to: str | None, *, was_tried: boo
     return ChannelWriter(rest, place, reply_to)
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """The parts of an answer in order, and the whole as a file if it is too long."""
-
-    parts: tuple[str, ...]
-    file: Upload | None = None
-
-
 def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) -> Rendered:
     """Return the parts of an answer; a longer one becomes a file behind its beginning, if files are allowed."""
     shown = text.strip() or "\N{ZERO WIDTH SPACE}"
@@ -264,8 +254,7 @@ def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) 
     parts = split_text(shown, MESSAGE_LIMIT)
     if len(parts) <= most_parts or not may_attach:
         return Rendered(tuple(parts))
-    beginning = split_text(shown, PREVIEW_CHARS)[0]
-    return Rendered((f"{beginning}\n\n… {AS_FILE}",), Upload("answer.md", text.encode()))
+    return with_file(text, shown, PREVIEW_CHARS)
 
 
 def to_rows(shown: AnswerButtons) -> list[Json]:

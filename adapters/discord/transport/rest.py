@@ -8,7 +8,7 @@ import asyncio
 import io
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -137,53 +137,37 @@ class RateLimiter:
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
+def _holding(variable: ContextVar[Result], value: Result) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def at_once() -> AbstractContextManager[None]:
     """Send the requests in the block without waiting, but count them: interactions must be answered within 3 s."""
-    token = _manner.set("hurries")
-    try:
-        yield
-    finally:
-        _manner.reset(token)
+    return _holding(_manner, "hurries")
 
 
-@contextmanager
-def in_background() -> Iterator[None]:
+def in_background() -> AbstractContextManager[None]:
     """Send the requests in the block at a pace of their own, in slots that no other request wants."""
-    token = _manner.set("yields")
-    try:
-        yield
-    finally:
-        _manner.reset(token)
+    return _holding(_manner, "yields")
 
 
-@contextmanager
-def checked(check: Callable[[], Awaitable[None]]) -> Iterator[None]:
-    """Await `check` just before each request in the block is sent, its repetitions included; it raises to stop them."""
-    token = _check.set(check)
-    try:
-        yield
-    finally:
-        _check.reset(token)
-
-
-@contextmanager
-def unrepeated() -> Iterator[None]:
-    """Send the requests in the block once: the library repeats them after errors of Discord, which may have acted."""
-    token = _is_unrepeated.set(True)
-    try:
-        yield
-    finally:
-        _is_unrepeated.reset(token)
-
-
-@contextmanager
-def paid() -> Iterator[None]:
+def paid() -> AbstractContextManager[None]:
     """Send the request in the block in a slot that is reserved already."""
-    token = _manner.set("paid")
-    try:
-        yield
-    finally:
-        _manner.reset(token)
+    return _holding(_manner, "paid")
+
+
+def checked(check: Callable[[], Awaitable[None]]) -> AbstractContextManager[None]:
+    """Await `check` just before each request in the block is sent, its repetitions included; it raises to stop them."""
+    return _holding(_check, check)
+
+
+def unrepeated() -> AbstractContextManager[None]:
+    """Send the requests in the block once: the library repeats them after errors of Discord, which may have acted."""
+    return _holding(_is_unrepeated, True)
 
 
 class Refused(Undeliverable):

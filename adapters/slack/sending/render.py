@@ -3,9 +3,8 @@
 import html
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from adapters.chat.parts import split_text
+from adapters.chat.parts import Rendered, split_text, with_file
 from adapters.slack.transport.api import Json
 from shared.messages import ReplyFile
 from shared.text import is_one_message, to_label
@@ -14,19 +13,10 @@ from shared.text import is_one_message, to_label
 MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
 MOST_PARTS = 3
 PREVIEW_CHARS = 3000
-AS_FILE = "The whole answer is in the file."
 EMPTY = "\N{ZERO WIDTH SPACE}"
 # `<!channel>`, `<!subteam^S1>`, `<@U1>`, `<#C1>`: Slack reads these as mentions or links, in Markdown too.
 CALL = re.compile(r"<(?=[!@#][A-Za-z0-9])")
 MENTION_OF_MANY = re.compile(r"<(?=(?:!|#)[A-Za-z0-9])")
-
-
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """The parts of an answer in order, and the whole as a file if it is too long."""
-
-    parts: tuple[str, ...]
-    file: str | None = None
 
 
 def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:
@@ -35,8 +25,7 @@ def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) 
     parts = [shown] if is_one_message(shown, MESSAGE_LIMIT) else split_text(shown, MESSAGE_LIMIT)
     if len(parts) <= MOST_PARTS and not is_short:
         return Rendered(tuple(parts))
-    beginning = split_text(shown, PREVIEW_CHARS)[0]
-    return Rendered((f"{beginning}\n\n… {AS_FILE}",), text)
+    return with_file(text, shown, PREVIEW_CHARS)
 
 
 def neutralise_mentions(text: str, *, allows_mentions: bool = False) -> str:

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.live import SECONDS_PER_EDIT
-from adapters.chat.parts import Upload, collect
+from adapters.chat.parts import Rendered, Upload, collect
 from adapters.slack.sending.buttons import find_clicked_rows
-from adapters.slack.sending.render import WHOLE_LIMIT, Rendered, links_to, render, to_blocks, to_notice
+from adapters.slack.sending.render import WHOLE_LIMIT, links_to, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
 from adapters.slack.sending.sessions import set_active
 from adapters.slack.sending.shown import Shown, ShownMessages
@@ -126,7 +126,7 @@ class _MessageWriter:
             ts = self._before.parts[index] = await self._write_part(rendered, index)
         for each in {*self._before.surplus} - {*self._before.parts.values()}:
             await remove(self._web, self._place.channel, each)
-        uploads = [*([Upload("answer.md", rendered.file.encode())] if rendered.file else []), *self._draft.uploads]
+        uploads = [*([rendered.file] if rendered.file else []), *self._draft.uploads]
         left = [each for each in uploads if not self._before.has_file(each)]
         if left:
             await self._upload(left, rendered, ts)
