@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 
 from adapters.discord.platform import DiscordPlatform
 from shared.db.database import Address
@@ -123,6 +124,25 @@ async def test_without_the_intent_it_logs_the_remedy_and_retries_slowly(
         await asyncio.wait([listening], timeout=1.5)
         await ended(listening)
     assert len(scene.discord.gateway.identifies) == 1
+
+
+async def test_a_stop_waits_for_a_message_that_is_being_stored(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    platform = DiscordPlatform(scene.own)
+    async with opened(scene, address, model, listens=False, works=False):
+        listening = asyncio.create_task(platform.listen(scene.parley.app))
+        await scene.discord.gateway.until()
+        async with scene.parley.app.database.transaction() as session:
+            await session.execute(text("LOCK TABLE inbox IN EXCLUSIVE MODE"))
+            await scene.ann.says("hello", scene.ann.dm())
+            await scene.until_value(True, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+            listening.cancel()
+            await scene.discord.gateway.until_gone()
+            done, _ = await asyncio.wait([listening], timeout=0.3)
+            assert not done
+        await asyncio.gather(listening, return_exceptions=True)
+        assert await scene.sql("SELECT content FROM inbox") == [("hello",)]
 
 
 async def test_messages_older_than_the_catch_up_limit_are_not_answered(
