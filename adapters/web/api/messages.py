@@ -1,10 +1,10 @@
 """`POST /v1/messages` and the events of a conversation: the agent's own HTTP API."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
-from dataclasses import asdict, replace
+from collections.abc import Awaitable
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -20,7 +20,6 @@ from adapters.web.guard import app_of, with_token
 from agent import commands
 from agent.app import App
 from agent.journal.responses import find_response
-from agent.journal.steps import Event
 from agent.queue.abandonment import cancel_if_abandoned
 from agent.queue.inbox import Accepted
 from shared.errors import EventIdInUse
@@ -53,7 +52,7 @@ async def post_message(request: Request) -> Response:
             # Where the caller shows the reply, others read it.
             answered = replace(answered, text=ALONE, files=())
         if watched:
-            return sse.follow(command_events(answered))
+            return sse.follow(sse.command_events(answered))
         return to_json(AgentResponse(0, answered.text, files=answered.files))
     files = await store_sent(app, sent.attachments) if sent.attachments else ()
     message = sent.to_incoming(files, wants_stream=watched, credentials=app.credentials)
@@ -107,26 +106,6 @@ def to_json(response: AgentResponse) -> Response:
     """
     left_out = {"confirmation"} if response.confirmation is None else None
     return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
-
-
-async def command_events(reply: commands.CommandReply, credential: str | None = None) -> AsyncGenerator[Event]:
-    """Yield a command's answer as the events of a turn; `commands` are those that its buttons give.
-
-    `credential` is the name of one for which the page shows a form.
-    """
-    message: dict[str, Any] = {"content": reply.text, "files": [asdict(each) for each in reply.files]}
-    if reply.choices:
-        message["commands"] = [asdict(each) for each in reply.choices]
-    if credential is not None:
-        message["credential"] = credential
-    yield Event(0, 0, "message", payload=message)
-    nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
-    yield Event(
-        0,
-        1,
-        "turn_complete",
-        payload={"iterations": 0, "usage": nothing, "finished": True, "error": None, "model": None},
-    )
 
 
 @with_token

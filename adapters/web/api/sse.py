@@ -1,13 +1,15 @@
-"""Server-sent events of a turn."""
+"""Server-sent events of a turn, or of a command."""
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import asdict
 from typing import Any
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from agent.commands import CommandReply
 from agent.journal.steps import Event
 from shared.errors import Unavailable
 
@@ -118,3 +120,19 @@ def stream(
 def follow(events: AsyncGenerator[Event], on_disconnected: OnLeft | None = None) -> EventStream:
     """Return the response that streams these events."""
     return stream(frames(events), events, on_disconnected)
+
+
+async def command_events(reply: CommandReply, credential: str | None = None) -> AsyncGenerator[Event]:
+    """Yield a command's answer as the events of a turn; `commands` are those that its buttons give.
+
+    `credential` is the name of one for which the page shows a form.
+    """
+    message: dict[str, Any] = {"content": reply.text, "files": [asdict(each) for each in reply.files]}
+    if reply.choices:
+        message["commands"] = [asdict(each) for each in reply.choices]
+    if credential is not None:
+        message["credential"] = credential
+    yield Event(0, 0, "message", payload=message)
+    nothing = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost": None}
+    ended = {"iterations": 0, "usage": nothing, "finished": True, "error": None, "model": None}
+    yield Event(0, 1, "turn_complete", payload=ended)

@@ -24,7 +24,7 @@ from adapters.web.api.bodies import (
     read_json,
     require_type,
 )
-from adapters.web.api.messages import accept_once, command_events, number
+from adapters.web.api.messages import accept_once, number
 from adapters.web.api.uploads import store_uploads
 from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.guard import app_of
@@ -81,9 +81,9 @@ async def post_chat_message(request: Request) -> Response:
         typed, uploads = _split(form)
         sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
         if (credential := commands.find_credential_form(typed.content)) is not None:
-            return sse.follow(command_events(ENTER_HERE, credential))
+            return sse.follow(sse.command_events(ENTER_HERE, credential))
         if (answered := await commands.answer(app, sender, place, text=typed.content)) is not None:
-            return sse.follow(command_events(answered))
+            return sse.follow(sse.command_events(answered))
         message = IncomingMessage(
             adapter="web",
             sender=sender,
