@@ -19,6 +19,7 @@ from shared.db.database import Address, Database, _migrate
 from shared.db.embedded import start_postgres
 from shared.settings import Settings, prepare_litellm_environment
 from tests.standins.openai_api import OpenAIStub
+from tests.support.connections import connected, run_as_owner
 from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
 
@@ -39,12 +40,10 @@ def postgres() -> Iterator[URL]:
 
 
 async def _prepare(url: URL) -> None:
-    connection = await asyncpg.connect(**Address(url, is_embedded=True).asyncpg_arguments(as_owner=True))
-    for line in ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_wal_size = '128MB'"):
-        await connection.execute(f"ALTER SYSTEM SET {line}")
-    await connection.execute("SELECT pg_reload_conf()")
-    await connection.execute("CREATE DATABASE template_parley")
-    await connection.close()
+    lines = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_wal_size = '128MB'")
+    changed = [f"ALTER SYSTEM SET {line}" for line in lines]
+    more = ("SELECT pg_reload_conf()", "CREATE DATABASE template_parley")
+    await run_as_owner(Address(url, is_embedded=True), *changed, *more)
 
 
 @pytest.fixture
@@ -54,18 +53,25 @@ async def address(postgres: URL) -> AsyncIterator[Address]:
         yield address
 
 
+@pytest.fixture
+async def owner(address: Address) -> AsyncIterator[asyncpg.Connection]:
+    """A connection of the database's owner, whom row-level security does not restrict."""
+    async with connected(address) as owner:
+        yield owner
+
+
 @asynccontextmanager
-async def new_database(postgres: URL) -> AsyncIterator[Address]:
-    """Make a database with all tables for the block."""
+async def new_database(postgres: URL, *, is_empty: bool = False) -> AsyncIterator[Address]:
+    """Make a database for the block: with all tables, unless it shall be empty."""
     name = f"test_{uuid4().hex}"
-    owner = await asyncpg.connect(**Address(postgres, is_embedded=True).asyncpg_arguments(as_owner=True))
     # Copying files costs less than half of writing the copy to the log first; this server needs no log.
-    await owner.execute(f"CREATE DATABASE {name} TEMPLATE template_parley STRATEGY FILE_COPY")
-    try:
-        yield Address(postgres.set(database=name), is_embedded=True)
-    finally:
-        await owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        await owner.close()
+    tables = "" if is_empty else "TEMPLATE template_parley STRATEGY FILE_COPY"
+    async with connected(Address(postgres, is_embedded=True)) as superuser:
+        await superuser.execute(f"CREATE DATABASE {name} {tables}")
+        try:
+            yield Address(postgres.set(database=name), is_embedded=True)
+        finally:
+            await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from shared.db.roles import ADMIN_ROLE
 from shared.messages import AgentResponse
 from shared.models import Base
 from tests.standins.openai_api import Answer, Fault
+from tests.support.connections import connected
 from tests.support.documents import Block, document
-from tests.support.given_database import connect
 from tests.support.parley import Parley
 
 ACCOUNT = "80351110224678912"
@@ -47,11 +47,8 @@ def statement(heading: str) -> str:
 
 async def run(address: Address, sql: str) -> None:
     """Run statements as `parley psql` does: one text, no parameters, as an admin."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(role=ADMIN_ROLE))
-    try:
+    async with connected(address, role=ADMIN_ROLE) as connection:
         await connection.execute(sql)
-    finally:
-        await connection.close()
 
 
 async def admin(parley: Parley, heading: str) -> None:
@@ -367,9 +364,6 @@ async def traces(parley: Parley) -> list[str]:
         " FROM information_schema.columns WHERE table_schema = 'public' AND table_name NOT LIKE 'procrastinate%'"
     )
     # As the owner, who sees everybody's memories.
-    connection = await connect(parley.app.database.address)
-    try:
-        pattern = f"marzipan|adabella|dm-ada|{ACCOUNT}"
-        return [column.name for column in columns if await connection.fetchval(column.query, pattern)]
-    finally:
-        await connection.close()
+    pattern = f"marzipan|adabella|dm-ada|{ACCOUNT}"
+    async with connected(parley.app.database.address) as owner:
+        return [column.name for column in columns if await owner.fetchval(column.query, pattern)]

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+import asyncpg
 import pytest
 from pydantic import SecretStr
 
@@ -15,7 +16,6 @@ from shared.clock import SystemClock
 from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.given_database import connect
 from tests.support.parley import Parley, open_parley
 
 CUT = """
@@ -63,16 +63,15 @@ async def other(settings: Settings, address: Address, model: OpenAIStub) -> Asyn
 
 
 async def test_two_workers_hear_of_each_change_and_their_next_messages_see_it(
-    parley: Parley, other: Parley, model: OpenAIStub
+    parley: Parley, other: Parley, model: OpenAIStub, owner: asyncpg.Connection
 ) -> None:
     heard = [Heard(), Heard()]
     for each, process in zip(heard, (parley, other), strict=True):
         process.app.events.on_change(each.hear)
     await asyncio.gather(*(parley.ask("hello", user=user) for user in ("ann", "bob", "cid")))
-    admin = await connect(parley.app.database.address)
     for table, statement in STATEMENTS.items():
         began = time.monotonic()
-        await admin.execute(statement)
+        await owner.execute(statement)
         await asyncio.gather(*(each.wait_for(table) for each in heard))
         print(f"{table}: heard by both after {1000 * (time.monotonic() - began):.1f} ms")  # noqa: T201  # measured, not asserted
 
@@ -84,12 +83,11 @@ async def test_two_workers_hear_of_each_change_and_their_next_messages_see_it(
         return {str(each.body["messages"][0]["content"]).partition("\n")[0] for each in asked}
 
     assert await prompts() == {"You are wise."}
-    await admin.execute(CUT)
+    await owner.execute(CUT)
     await asyncio.gather(*(each.wait_for(None) for each in heard))
-    await admin.execute("UPDATE personas SET system_prompt = 'You are wiser.'")
+    await owner.execute("UPDATE personas SET system_prompt = 'You are wiser.'")
     await asyncio.gather(*(each.wait_for("personas") for each in heard))
     assert await prompts() == {"You are wiser."}
-    await admin.close()
 
 
 async def test_what_the_program_counts_itself_is_announced_to_nobody(parley: Parley) -> None:

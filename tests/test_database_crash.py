@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from shared.db.database import Address, migrate
@@ -12,6 +11,7 @@ from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.connections import connected, run_as_owner
 from tests.support.folders import temporary_folder
 from tests.support.parley import open_parley
 from tests.support.recovery import control, kill_postgres
@@ -30,20 +30,15 @@ def crashing_home() -> Iterator[Path]:
 
 async def keep_unflushed(address: Address) -> None:
     """Let the server write asynchronous commits as late as it can, so that a crash loses them for certain."""
-    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    for setting in ("wal_writer_delay = '10s'", "wal_writer_flush_after = '100MB'", "autovacuum = off"):
-        await owner.execute(f"ALTER SYSTEM SET {setting}")
-    await owner.execute("SELECT pg_reload_conf()")
-    await owner.close()
+    settings = ("wal_writer_delay = '10s'", "wal_writer_flush_after = '100MB'", "autovacuum = off")
+    await run_as_owner(address, *(f"ALTER SYSTEM SET {each}" for each in settings), "SELECT pg_reload_conf()")
     await migrate(address)
 
 
 async def list_turns(address: Address) -> set[int]:
     """Return the ids of all turns, over a connection of its own."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments())
-    found = await connection.fetch("SELECT id FROM turns")
-    await connection.close()
-    return {row["id"] for row in found}
+    async with connected(address) as owner:
+        return {row["id"] for row in await owner.fetch("SELECT id FROM turns")}
 
 
 async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgres_was_killed(

@@ -20,6 +20,7 @@ from shared.db.database import Address, Database, DatabaseLost, migrate
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
+from tests.support.connections import connected
 from tests.support.given_database import given_database
 from tests.support.parley import Parley
 
@@ -34,19 +35,9 @@ WRITTEN = ("inbox", "turns", "messages", "outbox", "budget_reservations", "procr
 
 
 @asynccontextmanager
-async def as_owner(database: Database) -> AsyncIterator[asyncpg.Connection]:
-    """Open a connection of the tables' owner."""
-    owner = await asyncpg.connect(**database.address.asyncpg_arguments(as_owner=True))
-    try:
-        yield owner
-    finally:
-        await owner.close()
-
-
-@asynccontextmanager
 async def full_disk(database: Database) -> AsyncIterator[asyncpg.Connection]:
     """Refuse every write to the tables of turns as a server without room does."""
-    async with as_owner(database) as owner:
+    async with connected(database.address) as owner:
         await owner.execute(FULL)
         for table in WRITTEN:
             await owner.execute(
@@ -89,7 +80,7 @@ async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parl
     for number in range(3):
         await parley.ask(f"hello {number}")
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
-    async with as_owner(parley.app.database) as owner:
+    async with connected(parley.app.database.address) as owner:
         for table in ("procrastinate_jobs", "inbox", "turns", "messages", "users", "conversations"):
             await owner.execute(f"ALTER TABLE {table} ADD COLUMN of_a_restore text")
 
@@ -102,7 +93,10 @@ async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley
         await parley.ask(f"hello {number}")
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
     address, dump = parley.app.database.address, BytesIO()
-    async with as_owner(parley.app.database) as owner, owner.transaction(isolation="repeatable_read", readonly=True):
+    async with (
+        connected(parley.app.database.address) as owner,
+        owner.transaction(isolation="repeatable_read", readonly=True),
+    ):
         major, snapshot = owner.get_server_version().major, await owner.fetchval("SELECT pg_export_snapshot()")
         await asyncio.to_thread(write_dump, address, major, snapshot, dump)
     options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
@@ -115,7 +109,7 @@ async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley
 
 
 async def test_a_stale_plan_in_a_transaction_counts_as_a_lost_connection(database: Database) -> None:
-    async with as_owner(database) as owner:
+    async with connected(database.address) as owner:
         await owner.execute("CREATE TABLE kept (id int); GRANT SELECT ON kept TO parley_app")
         for _ in range(2):
             async with database.transaction() as session:
@@ -132,7 +126,7 @@ async def test_a_stale_plan_in_a_transaction_counts_as_a_lost_connection(databas
 async def test_a_process_waits_at_the_start_until_the_database_takes_connections(
     postgres: URL, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with given_database(postgres) as address, as_owner(Database(Address(postgres, is_embedded=True))) as owner:
+    async with given_database(postgres) as address, connected(Address(postgres, is_embedded=True)) as owner:
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
         waiting = start_waiting(partial(prepare, address))
         output = await until_said(capsys, waiting, "waiting for the database: ")
@@ -146,7 +140,7 @@ async def test_a_process_waits_at_the_start_until_the_database_takes_connections
 async def test_a_process_waits_at_the_start_until_its_tables_can_be_read(
     database: Database, capsys: pytest.CaptureFixture[str], table: str
 ) -> None:
-    async with as_owner(database) as owner:
+    async with connected(database.address) as owner:
         async with owner.transaction():
             await owner.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             waiting = start_waiting(partial(prepare, database.address))
@@ -161,7 +155,7 @@ async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
     address: Address, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await migrate(address, "0002")
-    async with as_owner(Database(address)) as owner:
+    async with connected(address) as owner:
         async with owner.transaction():
             await owner.execute("LOCK TABLE users IN ACCESS SHARE MODE")
             waiting = start_waiting(partial(prepare, address))
@@ -174,7 +168,7 @@ async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
 async def test_a_database_that_is_full_once_the_tables_are_ready_is_waited_for_too(
     postgres: URL, settings: Settings, address: Address, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with as_owner(Database(Address(postgres, is_embedded=True))) as owner:
+    async with connected(Address(postgres, is_embedded=True)) as owner:
         await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT 0")
         try:
             opening = asyncio.create_task(open_and_report(settings, address))

@@ -6,10 +6,8 @@ import os
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -26,8 +24,10 @@ from shared.db.embedded import start_postgres
 from shared.db.roles import ADMIN_ROLE, check_roles
 from shared.errors import ConfigurationError, Unavailable
 from shared.models import Base
+from tests.conftest import new_database
+from tests.support.connections import connected
 from tests.support.folders import temporary_folder
-from tests.support.given_database import connect, given_database
+from tests.support.given_database import given_database
 
 # The tables of modules are in their folders.
 discover()
@@ -74,21 +74,8 @@ WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND attnum > 0 AND
 @pytest.fixture
 async def empty(postgres: URL) -> AsyncIterator[Address]:
     """A database without any tables."""
-    name = f"empty_{uuid4().hex}"
-    owner = await connect(Address(postgres, is_embedded=True))
-    await owner.execute(f"CREATE DATABASE {name}")
-    yield Address(postgres.set(database=name), is_embedded=True)
-    await owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await owner.close()
-
-
-@asynccontextmanager
-async def connected(address: Address, *, as_owner: bool = True) -> AsyncIterator[asyncpg.Connection]:
-    connection = await connect(address, as_owner=as_owner)
-    try:
-        yield connection
-    finally:
-        await connection.close()
+    async with new_database(postgres, is_empty=True) as address:
+        yield address
 
 
 async def rows(address: Address, query: str, *given: Any) -> dict[str, str]:
@@ -302,10 +289,9 @@ async def test_an_owner_who_is_no_superuser_prepares_a_given_database(bare_postg
         async with connected(address) as connection:
             await check_roles(connection)
         # An admin with a login of their own acts as the role, and the log has the login's name.
-        as_admin = await asyncpg.connect(**address.asyncpg_arguments(role=ADMIN_ROLE))
-        await as_admin.execute("UPDATE users SET token_budget_monthly = 1")
-        assert await as_admin.fetchval("SELECT who FROM admin.audit LIMIT 1") == address.url.username
-        await as_admin.close()
+        async with connected(address, role=ADMIN_ROLE) as admin:
+            await admin.execute("UPDATE users SET token_budget_monthly = 1")
+            assert await admin.fetchval("SELECT who FROM admin.audit LIMIT 1") == address.url.username
         await refuse_strangers(bare_postgres.set(database=address.url.database))
         assert await migrate(address, "base")
 

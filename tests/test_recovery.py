@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
-import asyncpg
 import pytest
 from sqlalchemy import URL
 from structlog.testing import capture_logs
@@ -30,6 +29,7 @@ from shared.settings import Settings
 from shared.tools import Tool
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text, results_so_far
+from tests.support.connections import run_as_owner
 from tests.support.parley import Parley, message, open_parley
 from tests.support.recovery import (
     SilentDatabase,
@@ -60,9 +60,7 @@ async def own_address(own_home: Path) -> Address:
     """A database with all tables on the server to restart."""
     server = Address(start_postgres(own_home), is_embedded=True)
     name = f"test_{uuid4().hex}"
-    owner = await asyncpg.connect(**server.asyncpg_arguments(as_owner=True))
-    await owner.execute(f"CREATE DATABASE {name}")
-    await owner.close()
+    await run_as_owner(server, f"CREATE DATABASE {name}")
     address = Address(server.url.set(database=name), is_embedded=True)
     await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
     return address

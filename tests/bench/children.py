@@ -16,8 +16,9 @@ import asyncpg
 
 from tests.bench.load import Load, Run, drive
 from tests.bench.model import mark
-from tests.bench.statements import owner_dsn
+from tests.bench.statements import address_of
 from tests.standins.openai_api import OpenAIStub
+from tests.support.connections import connected, run_as_owner
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "bench-token-of-one-run"
@@ -154,14 +155,13 @@ class Parley:
     async def abandon(self, client: int, place: str, content: str) -> float:
         """Send one message, close the request during the model call, and return the seconds until the turn ends."""
         request = asyncio.create_task(self.say(client, place, content))
-        owner = await asyncpg.connect(owner_dsn(self.home))
-        await until_one(owner, "SELECT count(*) FROM turns WHERE status = 'running'")
-        await asyncio.sleep(0.1)
-        begun = time.perf_counter()
-        request.cancel()
-        await until_one(owner, "SELECT count(*) = 0 FROM turns WHERE status = 'running'")
-        await owner.close()
-        return time.perf_counter() - begun
+        async with connected(address_of(self.home)) as owner:
+            await until_one(owner, "SELECT count(*) FROM turns WHERE status = 'running'")
+            await asyncio.sleep(0.1)
+            begun = time.perf_counter()
+            request.cancel()
+            await until_one(owner, "SELECT count(*) = 0 FROM turns WHERE status = 'running'")
+            return time.perf_counter() - begun
 
     async def beside_flood(
         self, messages: int, turns: int, content: str
@@ -202,9 +202,8 @@ class Parley:
 
     async def lift_budgets(self) -> None:
         """Remove the limits of all users."""
-        owner = await asyncpg.connect(owner_dsn(self.home))
-        await owner.execute("UPDATE users SET token_budget_monthly = NULL WHERE token_budget_monthly IS NOT NULL")
-        await owner.close()
+        lifted = "UPDATE users SET token_budget_monthly = NULL WHERE token_budget_monthly IS NOT NULL"
+        await run_as_owner(address_of(self.home), lifted)
 
 
 def to_body(client: int, place: str, content: str) -> dict[str, str]:

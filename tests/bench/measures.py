@@ -19,7 +19,7 @@ from tests.bench.children import (
 from tests.bench.figures import Figure
 from tests.bench.load import Load, Run, merged, percentile
 from tests.bench.model import mark
-from tests.bench.statements import count, counted, new_database, owner_dsn
+from tests.bench.statements import address_of, count, counted, new_database
 
 COUNTED_TURNS = 20
 # Loads are repeated only within this time, so that a slow machine gets fewer rounds and not a longer benchmark.
@@ -200,7 +200,7 @@ async def measured(home: Path, names: tuple[str, ...], size: Size) -> AsyncGener
         if not chosen:
             return
         parley = await closing.enter_async_context(running_parley(home, base_url))
-        floor = await closing.enter_async_context(running_floor(owner_dsn(home), base_url))
+        floor = await closing.enter_async_context(running_floor(address_of(home).libpq(as_owner=True), base_url))
         await parley.say(0, "first", "hello")
         bench = Bench(home, parley, floor, model_pid, base_url, size)
         for measure in chosen:

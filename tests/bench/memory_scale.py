@@ -15,6 +15,7 @@ from shared.db.database import Address
 from shared.memory.memories import Memories, NewMemory, Origin
 from shared.messages import Place
 from tests.bench.load import percentile
+from tests.support.connections import connected
 
 PLACE = Place("bench", None, "direct", is_direct=True)
 VOCABULARY = 20_000
@@ -79,8 +80,7 @@ class Latency:
 
 async def make_memories(address: Address, counts: Sequence[int]) -> list[Owner]:
     """Store memories of as many persons as counts are given."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
+    async with connected(address) as connection:
         made = await connection.fetch(
             "INSERT INTO users (has_memories) SELECT true FROM generate_series(1, $1) RETURNING id", len(counts)
         )
@@ -90,23 +90,18 @@ async def make_memories(address: Address, counts: Sequence[int]) -> list[Owner]:
             await connection.execute(statement, *given)
         await _vacuum(connection)
         return owners
-    finally:
-        await connection.close()
 
 
 async def make_vectors(address: Address, memories: Memories, owners: Sequence[Owner]) -> None:
     """Store vectors of the embedder's model for all memories of these persons, and make the indexes they need."""
     # A single memory that is really embedded makes the model and its dimensions known.
     await memories.of_user(owners[0].user_id, PLACE, None).remember("Ann likes tea.")
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
+    async with connected(address) as connection:
         await connection.execute("DELETE FROM memory_vectors")
         for statement in MAKE_VECTORS.split(";\n"):
             given = ([each.user_id for each in owners],) if "$1" in statement else ()
             await connection.execute(statement, *given)
         await _vacuum(connection)
-    finally:
-        await connection.close()
     await memories.build_vector_indexes()
 
 

@@ -3,12 +3,11 @@
 import time
 from pathlib import Path
 
-import asyncpg
-
 from tests.bench.children import TURNS_A_PLACE, Parley, running_model, running_parley
 from tests.bench.load import percentile
 from tests.bench.model import mark
-from tests.bench.statements import owner_dsn
+from tests.bench.statements import address_of
+from tests.support.connections import connected
 
 # Turns before the measurement, so that there is something to recall.
 FIRST = 20
@@ -20,19 +19,21 @@ async def measure_turns(home: Path, turns: int) -> tuple[float, float]:
 
     Both are the same person's and recall the same memories; remembering is paused for every second turn.
     """
-    async with running_model() as (base_url, _), running_parley(home, base_url) as parley:
+    async with (
+        running_model() as (base_url, _),
+        running_parley(home, base_url) as parley,
+        connected(address_of(home)) as owner,
+    ):
         await _turn(parley, "first", 0)
         await parley.lift_budgets()
         for number in range(1, FIRST):
             await _turn(parley, "first", number)
         taken: dict[bool, list[float]] = {True: [], False: []}
-        owner = await asyncpg.connect(owner_dsn(home))
         for number in range(turns):
             # Whichever is first in one round is second in the next.
             for is_paused in (number % 2 == 0, number % 2 == 1):
                 await owner.execute(PAUSE, is_paused)
                 taken[is_paused].append(await _turn(parley, f"paused-{is_paused}", number))
-        await owner.close()
     return percentile(tuple(taken[False]), 50), percentile(tuple(taken[True]), 50)
 
 

@@ -6,17 +6,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 import asyncpg
 from sqlalchemy import URL
 
 from shared.db.database import Address, migrate
+from tests.support.connections import connected, run_as_owner
 
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
 # Statements that only begin or end a transaction or set the caller.
 FRAME = re.compile(r"^\s*(BEGIN|COMMIT|ROLLBACK|SELECT set_config|SET LOCAL)", re.IGNORECASE)
 OURS = "parley, "
+LOGGING = {"log_statement": "'all'", "log_line_prefix": "'parley-bench|%p|%a|'", "log_parameter_max_length": "0"}
 # A transaction's statements show whether it belongs to the queue or a tool; all others belong to the turn.
 KINDS = {
     "accept": "INSERT INTO inbox",
@@ -38,19 +39,16 @@ def socket_folder(home: Path) -> str:
     return (home / "postgres" / "postmaster.pid").read_text().splitlines()[4]
 
 
-def owner_dsn(home: Path) -> str:
-    """Return the address of the Postgres in this folder."""
-    return f"postgresql://postgres@/postgres?host={quote(socket_folder(home), safe='')}"
+def address_of(home: Path, database: str = "postgres") -> Address:
+    """Return the address of a database of the Postgres in this folder."""
+    url = URL.create("postgresql", "postgres", database=database, query={"host": socket_folder(home)})
+    return Address(url, is_embedded=True)
 
 
 async def new_database(home: Path, name: str) -> Address:
     """Create a separate database with tables, because Parley's worker would take the turns in its own."""
-    owner = await asyncpg.connect(owner_dsn(home))
-    await owner.execute(f"CREATE DATABASE {name}")
-    await owner.close()
-    address = Address(
-        URL.create("postgresql", "postgres", database=name, query={"host": socket_folder(home)}), is_embedded=True
-    )
+    await run_as_owner(address_of(home), f"CREATE DATABASE {name}")
+    address = address_of(home, name)
     await migrate(address)
     return address
 
@@ -74,22 +72,20 @@ class Transaction:
 @asynccontextmanager
 async def counted(home: Path) -> AsyncIterator[list[Transaction]]:
     """Yield a list that has the transactions of the block after its end."""
-    owner = await asyncpg.connect(owner_dsn(home))
     log = home / "postgres" / "log"
     transactions: list[Transaction] = []
-    try:
-        await owner.execute("ALTER SYSTEM SET log_statement = 'all'")
-        await owner.execute("ALTER SYSTEM SET log_line_prefix = 'parley-bench|%p|%a|'")
-        await owner.execute("ALTER SYSTEM SET log_parameter_max_length = 0")
-        begins = await _reload(owner, log, "begin-of-count")
-        yield transactions
-        ends = await _reload(owner, log, "end-of-count")
-        transactions += _transactions(_records(_lines(log, begins, ends)))
-    finally:
-        for name in ("log_statement", "log_line_prefix", "log_parameter_max_length"):
-            await owner.execute(f"ALTER SYSTEM RESET {name}")
-        await owner.execute("SELECT pg_reload_conf()")
-        await owner.close()
+    async with connected(address_of(home)) as owner:
+        try:
+            for name, value in LOGGING.items():
+                await owner.execute(f"ALTER SYSTEM SET {name} = {value}")
+            begins = await _reload(owner, log, "begin-of-count")
+            yield transactions
+            ends = await _reload(owner, log, "end-of-count")
+            transactions += _transactions(_records(_lines(log, begins, ends)))
+        finally:
+            for name in LOGGING:
+                await owner.execute(f"ALTER SYSTEM RESET {name}")
+            await owner.execute("SELECT pg_reload_conf()")
 
 
 async def _reload(owner: asyncpg.Connection, log: Path, marker: str) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import asyncpg
 import uvloop
 from pydantic import SecretStr
 from rich.console import Console
@@ -22,6 +21,7 @@ from shared.messages import Place
 from shared.models import User
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
+from tests.support.connections import run_as_owner
 
 MODEL = "openai/bench"
 PEOPLE = 100
@@ -64,10 +64,7 @@ async def add(memories: Memories, people: Sequence[int], count: int) -> None:
 
 async def make_due(address: Address) -> None:
     """Let the workers begin at once."""
-    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    await owner.execute("UPDATE memories SET vectors_due_at = now()")
-    await owner.execute("VACUUM ANALYZE memories")
-    await owner.close()
+    await run_as_owner(address, "UPDATE memories SET vectors_due_at = now()", "VACUUM ANALYZE memories")
 
 
 async def measure(folder: Path, count: int, embedding_model: str) -> str:

@@ -24,6 +24,7 @@ from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets
 from tests.conftest import new_database
 from tests.crash.worker import TABLES, Orders, run
+from tests.support.connections import connected
 from tests.support.parley import message
 
 # A fork server imports the modules once, so that a worker starts in milliseconds.
@@ -210,8 +211,7 @@ async def open_stage(server: URL, home: Path) -> AsyncIterator[Stage]:
         address = await leaving.enter_async_context(new_database(server))
         folder = home / str(address.url.database)
         await asyncio.to_thread(folder.mkdir, parents=True)
-        owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-        leaving.push_async_callback(owner.close)
+        owner = await leaving.enter_async_context(connected(address))
         await owner.execute(TABLES)
         database = Database(address, pool_size=2)
         leaving.push_async_callback(database.close)

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -42,6 +42,7 @@ from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
+from tests.support.connections import connected
 
 # Tasks of the worker that are independent of turns: it itself, and its periodic ones.
 PERIODIC_TASKS = {
@@ -196,14 +197,9 @@ class Counts:
         async with self.connected() as connection:
             await connection.execute(statement, *given)
 
-    @asynccontextmanager
-    async def connected(self) -> AsyncIterator[asyncpg.Connection]:
-        """Open a connection."""
-        connection = await asyncpg.connect(**self._address.asyncpg_arguments())
-        try:
-            yield connection
-        finally:
-            await connection.close()
+    def connected(self) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        """Open a connection of the program's role."""
+        return connected(self._address, as_owner=False)
 
 
 class MarkedRouter(Router):

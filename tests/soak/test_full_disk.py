@@ -17,10 +17,11 @@ import httpx
 import pytest
 
 from tests.bench.children import free_port, read_line, started
-from tests.bench.statements import owner_dsn
+from tests.bench.statements import address_of
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, results_so_far
 from tests.support.chat_scene import COMMAND
+from tests.support.connections import connected
 
 pytestmark = pytest.mark.soak
 CALLERS = 12
@@ -133,9 +134,9 @@ def fill(file: int) -> None:
 async def fill_log(home: Path) -> None:
     """Write into the log of the server until it stops, because the log can't go on."""
     with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-        owner = await asyncpg.connect(owner_dsn(home))
-        while True:
-            await owner.execute(FILL_LOG)
+        async with connected(address_of(home)) as owner:
+            while True:
+                await owner.execute(FILL_LOG)
 
 
 def answer(body: Body, _number: int) -> Answer:
@@ -179,8 +180,5 @@ async def test_a_disk_that_was_full_fails_nobody_and_leaves_nothing_reserved(
 
 async def find_held(home: Path) -> tuple[int, ...]:
     """Return how many messages wait, turns did not answer, reservations are left, and tokens are reserved."""
-    owner = await asyncpg.connect(owner_dsn(home))
-    try:
+    async with connected(address_of(home)) as owner:
         return tuple([await owner.fetchval(each) for each in (WAITING, UNANSWERED, RESERVATIONS, RESERVED)])
-    finally:
-        await owner.close()

@@ -3,7 +3,6 @@
 import asyncio
 import statistics
 
-import asyncpg
 import pytest
 from pydantic import SecretStr
 
@@ -16,6 +15,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, open_site
 from tests.standins.openai_api import OpenAIStub
+from tests.support.connections import connected
 from tests.support.parley import Parley, open_parley
 from tests.support.past import write_past
 
@@ -29,23 +29,17 @@ METRICS_SECONDS = 0.3
 
 async def size_of_what_expires(address: Address, settings: Settings) -> int:
     """Return the bytes of the tables that are kept short, after the vacuum that the server would do by itself."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
-        tables = [kind.table for kind in list_kinds(settings)]
-        await connection.execute(f"VACUUM ANALYZE {', '.join(tables)}")
-        sizes = [await connection.fetchval("SELECT pg_total_relation_size($1::regclass)", table) for table in tables]
-        return sum(sizes)
-    finally:
-        await connection.close()
+    tables = [kind.table for kind in list_kinds(settings)]
+    async with connected(address) as owner:
+        await owner.execute(f"VACUUM ANALYZE {', '.join(tables)}")
+        sizes = [await owner.fetchval("SELECT pg_total_relation_size($1::regclass)", table) for table in tables]
+    return sum(sizes)
 
 
 async def rows_read_by_whole_scans(address: Address) -> int:
     """Return how many rows have been read so far by scans of whole tables."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
-        return int(await connection.fetchval("SELECT sum(seq_tup_read) FROM pg_stat_user_tables"))
-    finally:
-        await connection.close()
+    async with connected(address) as owner:
+        return int(await owner.fetchval("SELECT sum(seq_tup_read) FROM pg_stat_user_tables"))
 
 
 def kept(settings: Settings, days: int) -> Settings:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import asyncpg
 import pytest
 from sqlalchemy import URL
 
@@ -20,6 +19,7 @@ from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
 from tests.standins.openai_api import OpenAIStub
+from tests.support.connections import run_as_owner
 from tests.support.parley import message, open_parley
 from tests.support.recovery import control
 from tests.test_recovery import answered
@@ -99,9 +99,7 @@ async def test_postgres_is_crashed_again_and_again_under_load(
     own_home: Path, settings: Settings, model: OpenAIStub
 ) -> None:
     server = Address(start_postgres(own_home), is_embedded=True)
-    owner = await asyncpg.connect(**server.asyncpg_arguments(as_owner=True))
-    await owner.execute("CREATE DATABASE soak")
-    await owner.close()
+    await run_as_owner(server, "CREATE DATABASE soak")
     address = Address(server.url.set(database="soak"), is_embedded=True)
     await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
     free = settings.model_copy(update={"default_guest_token_budget": 10**9})

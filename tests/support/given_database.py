@@ -11,16 +11,11 @@ from sqlalchemy import URL
 
 from shared.db.database import Address
 from shared.db.roles import ROLES
+from tests.support.connections import connected, run_as_owner
 
 PASSWORD = "s3cret:p/w@d"
 # Owners of provided databases need their password; everybody else is trusted, as by the embedded server.
 ASK_PASSWORD = 'local all "/^owner_" scram-sha-256\n'
-
-
-async def connect(address: Address, *, as_owner: bool = True) -> asyncpg.Connection:
-    """Open a separate connection."""
-    connection: asyncpg.Connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=as_owner))
-    return connection
 
 
 @asynccontextmanager
@@ -33,8 +28,7 @@ async def given_database(
     """
     name = f"owner_{uuid4().hex}"
     async with AsyncExitStack() as closing:
-        superuser = await connect(Address(postgres, is_embedded=True))
-        closing.push_async_callback(superuser.close)
+        superuser = await closing.enter_async_context(connected(Address(postgres, is_embedded=True)))
         await _ask_for_passwords(superuser)
         await superuser.execute(f"CREATE ROLE {name} LOGIN {rights} PASSWORD '{PASSWORD}'")
         await superuser.execute(f"CREATE DATABASE {name} OWNER {name if owns else 'postgres'}")
@@ -43,9 +37,7 @@ async def given_database(
             await superuser.execute(f"GRANT {', '.join(ROLES)} TO {name}")
         closing.push_async_callback(_drop, superuser, name, name if has_roles else ", ".join((*ROLES, name)))
         if has_vector:
-            inside = await connect(Address(postgres.set(database=name), is_embedded=True))
-            await inside.execute("CREATE EXTENSION vector")
-            await inside.close()
+            await run_as_owner(Address(postgres.set(database=name), is_embedded=True), "CREATE EXTENSION vector")
         port = await closing.enter_async_context(_open_port(str(postgres.query["host"])))
         yield Address(
             URL.create("postgresql", name, PASSWORD, host="127.0.0.1", port=port, database=name), is_embedded=False

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import asyncpg
-
 from shared.db.database import Address
+from tests.support.connections import connected, run_as_owner
 
 # One statement per table; $1: how many turns, $2: over how many days they are spread, $3: how many days ago they end.
 WRITE = (
@@ -69,31 +68,21 @@ EXPIRING = ("inbox", "outbox", "turn_events", "token_logs")
 
 async def write_past(address: Address, *, turns: int, days: int, until: int = 0) -> None:
     """Write this many turns of so many days, which ended `until` days ago."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
-        async with connection.transaction():
+    async with connected(address) as owner:
+        async with owner.transaction():
             for statement in WRITE:
                 given = [turns, days, until] if "$2" in statement else []
-                await connection.execute(statement, *given)
-        await connection.execute("ANALYZE")
-    finally:
-        await connection.close()
+                await owner.execute(statement, *given)
+        await owner.execute("ANALYZE")
 
 
 async def count_rows(address: Address, *tables: str) -> dict[str, Any]:
     """Return the number of rows by table."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
-        return {table: await connection.fetchval(f"SELECT count(*) FROM {table}") for table in tables}  # noqa: S608  # our own names
-    finally:
-        await connection.close()
+    async with connected(address) as owner:
+        return {table: await owner.fetchval(f"SELECT count(*) FROM {table}") for table in tables}  # noqa: S608  # our own names
 
 
 async def age(address: Address, days: int) -> None:
     """Make all rows that can expire this many days old."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
-        for table in EXPIRING:
-            await connection.execute(f"UPDATE {table} SET created_at = now() - $1::int * interval '1 day'", days)  # noqa: S608  # our own names
-    finally:
-        await connection.close()
+    past = f"now() - {days} * interval '1 day'"
+    await run_as_owner(address, *(f"UPDATE {table} SET created_at = {past}" for table in EXPIRING))  # noqa: S608  # our own names

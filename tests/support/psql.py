@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 
 from shared.db.database import Address
+from tests.support.connections import connected
 
 
 class Psql:
@@ -21,8 +22,8 @@ class Psql:
     async def value(self, statement: str, *given: Any) -> Any:
         return await self._connection.fetchval(statement, *given)
 
-    async def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await self._connection.fetch(statement)]
+    async def rows(self, statement: str, *given: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self._connection.fetch(statement, *given)]
 
     async def warned(self, statement: str) -> list[str]:
         """Run a statement and return the warnings."""
@@ -43,8 +44,5 @@ class Psql:
 
 @asynccontextmanager
 async def opened(address: Address, **role: Any) -> AsyncIterator[Psql]:
-    connection = await asyncpg.connect(**address.asyncpg_arguments(**role))
-    try:
+    async with connected(address, **role) as connection:
         yield Psql(connection)
-    finally:
-        await connection.close()

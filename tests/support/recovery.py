@@ -22,6 +22,7 @@ from shared.db.embedded import find_server
 from shared.settings import Settings
 from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import OpenAIStub
+from tests.support.connections import connected
 from tests.support.parley import FakePlatform, Parley
 
 OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
@@ -90,11 +91,8 @@ def _kill_postmaster(home: Path) -> None:
 
 async def cut_connections(server: URL, address: Address) -> int:
     """End every connection to a database, as a failover does; return how many there were."""
-    connection = await asyncpg.connect(**Address(server, is_embedded=True).asyncpg_arguments(as_owner=True))
-    try:
-        return len(await connection.fetch(OTHERS, address.url.database))
-    finally:
-        await connection.close()
+    async with connected(Address(server, is_embedded=True)) as owner:
+        return len(await owner.fetch(OTHERS, address.url.database))
 
 
 async def repeated_effects(parley: Parley) -> list[Any]:

@@ -5,14 +5,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import asyncpg
-
 from agent.llm.router import Router
 from agent.memories.turns import TurnMemories
 from agent.summaries.summarizer import Summarizer
 from shared.clock import SystemClock
 from tests.standins.openai_api import Answer, Reply
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.connections import connected
 from tests.support.parley import Parley
 
 LISTED = "SELECT count(*) FROM unremembered_turns"
@@ -81,9 +80,5 @@ def writer(parley: Parley) -> TurnMemories:
 
 async def memories(parley: Parley) -> list[Any]:
     """Return all memories, as the owner of the tables sees them."""
-    owner = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
-    try:
-        rows = await owner.fetch("SELECT * FROM memories ORDER BY turn_id, id")
-    finally:
-        await owner.close()
-    return list(rows)
+    async with connected(parley.app.database.address) as owner:
+        return list(await owner.fetch("SELECT * FROM memories ORDER BY turn_id, id"))

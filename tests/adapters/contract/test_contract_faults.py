@@ -4,6 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
+import asyncpg
 import psutil  # type: ignore[import-untyped]  # the package has no types
 import pytest
 
@@ -13,7 +14,6 @@ from tests.bench.children import started, until_one
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.chat_scene import COMMAND, child_environment
-from tests.support.given_database import connect
 
 COUNT = "SELECT count(*) FROM inbox"
 DIRECT_INBOX = "SELECT content FROM inbox WHERE platform_channel_id = :channel ORDER BY id"
@@ -166,7 +166,7 @@ async def test_a_slow_platform_changes_nothing(talk: PlatformDriver) -> None:
 
 @pytest.mark.timeout(300)
 async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
-    driver: PlatformDriver, address: Address, model: OpenAIStub, tmp_path: Path
+    driver: PlatformDriver, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
 ) -> None:
     env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
     model.play([Answer("One two three four five six seven.", end=asyncio.Event()), Answer("All seven.")])
@@ -174,20 +174,18 @@ async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
         await driver.until_connected()
         await driver.say(ANN, "count", driver.channel)
         (live,) = await driver.wait(lambda: driver.posts(driver.channel), 100)
-        owner = await connect(address)
         while await owner.fetchval("SELECT live_message_id FROM turns") is None:
             await owner.execute("SELECT pg_sleep(0.05)")
         first.kill()
         await first.wait()
         await owner.execute(DEAD_WORKERS)
-        await owner.close()
         async with started(*COMMAND, "worker", env=env):
             await driver.wait(lambda: driver.texts(driver.channel) == ["All seven."], 100)
     assert [each.id for each in driver.posts(driver.channel)] == [live.id]
 
 
 async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the_one_that_posts(
-    driver: PlatformDriver, address: Address, model: OpenAIStub, tmp_path: Path
+    driver: PlatformDriver, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
 ) -> None:
     env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
     log, place = tmp_path / "log", driver.direct(ANN)
@@ -200,7 +198,6 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
     ):
         await driver.until_connected()
         await driver.say(ANN, "hello", place)
-        owner = await connect(address)
         before, refused = 0, driver.rate_limited()
         while not await owner.fetchval("SELECT EXISTS (SELECT FROM outbox)"):
             before, refused = refused, driver.rate_limited()
@@ -216,7 +213,6 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
                 await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
             driver.forget_keys()
         finally:
-            await owner.close()
             late.resume()
         async with asyncio.timeout(30):
             while "reply_sent_by_another_process" not in log.read_text():  # noqa: ASYNC110  # another process writes it

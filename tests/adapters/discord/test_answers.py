@@ -13,7 +13,7 @@ from tests.adapters.discord.conftest import Scene, opened
 from tests.standins.discord import Fault, Json, Sent
 from tests.standins.discord.rules import MEGABYTE
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.given_database import connect
+from tests.support.connections import run_as_owner
 
 
 def edits(pond: Scene) -> list[Sent]:
@@ -151,9 +151,7 @@ async def test_a_fresh_database_beside_an_old_channel_overwrites_no_older_answer
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
         await scene.until_value("delivered", "SELECT status FROM outbox")
-        owner = await connect(address)
-        await owner.execute("TRUNCATE turns, inbox, outbox, conversations RESTART IDENTITY CASCADE")
-        await owner.close()
+        await run_as_owner(address, "TRUNCATE turns, inbox, outbox, conversations RESTART IDENTITY CASCADE")
 
         await scene.ann.says("hello again", scene.ann.dm())
 

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from adapters.slack.platform import SlackPlatform
@@ -14,7 +15,6 @@ from tests.bench.children import started
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json
 from tests.support.chat_scene import COMMAND, child_environment
-from tests.support.given_database import connect
 
 DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
 DEAD_WORKERS = "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
@@ -59,7 +59,7 @@ async def test_a_stream_that_slack_confirms_after_the_end_of_the_turn_becomes_th
 
 @pytest.mark.timeout(300)
 async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
-    scene: Scene, address: Address, model: OpenAIStub, tmp_path: Path
+    scene: Scene, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
 ) -> None:
     env = child_environment(scene.settings, address, tmp_path)
     env |= {"SLACK_BOT_TOKEN": scene.slack.bot_token, "SLACK_API_BASE": scene.slack.api_base}
@@ -70,10 +70,8 @@ async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
         await scene.slack.until(lambda: scene.slack.calls("chat.startStream"))
         worker.kill()
         await worker.wait()
-        owner = await connect(address)
         assert await owner.fetchval("SELECT live_message_id FROM turns") is None
         await owner.execute(DEAD_WORKERS)
-        await owner.close()
 
     async with opened(scene, address, model, listens=False):
         await scene.until_value("delivered", DELIVERED)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import asyncpg
 import httpx
 import pytest
 from pydantic import SecretStr
@@ -19,7 +20,6 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Envelope
 from tests.standins.slack.delivery import sign
 from tests.support.chat_scene import held
-from tests.support.given_database import connect
 from tests.support.parley import open_parley
 
 COUNT = "SELECT count(*) FROM inbox"
@@ -63,17 +63,15 @@ async def test_several_connections_in_several_processes_make_one_turn_of_each_ev
     assert office.ann.reads(office.general) == ["Once."] * 5
 
 
-async def test_an_acknowledgement_goes_out_when_the_message_is_stored(office: Scene, address: Address) -> None:
+async def test_an_acknowledgement_goes_out_when_the_message_is_stored(office: Scene, owner: asyncpg.Connection) -> None:
     office.slack.delivery.retry_delays = (0.1, 60.0)
     office.slack.delivery.ack_seconds = 0.5
-    owner = await connect(address)
     await owner.execute("ALTER TABLE inbox RENAME TO inbox_that_is_away")
 
     await office.ann.direct("hello")
     await office.slack.until(lambda: len(office.slack.journal.envelopes) == 2)
     assert acked(office) == []
     await owner.execute("ALTER TABLE inbox_that_is_away RENAME TO inbox")
-    await owner.close()
     envelope = office.slack.journal.envelopes[0]
     office.slack.delivery.ack_seconds = 30
     again = await office.slack.delivery.give("events_api", envelope.payload)

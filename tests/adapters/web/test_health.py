@@ -52,15 +52,15 @@ async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
     assert "parley worker" in answer.json()["error"]["message"]
 
 
-async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site) -> None:
+async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site, owner: asyncpg.Connection) -> None:
     await until_ready(site)
     with capture_logs() as lines:
-        await change_tables(site.parley, "ALTER FUNCTION parley_take_jobs_v1 RENAME TO away")
+        await owner.execute("ALTER FUNCTION parley_take_jobs_v1 RENAME TO away")
         async with asyncio.timeout(30):
             while sum(line["event"] == "worker_restarting" for line in lines) < 3:
                 answer = await site.client.get("/readyz")
     assert (answer.status_code, "worker_restarting" in answer.text) == (503, True)
-    await change_tables(site.parley, "ALTER FUNCTION away RENAME TO parley_take_jobs_v1")
+    await owner.execute("ALTER FUNCTION away RENAME TO parley_take_jobs_v1")
 
     await until_ready(site)
     assert (await site.posts("hello")).json()["content"] == "You said: hello"
@@ -85,20 +85,13 @@ async def test_a_worker_that_died_before_the_clock_was_set_back_does_not_count(s
     assert (await site.client.get("/readyz")).status_code == 503
 
 
-async def change_tables(parley: Parley, statement: str) -> None:
-    owner = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
-    try:
-        await owner.execute(statement)
-    finally:
-        await owner.close()
-
-
-async def test_compatible_tables_of_a_newer_release_are_ready(site: Site, parley: Parley) -> None:
-    await change_tables(parley, "UPDATE alembic_version SET version_num = '9998'")
+async def test_compatible_tables_of_a_newer_release_are_ready(
+    site: Site, parley: Parley, owner: asyncpg.Connection
+) -> None:
+    await owner.execute("UPDATE alembic_version SET version_num = '9998'")
     await until_ready(site)
 
-    await change_tables(
-        parley,
+    await owner.execute(
         """
         CREATE TABLE IF NOT EXISTS schema_compatibility (id bigint PRIMARY KEY, oldest_revision text NOT NULL);
         GRANT SELECT ON schema_compatibility TO parley_app;
@@ -113,8 +106,8 @@ async def test_compatible_tables_of_a_newer_release_are_ready(site: Site, parley
         await migrate(parley.app.database.address)
 
 
-async def test_old_tables_are_not_ready(site: Site, parley: Parley) -> None:
-    await change_tables(parley, "UPDATE alembic_version SET version_num = '0001'")
+async def test_old_tables_are_not_ready(site: Site, owner: asyncpg.Connection) -> None:
+    await owner.execute("UPDATE alembic_version SET version_num = '0001'")
 
     answer = await site.client.get("/readyz")
 
@@ -204,10 +197,9 @@ def monitoring(name: str) -> Any:
     return yaml.safe_load((ROOT / "docs" / "monitoring" / name).read_text("utf-8"))
 
 
-async def test_metrics_count_the_memories_without_vectors(parley: Parley) -> None:
+async def test_metrics_count_the_memories_without_vectors(parley: Parley, owner: asyncpg.Connection) -> None:
     app = parley.app
-    await change_tables(
-        parley,
+    await owner.execute(
         "WITH someone AS (INSERT INTO users DEFAULT VALUES RETURNING id)"
         " INSERT INTO memories (user_id, content) SELECT id, 'Ann likes tea' FROM someone",
     )

@@ -23,8 +23,8 @@ from tests.adapters.a2a.callers import hanging
 from tests.adapters.web.conftest import TOKEN, Site, open_site
 from tests.conftest import new_database
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.connections import connected
 from tests.support.delegating import ask, offered
-from tests.support.given_database import connect
 from tests.support.mcp_servers import eventually
 from tests.support.parley import Parley, open_parley
 
@@ -194,9 +194,8 @@ async def test_an_installation_that_is_killed_while_it_works_is_an_error_result(
     async with new_database(postgres) as address, killed_at_the_end(address, tmp_path / "far") as (process, url):
         await parley.sql(ADD, name="abroad", url=url)
         asking = asyncio.create_task(parley.ask("ask them"))
-        far = await connect(address)
-        await eventually(lambda: far.fetchval("SELECT id FROM turns WHERE status = 'running'"))
-        await far.close()
+        async with connected(address) as far:
+            await eventually(lambda: far.fetchval("SELECT id FROM turns WHERE status = 'running'"))
         process.kill()
 
         assert (await asking).content == "They are gone."

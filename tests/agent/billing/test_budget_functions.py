@@ -5,12 +5,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
 from agent.billing.budget import find_server_budget_status, get_budget_status
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.messages import Place
-from tests.support.given_database import connect
 from tests.support.money import Money
 
 
@@ -213,15 +213,11 @@ async def test_a_turn_whose_user_was_deleted_is_still_paid_for(money: Money) -> 
     assert await money.server() == (0, 0)
 
 
-async def test_nobody_but_the_program_may_call_them(address: Address) -> None:
-    owner = await connect(address)
-    try:
-        found = await owner.fetch(
-            "SELECT proname, has_function_privilege('parley_app', oid, 'EXECUTE') AS ours, prosecdef, proconfig,"
-            " (aclexplode(proacl)).grantee FROM pg_proc WHERE proname ~ '^parley_.*_v[0-9]+$'"
-        )
-    finally:
-        await owner.close()
+async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -> None:
+    found = await owner.fetch(
+        "SELECT proname, has_function_privilege('parley_app', oid, 'EXECUTE') AS ours, prosecdef, proconfig,"
+        " (aclexplode(proacl)).grantee FROM pg_proc WHERE proname ~ '^parley_.*_v[0-9]+$'"
+    )
 
     assert len({row["proname"] for row in found}) >= 10
     # Triggers run with the rights of their owner.

@@ -1,10 +1,8 @@
 """Memories are deleted after the days that `memory_retention` has for their server and kind; all others stay."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
-import pytest
 
 from agent.maintenance.memories import remove_expired_memories
 from agent.maintenance.steps import Steps
@@ -18,13 +16,6 @@ AGE = """
 UPDATE memories SET said_at = said_at - interval '31 days';
 UPDATE conversations SET last_active_at = last_active_at - interval '31 days'
 """
-
-
-@pytest.fixture
-async def owner(parley: Parley) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
-    yield connection
-    await connection.close()
 
 
 def summary_of(_: str) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
-import asyncpg
 from sqlalchemy import text
 
 from agent.maintenance.steps import Steps
 from agent.maintenance.totals import count_finished, read_call_totals, read_turn_totals
 from shared.clock import SystemClock
 from shared.db.database import Address
+from tests.support.connections import run_as_owner
 from tests.support.parley import Parley
 from tests.support.past import write_past
 
@@ -88,11 +88,7 @@ async def test_the_totals_outlive_the_rows(parley: Parley, address: Address) -> 
 async def test_the_metrics_read_only_what_is_not_counted_yet(parley: Parley, address: Address) -> None:
     await write_past(address, turns=20_000, days=100)
     await count_finished(steps_of(parley))
-    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
-        await owner.execute("ANALYZE")
-    finally:
-        await owner.close()
+    await run_as_owner(address, "ANALYZE")
 
     async with parley.app.database.transaction() as session:
         await read_turn_totals(session)

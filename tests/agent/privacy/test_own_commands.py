@@ -2,11 +2,9 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
-import pytest
 
 from agent.commands import CommandReply, answer
 from agent.privacy.receipts import verify_receipt
@@ -22,13 +20,6 @@ from tests.support.summaries import memories, pause_and_summarise, remembered, s
 ANN, BOB = Writer("test", "ann", "Ann"), Writer("test", "bob", "Bob")
 DIRECT, BOBS = Place("test", None, "dm-ann", is_direct=True), Place("test", None, "dm-bob", is_direct=True)
 CHANNEL = Place("test", "guild", "general")
-
-
-@pytest.fixture
-async def owner(parley: Parley) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
-    yield connection
-    await connection.close()
 
 
 async def command(parley: Parley, text: str, sender: Writer = ANN, place: Place = DIRECT) -> CommandReply:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,13 +51,6 @@ class UnreachableStorage:
 
     async def delete(self, key: str) -> None:
         raise Unavailable
-
-
-@pytest.fixture
-async def owner(parley: Parley) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(**parley.app.database.address.asyncpg_arguments(as_owner=True))
-    yield connection
-    await connection.close()
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ import asyncpg
 import pytest
 from sqlalchemy import URL, text
 
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.permissions import Permission
 from shared.tools import ToolContext
-from tests.support.given_database import connect
+from tests.conftest import new_database
+from tests.support.connections import connected
 from tests.support.tool_context import make_tool_context
 
 ORDERS = """
@@ -41,20 +42,12 @@ class Shop:
 
 @pytest.fixture
 async def shop(postgres: URL) -> AsyncIterator[Shop]:
-    name = f"shop_{uuid4().hex}"
-    superuser = await connect(Address(postgres, is_embedded=True))
-    await superuser.execute(f"CREATE DATABASE {name}")
-    await superuser.execute(f"CREATE ROLE {name}_reader LOGIN")
-    owner = await connect(Address(postgres.set(database=name), is_embedded=True))
-    await owner.execute(ORDERS)
-    await owner.execute(f"GRANT SELECT ON orders, big_orders TO {name}_reader")
-    try:
-        yield Shop(f"postgresql://{name}_reader@/{name}?host={postgres.query['host']}", f"{name}_reader", owner)
-    finally:
-        await owner.close()
-        await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        await superuser.execute(f"DROP ROLE {name}_reader")
-        await superuser.close()
+    reader = f"reader_{uuid4().hex}"
+    async with new_database(postgres, is_empty=True) as address, connected(address) as owner:
+        await owner.execute(ORDERS)
+        await owner.execute(f"CREATE ROLE {reader} LOGIN; GRANT SELECT ON orders, big_orders TO {reader}")
+        yield Shop(f"postgresql://{reader}@/{address.url.database}?host={postgres.query['host']}", reader, owner)
+        await owner.execute(f"DROP OWNED BY {reader}; DROP ROLE {reader}")
 
 
 @pytest.fixture

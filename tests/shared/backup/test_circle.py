@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 from sqlalchemy import URL, text
 
@@ -17,7 +18,8 @@ from shared.files.folder import FolderStore
 from shared.files.storage import Storage
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.given_database import connect, given_database
+from tests.support.connections import connected
+from tests.support.given_database import given_database
 from tests.support.parley import open_parley
 
 KEY, LOST = "7/abc/notes.txt", "7/def/lost.txt"
@@ -62,11 +64,10 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
         assert b"".join([chunk async for chunk in store.get(KEY)]) == b"x" * 4_000_000
         with pytest.raises(NotFound):
             await store.size(LOST)
-        owner = await connect(target)
-        assert (await read_contents(owner)).rows == manifest.rows
-        # What later migrations make belongs to the program as before.
-        await owner.execute("CREATE TABLE later (id bigint)")
-        await owner.close()
+        async with connected(target) as owner:
+            assert (await read_contents(owner)).rows == manifest.rows
+            # What later migrations make belongs to the program as before.
+            await owner.execute("CREATE TABLE later (id bigint)")
         database = Database(target, pool_size=2)
         async with database.statement() as session:
             rows = (await session.execute(text("SELECT token_budget_monthly AS tokens FROM users"))).all()
@@ -77,11 +78,9 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
 
 
 async def test_others_are_named_and_a_live_backup_has_the_state_of_one_moment(
-    source: Installation, tmp_path: Path
+    source: Installation, owner: asyncpg.Connection, tmp_path: Path
 ) -> None:
-    other = await connect(source.address)
-    await other.execute("SET application_name = 'an open psql'")
-
+    await owner.execute("SET application_name = 'an open psql'")
     database = Database(source.address, pool_size=2)
     async with database.statement() as session:
         await session.execute(text("SELECT 1"))
@@ -97,7 +96,6 @@ async def test_others_are_named_and_a_live_backup_has_the_state_of_one_moment(
     assert manifest.rows["users"] == 1
     with pytest.raises(BackupError, match="an open psql"):
         await refuse_used(manifest, source.address)
-    await other.close()
 
 
 async def test_a_backup_of_a_newer_release_is_refused(source: Installation, tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import asyncpg
 import pytest
 
 from shared.db.database import Address, _migrate
 from shared.db.embedded import LONGEST_SOCKET_PATH, SOCKET, find_programs, find_server, keep_running, start_postgres
 from shared.db.server_user import find_server_user
 from shared.errors import ConfigurationError
+from tests.support.connections import connected, run_as_owner
 
 NOBODY = 65534
 METHODS = "SELECT DISTINCT auth_method FROM pg_hba_file_rules"
@@ -61,12 +61,9 @@ def home() -> Iterator[Path]:
 
 async def test_the_socket_is_private_and_the_server_asks_who_connects(home: Path) -> None:
     address = Address(start_postgres(home), is_embedded=True)
-    connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-    try:
-        methods = [row[0] for row in await connection.fetch(METHODS)]
-        listening = await connection.fetchval("SHOW listen_addresses")
-    finally:
-        await connection.close()
+    async with connected(address) as owner:
+        methods = [row[0] for row in await owner.fetch(METHODS)]
+        listening = await owner.fetchval("SHOW listen_addresses")
 
     assert methods == ["peer"]
     assert listening == ""
@@ -78,11 +75,8 @@ async def test_the_socket_is_private_and_the_server_asks_who_connects(home: Path
 async def test_the_program_and_the_migrations_come_in(home: Path) -> None:
     address = Address(start_postgres(home), is_embedded=True)
     await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
-    connection = await asyncpg.connect(**address.asyncpg_arguments())
-    try:
+    async with connected(address, as_owner=False) as connection:
         assert await connection.fetchval("SELECT current_user") == "parley_app"
-    finally:
-        await connection.close()
 
 
 async def test_a_server_that_has_ended_is_started_again(home: Path) -> None:
@@ -92,10 +86,7 @@ async def test_a_server_that_has_ended_is_started_again(home: Path) -> None:
     async with asyncio.timeout(60):
         while not await asyncio.to_thread(server.is_running):  # noqa: ASYNC110  # another process is watched
             await asyncio.sleep(0.05)
-    connection = await asyncpg.connect(
-        **Address(start_postgres(home), is_embedded=True).asyncpg_arguments(as_owner=True)
-    )
-    await connection.close()
+    await run_as_owner(Address(start_postgres(home), is_embedded=True))
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
 
@@ -142,10 +133,8 @@ def test_a_server_that_an_older_release_left_open_is_started_anew(tmp_path: Path
         address = Address(url, is_embedded=True)
 
         async def read() -> list[str]:
-            connection = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-            methods = [row[0] for row in await connection.fetch(METHODS)]
-            await connection.close()
-            return methods
+            async with connected(address) as owner:
+                return [row[0] for row in await owner.fetch(METHODS)]
 
         assert asyncio.run(read()) == ["peer"]
     finally:

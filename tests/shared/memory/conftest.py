@@ -1,18 +1,23 @@
 """What several tests of memories need."""
 
-from collections.abc import AsyncIterator
-
+import asyncpg
 import pytest
 
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.models import User
-from tests.support.admin import Admin
+from tests.support.psql import Psql
+
+
+class Admin(Psql):
+    """Runs SQL as the database's owner."""
+
+    async def overdue(self) -> None:
+        await self.run("UPDATE memories SET vectors_due_at = now()")
 
 
 @pytest.fixture
-async def admin(address: Address, database: Database) -> AsyncIterator[Admin]:
-    async with Admin.connected(address) as admin:
-        yield admin
+def admin(owner: asyncpg.Connection) -> Admin:
+    return Admin(owner)
 
 
 @pytest.fixture

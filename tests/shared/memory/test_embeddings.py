@@ -22,9 +22,9 @@ from shared.memory.embeddings import (
 from shared.memory.memories import Memories, NewMemory, Origin
 from shared.messages import Place, Usage
 from shared.settings import Settings
+from tests.shared.memory.conftest import Admin
 from tests.shared.memory.test_memories import new_conversation
 from tests.standins.openai_api import OpenAIStub
-from tests.support.admin import Admin
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
 NOWHERE = "http://127.0.0.1:9/v1"

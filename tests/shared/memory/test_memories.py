@@ -325,12 +325,9 @@ SCANS = text("SELECT relname, seq_scan, idx_scan FROM pg_stat_xact_user_tables")
 
 
 async def test_recall_among_thousands_of_memories_uses_the_index(
-    memories: Memories, database: Database, address: Address, ann: int
+    memories: Memories, database: Database, owner: asyncpg.Connection, ann: int
 ) -> None:
-    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
     await owner.execute(PLENTY)
-    await owner.close()
-
     async with database.transaction() as session:
         await find_by_words(session, Visibility(ann, HOME), Search(["topic7", "walrus"], 5))
         scans = {row.relname: row for row in await session.execute(SCANS)}

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.clock import SystemClock
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.db.driver import Connection
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
 from shared.memory.recall import WORD_BUDGET
@@ -170,17 +170,17 @@ async def test_messages_that_the_prompt_shows_anyway_are_not_recalled(
     assert len(await elsewhere.recall("walrus", shown_from=new)) == 2
 
 
-async def test_a_superseded_fact_is_history_and_is_not_recalled(memories: Memories, address: Address, ann: int) -> None:
+async def test_a_superseded_fact_is_history_and_is_not_recalled(
+    memories: Memories, owner: asyncpg.Connection, ann: int
+) -> None:
     memory = memories.of_user(ann, HOME, None)
     old, new = await memory.remember("Ann lives in Bern"), await memory.remember("Ann lives in Oslo")
-    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
     await owner.execute("UPDATE memories SET superseded_by = $1 WHERE id = $2", new.id, old.id)
 
     assert await contents(memory, "where does Ann live?") == ["Ann lives in Oslo"]
     assert [each.content for each in await memory.list_all()] == ["Ann lives in Oslo"]
     assert await memory.forget(new.id)
     assert await owner.fetchval("SELECT count(*) FROM memories") == 0
-    await owner.close()
 
 
 async def test_what_a_person_asked_to_remember_comes_before_what_was_said(

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.memory.memories import Memories, NewMemory, Origin
 from shared.memory.visibility import Visibility, act_in
 from shared.messages import Place
@@ -56,7 +56,7 @@ async def bob(database: Database) -> int:
 
 
 @pytest.fixture
-async def everything(memories: Memories, database: Database, address: Address, ann: int, bob: int) -> None:
+async def everything(memories: Memories, database: Database, owner: asyncpg.Connection, ann: int, bob: int) -> None:
     """Memories of each scope of two persons, each with a vector."""
     for user_id, name in ((ann, "ann"), (bob, "bob")):
         await memories.of_user(user_id, HOME, None).remember(f"{name} private")
@@ -66,12 +66,10 @@ async def everything(memories: Memories, database: Database, address: Address, a
     await say(memories, database, ann, place=GUILD, words="ann in general")
     await say(memories, database, bob, place=OTHER_CHANNEL, words="bob in the kitchen")
     await say(memories, database, bob, place=THREAD, words="bob in a thread")
-    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
     await owner.execute(
         "INSERT INTO memory_vectors (user_id, model, kind, memory_id, embedding)"
         " SELECT user_id, 'm', 'turn', id, '[1,0]' FROM memories"
     )
-    await owner.close()
 
 
 @pytest.mark.usefixtures("everything")
@@ -124,9 +122,8 @@ async def test_in_a_direct_message_a_person_forgets_what_they_said_in_a_channel(
 
 
 async def test_a_row_that_an_admin_inserts_is_indexed_and_recalled(
-    memories: Memories, address: Address, ann: int
+    memories: Memories, owner: asyncpg.Connection, ann: int
 ) -> None:
-    owner = await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
     await owner.execute("INSERT INTO memories (user_id, content) VALUES ($1, 'The walrus is grey')", ann)
     memory = memories.of_user(ann, HOME, None)
 
@@ -146,4 +143,3 @@ async def test_a_row_that_an_admin_inserts_is_indexed_and_recalled(
     assert await contents(memories.of_user(ann, GUILD, None), "seal") == ["The seal is grey"]
     await owner.execute("DELETE FROM memories")
     assert await owner.fetch("SELECT * FROM memory_scopes WHERE memories <> 0 OR words <> 0") == []
-    await owner.close()

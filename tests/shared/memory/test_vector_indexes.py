@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.memory.memories import Memories
 from shared.memory.vector_indexes import PREFIX, build_vector_indexes, find_nearest
 from shared.memory.visibility import Visibility, act_in
@@ -33,11 +33,6 @@ async def index_names(database: Database) -> list[str]:
         return list(found.scalars())
 
 
-@pytest.fixture
-async def owner(address: Address) -> asyncpg.Connection:
-    return await asyncpg.connect(**address.asyncpg_arguments(as_owner=True))
-
-
 async def test_a_large_scope_gets_indexes_that_find_what_an_exact_search_finds(
     memories: Memories, database: Database, owner: asyncpg.Connection, ann: int
 ) -> None:
@@ -59,7 +54,6 @@ async def test_a_large_scope_gets_indexes_that_find_what_an_exact_search_finds(
             {"ids": near[scope_id]},
         )
         assert found.scalar_one() == pytest.approx(exact[0]["distance"])
-    await owner.close()
 
 
 async def test_nobody_finds_by_an_index_what_is_not_theirs(
@@ -75,7 +69,6 @@ async def test_nobody_finds_by_an_index_what_is_not_theirs(
         near = await find_nearest(session, [scope_id], model=MODEL, vector="[3,4,1]", dimensions=3)
 
     assert near == {scope_id: []}
-    await owner.close()
 
 
 async def test_indexes_that_are_not_wanted_any_more_are_dropped(
@@ -90,7 +83,6 @@ async def test_indexes_that_are_not_wanted_any_more_are_dropped(
     async with database.transaction() as session:
         await act_in(session, Visibility(ann, HOME))
         assert await find_nearest(session, [1], model=MODEL, vector="[3,4,1]", dimensions=3) == {}
-    await owner.close()
 
 
 async def test_without_an_embedder_no_index_is_made(memories: Memories) -> None:

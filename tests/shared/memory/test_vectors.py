@@ -18,9 +18,9 @@ from shared.memory.storage import NewMemory, Origin
 from shared.memory.vectors import MISMATCH_SECONDS, Pending, read_progress, split
 from shared.messages import Place
 from shared.settings import Settings
+from tests.shared.memory.conftest import Admin
 from tests.standins.openai_api import Fault, OpenAIStub
 from tests.standins.openai_api.script import Body
-from tests.support.admin import Admin
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
 CHANNEL = Place("discord", "server-1", "channel-1", is_direct=False)

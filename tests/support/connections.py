@@ -1,0 +1,26 @@
+"""A connection beside the program's pool: the owner's, who sees all rows, unless told otherwise."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from shared.db.database import Address
+
+
+@asynccontextmanager
+async def connected(address: Address, **role: Any) -> AsyncIterator[asyncpg.Connection]:
+    """Open it for the block; `role` is what `Address.asyncpg_arguments` takes."""
+    connection = await asyncpg.connect(**address.asyncpg_arguments(**(role or {"as_owner": True})))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def run_as_owner(address: Address, *statements: str) -> None:
+    """Run statements, each in a transaction of its own."""
+    async with connected(address) as owner:
+        for each in statements:
+            await owner.execute(each)
