@@ -6,7 +6,7 @@ import pytest
 
 from shared.db.database import Address
 from shared.settings import Settings
-from tests.adapters.slack.conftest import make_scene, opened
+from tests.adapters.slack.conftest import make_scene
 from tests.bench.children import started
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Limits, SlackStandIn
@@ -23,13 +23,10 @@ async def test_sixty_mentions_in_a_limited_channel_cost_few_calls_more_with_two_
     model.play(lambda _body, _number: Answer("Hello."))
     async with SlackStandIn(limits=Limits(posts=1, post_seconds=1.0)) as slack:
         scene = make_scene(slack, settings)
-        env = child_environment(settings, address, tmp_path) | {
-            "SLACK_BOT_TOKEN": slack.bot_token,
-            "SLACK_API_BASE": slack.api_base,
-            "DEFAULT_GUEST_TOKEN_BUDGET": "1000000000",
-        }
+        env = child_environment(settings, address, tmp_path) | slack.environment()
+        env["DEFAULT_GUEST_TOKEN_BUDGET"] = "1000000000"
         async with (
-            opened(scene, address, model, works=False),
+            scene.opened(address, model, works=False),
             started(*COMMAND, "worker", env=env),
             started(*COMMAND, "worker", env=env),
         ):

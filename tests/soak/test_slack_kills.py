@@ -47,12 +47,8 @@ async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
         scene = make_scene(slack, settings)
         for method in POSTS:
             slack.fail(method, seconds=LATE_SECONDS, times=10**9)
-        env = child_environment(settings, address, tmp_path) | {
-            "SLACK_BOT_TOKEN": slack.bot_token,
-            "SLACK_APP_TOKEN": slack.app_token,
-            "SLACK_API_BASE": slack.api_base,
-            "DEFAULT_GUEST_TOKEN_BUDGET": "1000000000",
-        }
+        env = child_environment(settings, address, tmp_path) | slack.environment()
+        env["DEFAULT_GUEST_TOKEN_BUDGET"] = "1000000000"
         log = tmp_path / "log"
         await stack.enter_async_context(started(*COMMAND, "adapter", "slack", env=env, errors=log))
         await slack.socket.until()

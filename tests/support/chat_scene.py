@@ -2,11 +2,12 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 from adapters.base import ChatPlatform
 from shared.db.database import Address
@@ -21,13 +22,47 @@ COMMAND = (sys.executable, "-m", "adapters.cli")
 PATIENCE = 90
 
 
+class Connections(Protocol):
+    """A stand-in's connections to those who listen."""
+
+    async def until(self, count: int = 1) -> None: ...
+    async def until_gone(self) -> None: ...
+
+
 @dataclass(kw_only=True)
-class ChatScene:
+class ChatScene(ABC):
     """Settings for a platform's stand-in with a channel, and Parley once it is open."""
 
     settings: Settings
     general: dict[str, Any]
     parley: Parley = field(init=False)
+
+    @property
+    @abstractmethod
+    def connections(self) -> Connections:
+        """Return the stand-in's connections."""
+
+    @abstractmethod
+    def build(self, **options: Any) -> ChatPlatform:
+        """Return the platform under test, with the stand-in's addresses; `options` are the library's."""
+
+    @asynccontextmanager
+    async def opened(
+        self, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True, **options: Any
+    ) -> AsyncIterator[Self]:
+        """Open Parley: with an adapter that listens, a worker, or both."""
+        platform = self.build(**options)
+        async with open_parley(self.settings, address, model, senders={platform.name: platform}, works=works) as parley:
+            self.parley = parley
+            if not listens:
+                yield self
+                return
+            listening = asyncio.create_task(platform.listen(parley.app))
+            try:
+                await self.connections.until()
+                yield self
+            finally:
+                await ended(listening)
 
     @property
     def model(self) -> OpenAIStub:
@@ -70,30 +105,6 @@ async def ended(listening: "asyncio.Task[None]") -> None:
     """Cancel an adapter that listens, and wait for its end."""
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
-
-
-@asynccontextmanager
-async def open_scene(
-    scene: ChatScene,
-    address: Address,
-    model: OpenAIStub,
-    platform: ChatPlatform,
-    *,
-    until_connected: Callable[[], Awaitable[None]] | None,
-    works: bool,
-) -> AsyncIterator[None]:
-    """Open Parley: with an adapter that listens (unless `until_connected` is None), a worker, or both."""
-    async with open_parley(scene.settings, address, model, senders={platform.name: platform}, works=works) as parley:
-        scene.parley = parley
-        if until_connected is None:
-            yield
-            return
-        listening = asyncio.create_task(platform.listen(parley.app))
-        try:
-            await until_connected()
-            yield
-        finally:
-            await ended(listening)
 
 
 def child_environment(settings: Settings, address: Address, home: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from adapters.cli.serving import with_free_port
 from adapters.web import serve
 from shared.db.database import Address
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import OpenAIStub
 
 
@@ -38,7 +38,7 @@ async def opened_by_http(scene: Scene, address: Address, model: OpenAIStub) -> A
     """Open a scene to which Slack sends everything in signed requests."""
     own = replace(scene.own, app_token=None, signing_secret=SecretStr(scene.slack.signing_secret))
     scene = with_address(replace(scene, own=own))
-    async with opened(scene, address, model, listens=False), with_web(scene) as url:
+    async with scene.opened(address, model, listens=False), with_web(scene) as url:
         await scene.slack.delivery.deliver_to(
             f"{url}/slack/events", interactions=f"{url}/slack/interactions", commands=f"{url}/slack/commands"
         )

@@ -1,26 +1,15 @@
 """Discord, driven through its stand-in."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
-from adapters.discord.platform import DiscordPlatform
 from shared.settings import Settings
-from tests.adapters.contract.driver import (
-    ANN,
-    BOB,
-    STOP,
-    Capability,
-    File,
-    Json,
-    Message,
-    Place,
-    PlatformDriver,
-    Post,
-)
+from tests.adapters.contract.driver import STOP, Capability, File, Json, Message, Place, PlatformDriver, Post
 from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene, make_scene
 from tests.standins.discord import CUT, DiscordStandIn, Fault, Interaction, Limits, Person, Sent
+from tests.standins.discord.world import World
 
 PINGS = re.compile(r"<@!?(\d+)>|@(everyone|here)|<@(&\d+)>")
 
@@ -33,41 +22,22 @@ class Driver(PlatformDriver):
     is_one_per_process = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {Capability.TABLES}
 
+    scene: Scene
     _standin: DiscordStandIn
-    _people: Mapping[str, Person]
-
-    def __init__(self, scene: Scene) -> None:
-        self.scene: Scene = scene
-        self._standin, self._world = scene.discord, scene.discord.world
-        self._people = {ANN: scene.ann, BOB: scene.bob}
+    _world: World
+    _people: dict[str, Person]
 
     @classmethod
     @asynccontextmanager
     async def running(cls, settings: Settings) -> AsyncIterator[Self]:
-        """Run the stand-in."""
         async with DiscordStandIn() as standin:
             standin.gateway.identify_seconds = BETWEEN_STARTS
-            yield cls(make_scene(standin, settings))
-
-    def build(self) -> DiscordPlatform:
-        """Return the platform with the stand-in's addresses."""
-        return DiscordPlatform(self.scene.own)
-
-    def environment(self) -> dict[str, str]:
-        """Return token and addresses."""
-        return {
-            "DISCORD_TOKEN": self._standin.token,
-            "DISCORD_API_BASE": self._standin.api_base,
-            "DISCORD_GATEWAY": self._standin.gateway.url,
-            "DISCORD_CDN_BASE": self._standin.cdn_base,
-        }
+            yield cls(make_scene(standin, settings), standin)
 
     def direct(self, person: str) -> Place:
-        """Return a person's direct messages."""
         return Place(self._people[person].dm()["id"])
 
     async def add_channel(self, name: str) -> Place:
-        """Make a channel on the server."""
         channel = self._world.add_channel(self.scene.guild["id"], name)
         await self._standin.gateway.dispatch("CHANNEL_CREATE", channel, self.scene.guild["id"])
         return Place(channel["id"])
@@ -82,44 +52,24 @@ class Driver(PlatformDriver):
         """Return the same channel."""
         return asked.place
 
-    async def say(
-        self,
-        person: str,
-        text: str,
-        place: Place,
-        *,
-        calls: bool = True,
-        files: Sequence[File] = (),
-        is_delivered: bool = True,
-    ) -> Message:
-        """Write a message."""
-        channel = self._channel(place)
-        given = [(name, content, "text/plain") for name, content in files]
-        written = await self._people[person].says(
-            self._addressed(text, channel, calls=calls), channel, files=given, is_heard=is_delivered
-        )
-        return Message(written["id"], place, person)
+    def is_direct(self, place: Place) -> bool:
+        return "guild_id" not in self._channel(place)
 
-    def _addressed(self, text: str, channel: Json, *, calls: bool) -> str:
-        return f"<@{self._world.bot['id']}> {text}" if calls and "guild_id" in channel else text
+    async def write(self, person: str, text: str, place: Place, *, files: Sequence[File], is_heard: bool) -> str:
+        given = [(name, content, "text/plain") for name, content in files]
+        written = await self._people[person].says(text, self._channel(place), files=given, is_heard=is_heard)
+        return str(written["id"])
 
     async def deliver_again(self, message: Message) -> None:
-        """Send MESSAGE_CREATE again."""
         await self._standin.tell_message("MESSAGE_CREATE", self._written(message))
 
-    async def edit(self, message: Message, text: str, *, calls: bool = True) -> None:
-        """Change a message."""
-        written, channel = self._written(message), self._channel(message.place)
-        is_called = calls and "guild_id" in channel
-        written["mentions"] = [self._world.bot] if is_called else []
-        await self._people[message.author].edits(written, self._addressed(text, channel, calls=calls))
+    async def rewrite(self, message: Message, text: str) -> None:
+        await self._people[message.author].edits(self._written(message), text)
 
     async def delete(self, message: Message) -> None:
-        """Delete a message."""
         await self._people[message.author].deletes(self._written(message))
 
     async def press(self, person: str, post: Post, label: str) -> None:
-        """Press a button."""
         await self._press(person, post, label)
 
     async def press_for_notice(self, person: str, post: Post, label: str) -> str:
@@ -133,12 +83,10 @@ class Driver(PlatformDriver):
         return await (await self._people[person].clicks(post.raw, label)).acked()
 
     async def command(self, person: str, name: str, place: Place) -> str:
-        """Give a slash command."""
         await self._standin.until(lambda: self._standin.commands)
         return await (await self._people[person].types(name, self._channel(place))).answered()
 
     def posts(self, place: Place) -> list[Post]:
-        """Return the bot's messages of a channel, direct conversation or thread."""
         return [self._to_post(each, place) for each in self.scene.ann.reads(self._channel(place))]
 
     def _to_post(self, message: Json, place: Place) -> Post:
@@ -173,14 +121,6 @@ class Driver(PlatformDriver):
                 found.add(names.get(person, person) if person else "everyone" if everyone else role)
         return found
 
-    async def until_connected(self) -> None:
-        """Return once a bot has identified at the gateway."""
-        await self._standin.gateway.until()
-
-    async def until_disconnected(self) -> None:
-        """Return once the gateway has no connection."""
-        await self._standin.gateway.until_gone()
-
     async def cut_connections(self) -> None:
         """Close the gateway's connections; a resumed session is sent what it has missed."""
         await self._standin.gateway.drop_all()
@@ -190,15 +130,9 @@ class Driver(PlatformDriver):
         self._standin.limits = Limits(per_route=5, window=5.0)
 
     def refuse_posts(self, count: int, seconds: int = 1) -> None:
-        """Refuse new messages."""
         self._standin.faults.append(Fault("POST", "/messages", 429, times=count, retry_after=float(seconds)))
 
-    def allow_posts(self) -> None:
-        """Take the faults away."""
-        self._standin.faults.clear()
-
     def forget_keys(self) -> None:
-        """Forget the nonces."""
         self._standin.forget_nonces()
 
     def lose_confirmation(self) -> None:
@@ -206,18 +140,15 @@ class Driver(PlatformDriver):
         self._standin.faults.append(Fault("POST", "/messages", 500, after=True))
 
     def strain(self) -> None:
-        """Make posts and readings of history fail."""
         self.slow_down(0.3)
         for method in ("POST", "GET"):
             self._standin.faults += [Fault(method, "/messages", 429), Fault(method, "/messages", CUT)]
         self._standin.faults.append(Fault("POST", "/messages", CUT, after=True))
 
     def rate_limited(self) -> int:
-        """Count the 429s."""
         return sum(each.status == 429 for each in self._standin.journal)
 
     def refusals(self) -> list[Any]:
-        """Return the other refusals."""
         return self._standin.refusals
 
     def _channel(self, place: Place) -> Json:

@@ -2,20 +2,19 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
-from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.chat_scene import ChatScene, ended, open_scene
+from tests.support.chat_scene import ended
 
 Json = dict[str, Any]
 File = tuple[str, bytes]
@@ -47,8 +46,6 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a person."""
-
     id: str
     place: Place
     author: str
@@ -68,23 +65,6 @@ class Post:
     raw: Json = field(repr=False, compare=False)
 
 
-class StandIn(Protocol):
-    """The stand-in of a platform; each of its answers takes `latency` seconds."""
-
-    latency: float
-
-    async def until(self, happened: Callable[[], Any], seconds: float = 90) -> Any:
-        """Wait until `happened` returns something, and return that."""
-
-
-class Person(Protocol):
-    """A person of the stand-in."""
-
-    @property
-    def id(self) -> str:
-        """Return the platform's id of the person."""
-
-
 class PlatformDriver(ABC):
     """One platform with its stand-in; people are named, and the agent is called in channels by a mention."""
 
@@ -93,20 +73,21 @@ class PlatformDriver(ABC):
     message_limit: ClassVar[int]
     # Whether the platform's library knows one server for a whole process.
     is_one_per_process: ClassVar[bool] = False
-    scene: ChatScene
-    _standin: StandIn
-    _people: Mapping[str, Person]
     # Whether failed deliveries are tried again at once, and not some seconds later.
     hurries = False
+
+    def __init__(self, scene: Any, standin: Any) -> None:
+        self.scene, self._standin, self._world = scene, standin, standin.world
+        self._people = {ANN: scene.ann, BOB: scene.bob}
 
     @classmethod
     @abstractmethod
     def running(cls, settings: Settings) -> AbstractAsyncContextManager[Self]:
         """Run the stand-in for the block, with both people and one channel; Parley is still closed."""
 
-    @abstractmethod
     def environment(self) -> dict[str, str]:
         """Return the platform's settings for a process of its own."""
+        return dict(self._standin.environment())
 
     @abstractmethod
     def direct(self, person: str) -> Place:
@@ -118,7 +99,6 @@ class PlatformDriver(ABC):
 
     @property
     def channel(self) -> Place:
-        """Return the shared channel."""
         return Place(self.scene.general["id"])
 
     @abstractmethod
@@ -133,7 +113,6 @@ class PlatformDriver(ABC):
     def conversation(self, asked: Message) -> Place:
         """Return where the conversation that a question has begun goes on."""
 
-    @abstractmethod
     async def say(
         self,
         person: str,
@@ -145,14 +124,31 @@ class PlatformDriver(ABC):
         is_delivered: bool = True,
     ) -> Message:
         """Write a message; in channels it mentions the agent if it `calls`. Undelivered ones are sent to nobody."""
+        written = self._addressed(text, place, calls=calls)
+        return Message(await self.write(person, written, place, files=files, is_heard=is_delivered), place, person)
+
+    def _addressed(self, text: str, place: Place, *, calls: bool) -> str:
+        return f"<@{self._standin.bot_user_id}> {text}" if calls and not self.is_direct(place) else text
+
+    @abstractmethod
+    def is_direct(self, place: Place) -> bool:
+        """Tell whether a place is a direct conversation."""
+
+    @abstractmethod
+    async def write(self, person: str, text: str, place: Place, *, files: Sequence[File], is_heard: bool) -> str:
+        """Write exactly this text, and return the id of the message."""
 
     @abstractmethod
     async def deliver_again(self, message: Message) -> None:
         """Send the event of a message a second time."""
 
-    @abstractmethod
     async def edit(self, message: Message, text: str, *, calls: bool = True) -> None:
         """Change a message, as its author."""
+        await self.rewrite(message, self._addressed(text, message.place, calls=calls))
+
+    @abstractmethod
+    async def rewrite(self, message: Message, text: str) -> None:
+        """Change a message to exactly this text, as its author."""
 
     @abstractmethod
     async def delete(self, message: Message) -> None:
@@ -186,13 +182,13 @@ class PlatformDriver(ABC):
         """Return what `happened` gives as soon as that is true; it is asked again whenever the stand-in changes."""
         return await self._standin.until(happened, seconds)
 
-    @abstractmethod
     async def until_connected(self) -> None:
         """Return once an adapter listens."""
+        await self.scene.connections.until()
 
-    @abstractmethod
     async def until_disconnected(self) -> None:
         """Return once no adapter listens."""
+        await self.scene.connections.until_gone()
 
     @abstractmethod
     async def cut_connections(self) -> None:
@@ -210,9 +206,9 @@ class PlatformDriver(ABC):
     def refuse_posts(self, count: int, seconds: int = 1) -> None:
         """Answer the next messages of the agent with a 429, and ask it to wait for so long."""
 
-    @abstractmethod
     def allow_posts(self) -> None:
         """Take away what `refuse_posts` has left."""
+        self._standin.faults.clear()
 
     @abstractmethod
     def forget_keys(self) -> None:
@@ -237,18 +233,12 @@ class PlatformDriver(ABC):
     def refusals(self) -> list[Any]:
         """Return the requests that were refused for another reason than their number."""
 
-    @abstractmethod
-    def build(self) -> ChatPlatform:
-        """Return the platform under test, with the stand-in's addresses."""
-
     @asynccontextmanager
     async def open(
         self, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True
     ) -> AsyncIterator[None]:
         """Open Parley: with an adapter that listens, a worker, or both."""
-        platform = self.build()
-        connected = self.until_connected if listens else None
-        async with open_scene(self.scene, address, model, platform, until_connected=connected, works=works):
+        async with self.scene.opened(address, model, listens=listens, works=works):
             hurrying = asyncio.create_task(self.hurry_deliveries()) if self.hurries and works else None
             try:
                 yield

@@ -1,25 +1,14 @@
 """Slack, driven through its stand-in by Socket Mode."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
-from adapters.slack.platform import SlackPlatform
 from shared.settings import Settings
-from tests.adapters.contract.driver import (
-    ANN,
-    BOB,
-    STOP,
-    Capability,
-    File,
-    Json,
-    Message,
-    Place,
-    PlatformDriver,
-    Post,
-)
+from tests.adapters.contract.driver import STOP, Capability, File, Json, Message, Place, PlatformDriver, Post
 from tests.adapters.slack.conftest import Scene, make_scene
 from tests.standins.slack import Limits, Person, SlackStandIn, pings, show
+from tests.standins.slack.world import World
 
 ALL_MEMBERS = frozenset({"channel", "here", "everyone"})
 
@@ -31,39 +20,21 @@ class Driver(PlatformDriver):
     message_limit = 12_000
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.TABLES})
 
+    scene: Scene
     _standin: SlackStandIn
-    _people: Mapping[str, Person]
-
-    def __init__(self, scene: Scene) -> None:
-        self.scene: Scene = scene
-        self._standin, self._world = scene.slack, scene.slack.world
-        self._people = {ANN: scene.ann, BOB: scene.bob}
+    _world: World
+    _people: dict[str, Person]
 
     @classmethod
     @asynccontextmanager
     async def running(cls, settings: Settings) -> AsyncIterator[Self]:
-        """Run the stand-in."""
         async with SlackStandIn() as standin:
-            yield cls(make_scene(standin, settings))
-
-    def build(self) -> SlackPlatform:
-        """Return the platform with the stand-in's addresses."""
-        return SlackPlatform(self.scene.own)
-
-    def environment(self) -> dict[str, str]:
-        """Return tokens and address."""
-        return {
-            "SLACK_BOT_TOKEN": self._standin.bot_token,
-            "SLACK_APP_TOKEN": self._standin.app_token,
-            "SLACK_API_BASE": self._standin.api_base,
-        }
+            yield cls(make_scene(standin, settings), standin)
 
     def direct(self, person: str) -> Place:
-        """Return a person's direct messages."""
         return Place(self._people[person].dm["id"])
 
     async def add_channel(self, name: str) -> Place:
-        """Make a channel in the workspace."""
         channel = self._world.add_channel(name)
         for person in self._people.values():
             person.joins(channel)
@@ -76,50 +47,29 @@ class Driver(PlatformDriver):
 
     def conversation(self, asked: Message) -> Place:
         """Return the thread of a question in a channel, or the direct conversation."""
-        channel = self._channel(asked.place)
-        is_direct = self._world.kind(channel) == "im"
-        return asked.place if is_direct or asked.place.thread else Place(asked.place.channel, asked.id)
-
-    async def say(
-        self,
-        person: str,
-        text: str,
-        place: Place,
-        *,
-        calls: bool = True,
-        files: Sequence[File] = (),
-        is_delivered: bool = True,
-    ) -> Message:
-        """Write a message."""
-        channel = self._channel(place)
-        written = await self._people[person].posts(
-            channel,
-            self._addressed(text, channel, calls=calls),
-            thread_ts=place.thread,
-            files=list(files),
-            is_heard=is_delivered,
+        return (
+            asked.place if self.is_direct(asked.place) or asked.place.thread else Place(asked.place.channel, asked.id)
         )
-        return Message(written["ts"], place, person)
 
-    def _addressed(self, text: str, channel: Json, *, calls: bool) -> str:
-        return f"<@{self._standin.bot_user_id}> {text}" if calls and self._world.kind(channel) != "im" else text
+    def is_direct(self, place: Place) -> bool:
+        return self._world.kind(self._channel(place)) == "im"
+
+    async def write(self, person: str, text: str, place: Place, *, files: Sequence[File], is_heard: bool) -> str:
+        channel, thread = self._channel(place), place.thread
+        written = await self._people[person].posts(channel, text, thread_ts=thread, files=files, is_heard=is_heard)
+        return str(written["ts"])
 
     async def deliver_again(self, message: Message) -> None:
-        """Send the same envelope again."""
         found = await self.wait(lambda: [each for each in self._standin.journal.envelopes if _carries(each, message)])
         await self._standin.delivery.give("events_api", found[0].payload)
 
-    async def edit(self, message: Message, text: str, *, calls: bool = True) -> None:
-        """Change a message."""
-        channel = self._channel(message.place)
-        await self._people[message.author].edits(channel, message.id, self._addressed(text, channel, calls=calls))
+    async def rewrite(self, message: Message, text: str) -> None:
+        await self._people[message.author].edits(self._channel(message.place), message.id, text)
 
     async def delete(self, message: Message) -> None:
-        """Delete a message."""
         await self._people[message.author].deletes(self._channel(message.place), message.id)
 
     async def press(self, person: str, post: Post, label: str) -> None:
-        """Press a button."""
         click = await self._people[person].presses(self._channel(post.place), post.raw, label)
         assert click.is_acked
 
@@ -131,12 +81,10 @@ class Driver(PlatformDriver):
         return result
 
     async def command(self, person: str, name: str, place: Place) -> str:
-        """Give the app's slash command."""
         asked = await self._people[person].slash(self._channel(place), "/parley", name)
         return (await asked.answered())[-1]
 
     def posts(self, place: Place) -> list[Post]:
-        """Return the app's messages in a channel and its threads, or in one thread."""
         messages = self._world.messages[place.channel].values()
         shown = [each for each in messages if place.thread in (None, each.get("thread_ts"))]
         return [self._to_post(each, place.channel) for each in shown if "bot_id" in each]
@@ -162,14 +110,6 @@ class Driver(PlatformDriver):
         called = {each for post in self.posts(place) for each in pings(post.raw)}
         return {"everyone" if each in ALL_MEMBERS else names.get(each, each) for each in called}
 
-    async def until_connected(self) -> None:
-        """Return once a socket is open."""
-        await self._standin.socket.until()
-
-    async def until_disconnected(self) -> None:
-        """Return once no socket is open."""
-        await self._standin.socket.until_gone()
-
     async def cut_connections(self) -> None:
         """Break the sockets off; events that nobody takes are sent again."""
         self._standin.delivery.retry_delays = (0.5,) * 60
@@ -181,13 +121,8 @@ class Driver(PlatformDriver):
         self._standin.limits = Limits(factor=1)
 
     def refuse_posts(self, count: int, seconds: int = 1) -> None:
-        """Refuse new messages."""
         for method in ("chat.postMessage", "chat.startStream"):
             self._standin.fail(method, retry_after=seconds, times=count)
-
-    def allow_posts(self) -> None:
-        """Take the faults away."""
-        self._standin.faults.clear()
 
     def forget_keys(self) -> None:
         """Do nothing: Slack recognises no message that is posted again."""
@@ -197,7 +132,6 @@ class Driver(PlatformDriver):
         self._standin.fail("chat.postMessage", is_lost=True)
 
     def strain(self) -> None:
-        """Make posts and readings of history fail."""
         self.slow_down(0.3)
         for method in ("chat.postMessage", "conversations.history"):
             self._standin.fail(method, retry_after=1)
@@ -205,11 +139,9 @@ class Driver(PlatformDriver):
         self._standin.fail("chat.postMessage", is_lost=True)
 
     def rate_limited(self) -> int:
-        """Count the 429s."""
         return sum(each.status == 429 for each in self._standin.calls())
 
     def refusals(self) -> list[Any]:
-        """Return the other refusals."""
         return [each for each in self.scene.refusals() if each[1] != "connection_cut"]
 
     def _channel(self, place: Place) -> Json:

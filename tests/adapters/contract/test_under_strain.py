@@ -18,8 +18,8 @@ from shared.settings import Settings
 from tests.adapters.contract import test_contract, test_contract_faults
 from tests.adapters.contract.driver import PlatformDriver, drivers
 from tests.conftest import new_database
-from tests.standins.latency import latency
 from tests.standins.openai_api import OpenAIStub
+from tests.standins.stand_in import latency
 
 Story = Callable[..., Coroutine[Any, Any, None]]
 # Each holds up to 20 of the 100 connections of the server.

@@ -1,7 +1,6 @@
 """A server with a channel, people in it, and a running Parley whose bot listens there."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +13,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.discord import DiscordStandIn, Json, Person
 from tests.standins.openai_api import OpenAIStub
-from tests.support.chat_scene import ChatScene, ended, open_scene
-
-__all__ = ["ended"]
-
+from tests.support.chat_scene import ChatScene, Connections
 
 # Seconds that Discord wants between two sessions, here short: tests start the bot again at once.
 BETWEEN_STARTS = 0.05
@@ -33,6 +29,13 @@ class Scene(ChatScene):
     guild: Json
     general: Json
     own: DiscordSettings
+
+    @property
+    def connections(self) -> Connections:
+        return self.discord.gateway
+
+    def build(self, **options: Any) -> DiscordPlatform:
+        return DiscordPlatform(self.own, **options)
 
 
 def make_scene(discord: DiscordStandIn, settings: Settings) -> Scene:
@@ -63,19 +66,8 @@ def scene(discord: DiscordStandIn, settings: Settings) -> Scene:
     return make_scene(discord, settings)
 
 
-@asynccontextmanager
-async def opened(
-    scene: Scene, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True, **options: Any
-) -> AsyncIterator[Scene]:
-    """Open Parley: with a bot that listens, a worker, or both; `options` are the library's."""
-    platform = DiscordPlatform(scene.own, **options)
-    connected = scene.discord.gateway.until if listens else None
-    async with open_scene(scene, address, model, platform, until_connected=connected, works=works):
-        yield scene
-
-
 @pytest.fixture
 async def pond(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
     """The scene with its Parley open."""
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         yield scene

@@ -9,7 +9,7 @@ from shared.db.database import Address
 from shared.messages import Place
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
-from tests.adapters.discord.conftest import Scene, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Fault, Json, Sent
 from tests.standins.discord.rules import MEGABYTE
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -147,7 +147,7 @@ async def test_a_fresh_database_beside_an_old_channel_overwrites_no_older_answer
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("The first."), Answer("The second.")])
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
         await scene.until_value("delivered", "SELECT status FROM outbox")

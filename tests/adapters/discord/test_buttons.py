@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from adapters.chat.buttons import AGAIN, Button
 from shared.db.database import Address
 from shared.permissions import Permission
-from tests.adapters.discord.conftest import Scene, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.office import MAIL, Office, calls
@@ -82,14 +82,14 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pon
 
 
 async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: Address, model: OpenAIStub) -> None:
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         model.play([Answer("Before.")])
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
     await scene.discord.gateway.until_gone()
     answer = scene.ann.reads(scene.ann.dm())[0]
 
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         model.play([Answer("After.")])
         old = Button(AGAIN, 1, scene.ann.id, int((datetime.now(UTC) - timedelta(days=1)).timestamp()))
         pressed = {"custom_id": old.to_id(), "component_type": 2}

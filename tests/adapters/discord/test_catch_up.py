@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from shared.db.database import Address
-from tests.adapters.discord.conftest import Scene, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer, OpenAIStub
 
@@ -18,7 +18,7 @@ INSERT INTO conversations (platform, platform_channel_id, is_direct) VALUES ('di
 @asynccontextmanager
 async def stopped(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[None]:
     """Let the agent speak with Ann, then stop it for the block."""
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
         await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
@@ -37,7 +37,7 @@ async def test_mentions_behind_hundreds_of_other_messages_are_found_in_order(
         for number in range(3):
             world.keep_message(scene.general, scene.ann.user, f"<@{me}> question {number}")
 
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.until_value(3, "SELECT count(*) FROM inbox WHERE NOT is_direct AND status = 'answered'")
 
         asked = await scene.sql("SELECT content FROM inbox WHERE NOT is_direct ORDER BY id")
@@ -60,7 +60,7 @@ async def test_each_member_is_looked_up_once_and_only_if_they_asked_something(
             world.keep_message(scene.general, stranger.user, f"croak {number}")
             world.keep_message(scene.general, scene.ann.user, f"<@{me}> question {number}")
 
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.until_value(20, "SELECT count(*) FROM inbox WHERE NOT is_direct AND status = 'answered'")
 
     assert [each.path for each in scene.discord.sent("GET", "/members/")] == [
@@ -77,10 +77,10 @@ async def test_channels_that_http_callers_name_are_not_read_and_stop_nothing(
         await scene.ann.says("directly", scene.ann.dm(), is_heard=False)
         await scene.ann.asks("in the channel", scene.general, is_heard=False)
 
-    async with opened(scene, address, model, listens=False, works=False):
+    async with scene.opened(address, model, listens=False, works=False):
         for channel in (*FOREIGN_IDS, scene.general["id"]):
             await scene.sql(FOREIGN_ROW, channel=channel)
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.until_value(3, "SELECT count(*) FROM inbox WHERE status = 'answered'")
 
         assert await scene.value("SELECT is_direct FROM inbox WHERE content = 'in the channel'") is False
@@ -94,9 +94,9 @@ async def test_a_message_that_can_not_be_accepted_does_not_stop_the_others(
     async with stopped(scene, address, model):
         odd = await scene.ann.asks("odd", scene.general, is_heard=False)
         await scene.ann.asks("even", scene.general, is_heard=False)
-    async with opened(scene, address, model, listens=False, works=False):
+    async with scene.opened(address, model, listens=False, works=False):
         # The event's id is in use by another person's message.
         await scene.parley.accept("mine", platform="discord", user="77", channel="http", event_id=odd["id"])
 
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.until_value("answered", "SELECT status FROM inbox WHERE content = 'even'")

@@ -1,7 +1,7 @@
 """Messages that are edited or deleted after they were sent."""
 
 from shared.db.database import Address
-from tests.adapters.discord.conftest import Scene, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 
 # By these, an erasure finds what was quoted of a person.
@@ -39,7 +39,7 @@ async def test_what_is_deleted_before_the_question_beside_it_is_worked_on_is_nev
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("Herons.")])
-    async with opened(scene, address, model, works=False):
+    async with scene.opened(address, model, works=False):
         secret = await scene.bob.says("my password is frog", scene.general)
         others = [await scene.bob.says(f"croak {number}", scene.general) for number in range(3)]
         await scene.ann.asks("what eats toads?", scene.general)
@@ -49,7 +49,7 @@ async def test_what_is_deleted_before_the_question_beside_it_is_worked_on_is_nev
         await scene.until_value(False, "SELECT CAST(surroundings AS text) LIKE '%frog%' FROM inbox")
     await scene.discord.gateway.until_gone()
 
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.hears(scene.general)
     assert scene.prompt().count("Bob: [deleted]") == 3
     assert "Bob: croak 2" in scene.prompt()
@@ -79,12 +79,12 @@ async def test_of_two_messages_that_one_answer_covers_the_other_stays(
 ) -> None:
     model.play([Answer("Both."), Answer("One.")])
     dm = scene.ann.dm()
-    async with opened(scene, address, model, works=False):
+    async with scene.opened(address, model, works=False):
         secret = await scene.ann.says("first", dm, files=[("one.txt", b"1", "text/plain")])
         await scene.ann.says("second", dm, files=[("two.txt", b"2", "text/plain")])
         await scene.until_value(2, "SELECT count(*) FROM inbox")
     await scene.discord.gateway.until_gone()
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.hears(dm)
         await scene.ann.deletes(secret)
         await scene.until_value(1, "SELECT count(*) FROM file_records")
@@ -104,7 +104,6 @@ async def test_an_edit_that_mentions_the_agent_is_answered_once_like_a_new_messa
     message = await pond.ann.says("what colour are frogs?", pond.general)
     await pond.ann.edits(quiet, "just talk, corrected")
 
-    message["mentions"] = [me]
     await pond.ann.edits(message, f"<@{me['id']}> what colour are frogs?")
     assert await pond.ann.hears(pond.general) == ["Green."]
     assert pond.ann.reads(pond.general)[0]["message_reference"]["message_id"] == message["id"]

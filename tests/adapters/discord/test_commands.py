@@ -3,7 +3,7 @@
 from sqlalchemy import text
 
 from shared.db.database import Address
-from tests.adapters.discord.conftest import Scene, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.discord.world import EPHEMERAL, SUPPRESS_EMBEDS
 from tests.standins.openai_api import Answer, OpenAIStub
 
@@ -12,14 +12,14 @@ async def test_commands_are_registered_once_per_change_and_not_per_start(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     for _ in range(2):
-        async with opened(scene, address, model):
+        async with scene.opened(address, model):
             await scene.until_value(1, "SELECT count(*) FROM bots WHERE commands_hash IS NOT NULL")
         await scene.discord.gateway.until_gone()
     assert len(scene.discord.sent("PUT", "/commands")) == 1
 
-    async with opened(scene, address, model, listens=False):
+    async with scene.opened(address, model, listens=False):
         await scene.sql("UPDATE bots SET commands_hash = 'of another release'")
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.discord.until(lambda: len(scene.discord.sent("PUT", "/commands")) == 2)
     names = {each["name"] for each in scene.discord.commands}
     assert names >= {"ask", "stop", "reset", "schedule", "memory", "budget", "persona", "me", "help", "Ask about this"}

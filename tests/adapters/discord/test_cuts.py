@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from shared.db.database import Address
-from tests.adapters.discord.conftest import Scene, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import CUT, Fault, Json
 from tests.standins.discord.world import now
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -120,7 +120,7 @@ async def test_commands_are_registered_when_the_connection_breaks_at_first(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     cut(scene, "PUT", "/commands", 3)
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         assert await scene.discord.until(lambda: scene.discord.commands)
 
 
@@ -129,7 +129,7 @@ async def test_a_login_that_is_cut_off_is_made_again_without_a_traceback(
 ) -> None:
     cut(scene, "GET", "/users/@me", 2)
     model.play([Answer("Hello.")])
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.says("hello", scene.ann.dm())
         assert await scene.ann.hears(scene.ann.dm()) == ["Hello."]
     assert "Traceback" not in capsys.readouterr().out
@@ -141,7 +141,7 @@ async def test_a_channel_whose_history_breaks_off_keeps_no_other_channel_waiting
     model.play(lambda _body, _number: Answer("Here."))
     broken = scene.discord.world.add_channel(scene.guild["id"], "broken")
     other = scene.discord.world.add_channel(scene.guild["id"], "other")
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
         await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
@@ -150,7 +150,7 @@ async def test_a_channel_whose_history_breaks_off_keeps_no_other_channel_waiting
     await scene.ann.says("directly", scene.ann.dm(), is_heard=False)
 
     fault = cut(scene, "GET", f"/channels/{broken['id']}/messages", ALWAYS)
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.hears(other)
         await scene.ann.hears(scene.ann.dm(), 2)
         await until_cut(scene, 3)

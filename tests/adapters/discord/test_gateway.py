@@ -10,9 +10,10 @@ from sqlalchemy import text
 
 from adapters.discord.platform import DiscordPlatform
 from shared.db.database import Address
-from tests.adapters.discord.conftest import Scene, ended, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.discord.world import snowflake
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.chat_scene import ended
 
 
 async def test_after_a_reconnect_the_session_goes_on_and_nothing_is_missed(pond: Scene) -> None:
@@ -77,7 +78,7 @@ async def test_a_missed_heartbeat_ends_the_connection_and_it_comes_back(
 ) -> None:
     scene.discord.gateway.heartbeat_seconds = 0.3
     model.play([Answer("Back.")])
-    async with opened(scene, address, model, heartbeat_timeout=1.0):
+    async with scene.opened(address, model, heartbeat_timeout=1.0):
         scene.discord.gateway.acks = False
         await scene.discord.gateway.until_gone()
         scene.discord.gateway.acks = True
@@ -102,7 +103,7 @@ async def test_an_event_that_makes_no_sense_ends_the_client_and_not_the_process(
 async def test_a_token_that_is_refused_keeps_the_process_up(scene: Scene, address: Address, model: OpenAIStub) -> None:
     scene.own = replace(scene.own, token=SecretStr("revoked"))
     platform = DiscordPlatform(scene.own)
-    async with opened(scene, address, model, listens=False):
+    async with scene.opened(address, model, listens=False):
         listening = asyncio.create_task(platform.listen(scene.parley.app))
         await scene.discord.until(lambda: [each for each in scene.discord.journal if each.status == 401])
         done, _ = await asyncio.wait([listening], timeout=0.3)
@@ -117,7 +118,7 @@ async def test_without_the_intent_it_logs_the_remedy_and_retries_slowly(
 ) -> None:
     scene.discord.world.application_flags = 0
     platform = DiscordPlatform(scene.own)
-    async with opened(scene, address, model, listens=False):
+    async with scene.opened(address, model, listens=False):
         listening = asyncio.create_task(platform.listen(scene.parley.app))
         while not scene.discord.gateway.identifies:  # noqa: ASYNC110  # the stand-in tells nobody of a refusal
             await asyncio.sleep(0.02)
@@ -149,19 +150,19 @@ async def test_messages_older_than_the_catch_up_limit_are_not_answered(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     scene.settings = scene.settings.model_copy(update={"catch_up_hours": 1.0})
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         model.play([Answer("Hello.")])
         await scene.ann.asks("hello", scene.general)
         await scene.ann.hears(scene.general)
     await scene.discord.gateway.until_gone()
-    async with opened(scene, address, model, listens=False, works=False):
+    async with scene.opened(address, model, listens=False, works=False):
         old = snowflake((datetime.now(UTC) - timedelta(hours=3)).timestamp())
         await scene.sql("UPDATE shards SET seen_id = :old", old=old)
     stale = snowflake((datetime.now(UTC) - timedelta(hours=2)).timestamp())
     await scene.ann.asks("two hours ago", scene.general, is_heard=False, id=stale)
     await scene.ann.asks("just now", scene.general, is_heard=False)
 
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.hears(scene.general, 2)
         assert await scene.sql("SELECT content FROM inbox ORDER BY id") == [("hello",), ("just now",)]
 
@@ -171,7 +172,7 @@ async def test_the_first_start_ever_answers_nothing_of_the_past(
 ) -> None:
     await scene.ann.asks("years ago", scene.general, is_heard=False)
     model.play([Answer("Now.")])
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.asks("today", scene.general)
         assert await scene.ann.hears(scene.general) == ["Now."]
         assert await scene.sql("SELECT content FROM inbox") == [("today",)]
@@ -184,7 +185,7 @@ async def test_a_shard_has_one_holder_and_another_takes_over(
     scene: Scene, address: Address, model: OpenAIStub, left: timedelta
 ) -> None:
     model.play([Answer("First."), Answer("Second.")])
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         second = DiscordPlatform(scene.own)
         standby = asyncio.create_task(second.listen(scene.parley.app))
         await scene.ann.says("hello", scene.ann.dm())
@@ -207,7 +208,7 @@ async def test_processes_share_the_shards_by_their_ranges(scene: Scene, address:
     channel = scene.discord.world.add_channel(other["id"], "other")
     platform = DiscordPlatform(replace(scene.own, shard_count=2, shard_ids="1"))
     scene.own = replace(scene.own, shard_count=2, shard_ids="0")
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         listening = asyncio.create_task(platform.listen(scene.parley.app))
         await scene.discord.gateway.until(2)
         await scene.ann.asks("here?", scene.general)

@@ -1,7 +1,7 @@
 """What the bot answers to, and what it knows of the place it was called in."""
 
 from shared.db.database import Address
-from tests.adapters.discord.conftest import Scene, opened
+from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.pictures import GREEN, picture, shown
@@ -209,7 +209,7 @@ async def test_an_image_is_seen_by_the_model(pond: Scene) -> None:
 async def test_a_question_that_still_waits_is_not_quoted_beside_the_next_one(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    async with opened(scene, address, model, works=False):
+    async with scene.opened(address, model, works=False):
         await scene.bob.says("frogs are green", scene.general)
         await scene.bob.asks("are toads, too?", scene.general)
         await scene.ann.says("I think so", scene.general)

@@ -15,7 +15,8 @@ import pytest
 from adapters.discord.events.incoming import is_written_by_a_person, mentions_agent, to_incoming
 from adapters.discord.transport.library import client_options, redirect
 from shared.messages import IncomingMessage
-from tests.adapters.discord.conftest import Scene, ended
+from tests.adapters.discord.conftest import Scene
+from tests.support.chat_scene import ended
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "discord"
 MESSAGES = sorted(path for path in FOLDER.glob("*.json") if path.stem != "guild")

@@ -1,8 +1,8 @@
 """A workspace with a channel, people in it, and a running Parley whose app listens there."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -13,9 +13,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import Json, Person, SlackStandIn
-from tests.support.chat_scene import ChatScene, ended, open_scene
-
-__all__ = ["ended"]
+from tests.support.chat_scene import ChatScene, Connections
 
 
 @dataclass(kw_only=True)
@@ -27,6 +25,13 @@ class Scene(ChatScene):
     bob: Person
     general: Json
     own: SlackSettings
+
+    @property
+    def connections(self) -> Connections:
+        return self.slack.socket
+
+    def build(self, **options: Any) -> SlackPlatform:
+        return SlackPlatform(self.own, **options)
 
     def refusals(self) -> list[tuple[str, str | None]]:
         """Return the calls that Slack has refused, other than for their number or to find out what the app is."""
@@ -58,19 +63,8 @@ def scene(slack: SlackStandIn, settings: Settings) -> Scene:
     return make_scene(slack, settings)
 
 
-@asynccontextmanager
-async def opened(
-    scene: Scene, address: Address, model: OpenAIStub, *, listens: bool = True, works: bool = True
-) -> AsyncIterator[Scene]:
-    """Open Parley: with an app that listens, a worker, or both."""
-    platform = SlackPlatform(scene.own)
-    connected = scene.slack.socket.until if listens else None
-    async with open_scene(scene, address, model, platform, until_connected=connected, works=works):
-        yield scene
-
-
 @pytest.fixture
 async def office(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
     """The scene with its Parley open."""
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         yield scene

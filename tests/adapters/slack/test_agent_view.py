@@ -4,7 +4,7 @@ import pytest
 
 from adapters.slack.install.manifest import build_manifest
 from shared.db.database import Address
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 
 DELIVERED = "SELECT count(*) FROM outbox WHERE status = 'delivered'"
@@ -21,7 +21,7 @@ async def test_a_direct_message_is_the_root_of_a_thread_with_a_status_and_a_stre
     agent: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("Slowly but surely.", chunk_chars=4, chunk_delay=0.4), Answer("Again."), Answer("Elsewhere.")])
-    async with opened(agent, address, model):
+    async with agent.opened(address, model):
         asked = await agent.ann.direct("hello")
         await agent.until_value(1, DELIVERED)
         await agent.ann.direct("more", thread_ts=asked["ts"])
@@ -44,7 +44,7 @@ async def test_a_direct_message_is_the_root_of_a_thread_with_a_status_and_a_stre
 async def test_opening_the_messages_offers_prompts_above_them(
     agent: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    async with opened(agent, address, model):
+    async with agent.opened(address, model):
         await agent.ann.opens_home("messages")
         prompts = await agent.slack.until(lambda: agent.slack.world.prompts.get(agent.ann.dm["id"]))
 
@@ -56,7 +56,7 @@ async def test_the_native_stop_ends_the_answer_of_its_thread_for_whoever_asked(
     agent: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("It would take for ever.", chunk_chars=3, chunk_delay=1.5)])
-    async with opened(agent, address, model):
+    async with agent.opened(address, model):
         asked = await agent.ann.mentions(agent.general, "slowly")
         await agent.slack.until(lambda: agent.slack.calls("chat.startStream"))
         await agent.bob.stops_session(agent.general, asked["ts"])
@@ -76,14 +76,14 @@ async def test_after_a_restart_missed_messages_are_roots_as_well(
     agent: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("Before."), Answer("After.")])
-    async with opened(agent, address, model):
+    async with agent.opened(address, model):
         await agent.ann.direct("hello")
         await agent.until_value(1, DELIVERED)
         await agent.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
     await agent.slack.socket.until_gone()
     missed = await agent.ann.direct("are you there?", is_heard=False)
 
-    async with opened(agent, address, model):
+    async with agent.opened(address, model):
         await agent.until_value(2, DELIVERED)
     assert agent.ann.reads(thread_ts=missed["ts"]) == ["After."]
 
@@ -94,7 +94,7 @@ async def test_an_app_with_the_older_panel_answers_direct_messages_without_a_thr
     scene.slack.is_old_app = True
     await scene.slack.make_app(build_manifest(scene.own, None, has_panel=True))
     model.play([Answer("In the panel.", delay=1.2), Answer("Directly.")])
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         thread_ts = await scene.ann.opens_assistant(scene.general)
         thread = scene.slack.world.assistant_threads[scene.ann.dm["id"], thread_ts]
         await scene.slack.until(lambda: thread["prompts"])

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from shared.db.database import Address
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json, Sent, pings
 
@@ -248,8 +248,8 @@ async def test_a_worker_alone_sends_what_another_process_has_taken(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("From the worker.")])
-    async with opened(scene, address, model, works=False):
+    async with scene.opened(address, model, works=False):
         await scene.ann.direct("hello")
         await scene.until_value(1, "SELECT count(*) FROM inbox")
-    async with opened(scene, address, model, listens=False):
+    async with scene.opened(address, model, listens=False):
         assert await scene.ann.hears() == ["From the worker."]

@@ -7,7 +7,7 @@ import pytest
 from adapters.chat.buttons import AGAIN, GOOD, Button
 from shared.db.database import Address
 from shared.permissions import Permission
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Interaction, Json, Person
 from tests.support.office import MAIL, Office, calls
@@ -196,7 +196,7 @@ async def test_a_long_stream_in_a_thread_offers_its_asker_a_stop_button(office: 
 
 
 async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: Address, model: OpenAIStub) -> None:
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         model.play([Answer("Before.")])
         await scene.ann.direct("hello")
         await scene.ann.hears()

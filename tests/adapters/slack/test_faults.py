@@ -7,7 +7,7 @@ import pytest
 
 from adapters.slack.platform import SlackPlatform
 from shared.db.database import Address
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Limits
 from tests.standins.slack.world import stamp
@@ -149,7 +149,7 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
 ) -> None:
     model.play([Answer("In the channel."), Answer("Directly.")])
     scene.slack.world.add_channel("never-talked-here")
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         asked = await scene.ann.mentions(scene.general, "hello")
         await scene.ann.hears(scene.general)
         await scene.bob.direct("hello")
@@ -165,7 +165,7 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
 
     model.play([Answer("Caught up.")] * 5)
     scene.slack.journal.clear()
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.hears(scene.general, 2, thread_ts=asked["ts"])
         await scene.until_value(5, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
         read = {each.args["channel"] for each in scene.slack.calls("conversations.history")}
@@ -180,7 +180,7 @@ async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("Hi."), Answer("Caught up.")])
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.direct("hello")
         await scene.ann.hears()
         await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
@@ -188,7 +188,7 @@ async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
     await scene.ann.direct("are you there?", is_heard=False)
 
     scene.slack.fail("conversations.history", status=503, times=2)
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         assert await scene.ann.hears(count=2) == ["Hi.", "Caught up."]
 
 
@@ -196,7 +196,7 @@ async def test_what_lies_further_back_than_the_setting_says_is_left(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     model.play([Answer("Hi.")] * 3)
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.direct("hello")
         await scene.ann.hears()
         await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
@@ -207,7 +207,7 @@ async def test_what_lies_further_back_than_the_setting_says_is_left(
     await scene.ann.direct("just now", is_heard=False)
 
     scene.settings = scene.settings.model_copy(update={"catch_up_hours": 1.0})
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.hears(count=2)
         await asyncio.sleep(0)
         assert await scene.sql("SELECT content FROM inbox ORDER BY id") == [("hello",), ("just now",)]
@@ -218,7 +218,7 @@ async def test_a_bot_token_that_is_refused_is_told_at_the_start_and_tried_again(
 ) -> None:
     model.play([Answer("With the right one.")])
     scene.slack.fail("auth.test", error="invalid_auth")
-    async with opened(scene, address, model):
+    async with scene.opened(address, model):
         await scene.ann.direct("hello")
         assert await scene.ann.hears() == ["With the right one."]
 

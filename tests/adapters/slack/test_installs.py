@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from adapters.slack.install.installations import rotate
 from adapters.slack.install.vault import Vault
 from shared.db.database import Address
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Admin, Json, SlackStandIn
 from tests.support.slack_transports import with_address, with_web
@@ -31,7 +31,7 @@ def scene(scene: Scene) -> Scene:
 
 @asynccontextmanager
 async def open_all(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[str]:
-    async with opened(scene, address, model), with_web(scene) as url:
+    async with scene.opened(address, model), with_web(scene) as url:
         yield url
 
 
@@ -191,7 +191,7 @@ async def test_tokens_are_decrypted_with_old_keys_and_rotated_and_a_lost_key_is_
         await scene.sql(swapped, pond=pond["id"])
 
     keyed = replace(scene, settings=scene.settings.model_copy(update={"secret_key": SecretStr(NEW)}))
-    async with opened(keyed, address, model):
+    async with keyed.opened(address, model):
         model.play([Answer("Croak.")])
         await toad.direct("hello")
         await frog.direct("hello")

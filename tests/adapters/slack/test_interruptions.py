@@ -10,7 +10,7 @@ from adapters.slack.platform import SlackPlatform
 from adapters.slack.sending.sent import ReplyKey, find_sent
 from shared.db.database import Address
 from shared.messages import Place
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.bench.children import started
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json
@@ -61,11 +61,10 @@ async def test_a_stream_that_slack_confirms_after_the_end_of_the_turn_becomes_th
 async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
     scene: Scene, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
 ) -> None:
-    env = child_environment(scene.settings, address, tmp_path)
-    env |= {"SLACK_BOT_TOKEN": scene.slack.bot_token, "SLACK_API_BASE": scene.slack.api_base}
+    env = child_environment(scene.settings, address, tmp_path) | scene.slack.environment()
     model.play([Answer("It is done, at long last.", end=asyncio.Event()), Answer("It is done again.")])
     scene.slack.fail("chat.startStream", seconds=30)
-    async with opened(scene, address, model, works=False), started(*COMMAND, "worker", env=env) as worker:
+    async with scene.opened(address, model, works=False), started(*COMMAND, "worker", env=env) as worker:
         await scene.ann.mentions(scene.general, "slowly")
         await scene.slack.until(lambda: scene.slack.calls("chat.startStream"))
         worker.kill()
@@ -73,7 +72,7 @@ async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
         assert await owner.fetchval("SELECT live_message_id FROM turns") is None
         await owner.execute(DEAD_WORKERS)
 
-    async with opened(scene, address, model, listens=False):
+    async with scene.opened(address, model, listens=False):
         await scene.until_value("delivered", DELIVERED)
 
     assert shown(scene) == [("It is done again.", False)]

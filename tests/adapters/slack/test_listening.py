@@ -4,7 +4,7 @@ import pytest
 
 from adapters.slack.events.assistant import PROMPTS
 from shared.db.database import Address
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Person
 
@@ -67,7 +67,7 @@ async def test_a_mention_starts_a_thread_in_which_no_mention_is_needed(office: S
 async def test_a_message_right_after_the_first_mention_in_a_thread_is_answered(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    async with opened(scene, address, model, works=False):
+    async with scene.opened(address, model, works=False):
         asked = await scene.ann.mentions(scene.general, "tell me of frogs")
         await scene.until_value(1, "SELECT count(*) FROM inbox")
         await scene.ann.posts(scene.general, "and of toads", thread_ts=asked["ts"])

@@ -20,7 +20,7 @@ from adapters.slack.settings import SlackSettings
 from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings
-from tests.adapters.slack.conftest import Scene, opened
+from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Admin, Json, ManifestRefused, SlackStandIn
 from tests.standins.slack.api import METHODS
@@ -111,7 +111,7 @@ async def what_only_some_need_is_done(scene: Scene) -> None:
 async def test_a_whole_day_uses_every_scope_and_every_event_of_the_manifest_and_no_other(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    async with opened(await made(scene), address, model) as office:
+    async with (await made(scene)).opened(address, model) as office:
         await every_place_is_talked_in(office)
         await everything_is_opened(office)
         await what_only_some_need_is_done(office)

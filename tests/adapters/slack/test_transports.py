@@ -14,12 +14,12 @@ from pydantic import SecretStr
 
 from adapters.slack.platform import SlackPlatform
 from shared.db.database import Address
-from tests.adapters.slack.conftest import Scene, ended, opened
+from tests.adapters.slack.conftest import Scene
 from tests.adapters.web.conftest import open_site
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Envelope
 from tests.standins.slack.delivery import sign
-from tests.support.chat_scene import held
+from tests.support.chat_scene import ended, held
 from tests.support.parley import open_parley
 
 COUNT = "SELECT count(*) FROM inbox"
@@ -240,7 +240,7 @@ async def test_without_a_signing_secret_the_routes_are_not_found(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     scene.settings = scene.settings.model_copy(update={"port": 0})
-    async with opened(scene, address, model, listens=False), open_site(scene.parley) as site:
+    async with scene.opened(address, model, listens=False), open_site(scene.parley) as site:
         answer = await site.client.post("/slack/events", content=b"{}")
 
     assert answer.status_code == 404

@@ -13,8 +13,8 @@ async def serve(options: argparse.Namespace) -> None:
         ann = Person(discord, "Ann")
         guild = discord.world.add_guild("Parley", ann.user)
         discord.world.add_channel(guild["id"], "general", "Anything goes")
-        print(f"DISCORD_TOKEN={options.token} DISCORD_API_BASE={discord.api_base}", file=sys.stderr)  # noqa: T201  # a program to be started by hand
-        print(f"DISCORD_GATEWAY={discord.gateway.url} DISCORD_CDN_BASE={discord.cdn_base}", file=sys.stderr)  # noqa: T201  # as above
+        settings = [f"{name}={value}" for name, value in discord.environment().items()]
+        print(*settings, file=sys.stderr)  # noqa: T201  # a program to be started by hand
         while line := await asyncio.to_thread(sys.stdin.readline):
             count = len(ann.reads(ann.dm()))
             await ann.says(line.strip(), ann.dm())

@@ -186,11 +186,9 @@ class Gateway:
         return payload | {"content": "", "attachments": [], "embeds": [], "components": []}
 
     def message_intent(self, channel: Json) -> int:
-        """Return the intent that messages of this channel need."""
         return DIRECT_MESSAGES if channel["type"] == DM else GUILD_MESSAGES
 
     def connected(self, shards: Iterable[int] | None = None) -> list[Session]:
-        """Return the connected sessions."""
         wanted = None if shards is None else set(shards)
         return [
             each

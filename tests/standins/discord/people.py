@@ -13,15 +13,12 @@ CHAT_INPUT, USER_MENU, MESSAGE_MENU = 1, 2, 3
 
 
 class Person:
-    """A person with an account."""
-
     def __init__(self, standin: DiscordStandIn, name: str, *, bot: bool = False) -> None:
         self.standin, self.name = standin, name
         self.user = standin.world.add_person(name, bot=bot)
 
     @property
     def id(self) -> str:
-        """Return the account's id."""
         return str(self.user["id"])
 
     def joins(self, guild: Json, nick: str | None = None, roles: Sequence[Json] = ()) -> None:
@@ -63,12 +60,11 @@ class Person:
         return await self.says(f"<@{self.standin.world.bot['id']}> {content}", channel, **given)
 
     async def edits(self, message: Json, content: str) -> None:
-        """Edit the person's own message."""
-        message["content"], message["edited_timestamp"] = content, now()
+        mentions = self.standin.world.mentioned(content)
+        message.update(content=content, mentions=mentions, edited_timestamp=now())
         await self.standin.tell_message("MESSAGE_UPDATE", message)
 
     async def deletes(self, message: Json) -> None:
-        """Delete the person's own message."""
         await self.standin.forget_message(self.standin.world.channels[message["channel_id"]], message)
 
     async def clicks(self, message: Json, label: str) -> Interaction:

@@ -4,22 +4,19 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
 from aiohttp import BodyPartReader, web
 
-from tests.standins import listen
 from tests.standins.discord import interactions
 from tests.standins.discord.gateway import Gateway
 from tests.standins.discord.limits import Limits, too_many
 from tests.standins.discord.rest import ROUTES, Answer, Call
 from tests.standins.discord.rules import BY_BOOST_TIER, MEGABYTE, Refused
 from tests.standins.discord.world import EPHEMERAL, Json, World, snowflake
-from tests.standins.latency import latency
+from tests.standins.stand_in import ChatStandIn
 
 API, CDN = "/api/v10", "/cdn"
 NONCE_SECONDS = 300
@@ -59,10 +56,11 @@ class Fault:
         return self.times > 0 and self.method == method and self.path in path
 
 
-class DiscordStandIn:
+class DiscordStandIn(ChatStandIn):
     """Discord on loopback, open as long as its `async with` block."""
 
     def __init__(self, token: str = "discord-token", *, port: int = 0, limits: Limits | None = None) -> None:
+        super().__init__(web.Server(self._serve, request_factory=_Request, access_log=None), port)
         self.world = World()
         self.token = token
         self.gateway = Gateway(self.world, token)
@@ -72,36 +70,40 @@ class DiscordStandIn:
         self.faults: list[Fault] = []
         self.commands: list[Json] = []
         self.interactions: dict[str, interactions.Interaction] = {}
-        self.latency = latency()
         self.file_limit = 10 * MEGABYTE
         self.made_at: dict[str, float] = {}
-        self.changed = asyncio.Condition()
         self._nonces: dict[str, tuple[float, Json]] = {}
-        self._port = port
-        self._runner = web.ServerRunner(
-            web.Server(self._serve, request_factory=_Request, access_log=None), shutdown_timeout=0.2
-        )
 
     async def __aenter__(self) -> Self:
-        self._port = await listen(self._runner, self._port)
-        self.gateway.url = f"ws://127.0.0.1:{self._port}/gateway"
+        await super().__aenter__()
+        self.gateway.url = f"ws{self.base.removeprefix('http')}/gateway"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         await self.gateway.drop_all(1001)
-        await self._runner.cleanup()
 
     @property
     def api_base(self) -> str:
         """Return what `DISCORD_API_BASE` is set to."""
-        return f"http://127.0.0.1:{self._port}{API}"
+        return f"{self.base}{API}"
 
     @property
     def cdn_base(self) -> str:
         """Return what `DISCORD_CDN_BASE` is set to."""
-        return f"http://127.0.0.1:{self._port}{CDN}"
+        return f"{self.base}{CDN}"
+
+    @property
+    def bot_user_id(self) -> str:
+        return str(self.world.bot["id"])
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings of a process that talks to it."""
+        return {
+            "DISCORD_TOKEN": self.token,
+            "DISCORD_API_BASE": self.api_base,
+            "DISCORD_GATEWAY": self.gateway.url,
+            "DISCORD_CDN_BASE": self.cdn_base,
+        }
 
     def sent(self, method: str = "", path: str = "") -> list[Sent]:
         """Return the requests of the journal with this method and this text in their path."""
@@ -111,15 +113,6 @@ class DiscordStandIn:
     def refusals(self) -> list[Sent]:
         """Return the requests that were refused for other reasons than rate limits."""
         return [each for each in self.journal if 400 <= each.status < 500 and each.status != 429]
-
-    async def until(self, happened: Callable[[], Any], seconds: float = 90) -> Any:
-        """Wait until `happened` returns something, and return that."""
-        async with asyncio.timeout(seconds), self.changed:
-            return await self.changed.wait_for(happened)
-
-    async def tell(self) -> None:
-        async with self.changed:
-            self.changed.notify_all()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         path = unquote(request.path)
@@ -183,7 +176,6 @@ class DiscordStandIn:
         return message if body.get("enforce_nonce") and body.get("nonce") and is_recent else None
 
     def remember_nonce(self, body: Json, message: Json) -> None:
-        """Store the message of this nonce."""
         if body.get("nonce"):
             self._nonces[str(body["nonce"])] = (time.monotonic(), message)
 
@@ -230,7 +222,6 @@ class DiscordStandIn:
         await self.tell()
 
     async def forget_message(self, channel: Json, message: Json) -> None:
-        """Delete a message."""
         self.world.messages[channel["id"]].pop(message["id"], None)
         guild_id = channel.get("guild_id")
         event = {"id": message["id"], "channel_id": channel["id"]} | ({"guild_id": guild_id} if guild_id else {})

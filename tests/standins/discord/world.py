@@ -166,7 +166,6 @@ class World:
         return self.members[guild_id, person_id] | {"user": self.people[person_id]}
 
     def guild_payload(self, guild_id: str) -> Json:
-        """Return the payload of GUILD_CREATE."""
         channels = [each for each in self.channels.values() if each.get("guild_id") == guild_id]
         visible = [each for each in channels if self.may(each, "view_channel")]
         return self.guilds[guild_id] | {
@@ -219,9 +218,12 @@ class World:
         """Return a message of a channel; a thread's first message may be in its parent."""
         return self.messages.get(channel_id, {}).get(message_id)
 
+    def mentioned(self, content: str) -> list[Json]:
+        """Return the people whom a text mentions."""
+        return [each for key, each in self.people.items() if f"<@{key}>" in content or f"<@!{key}>" in content]
+
     def keep_message(self, channel: Json, author: Json, content: str, **given: Any) -> Json:
         """Store a message and return it as in REST."""
-        mentioned = [each for key, each in self.people.items() if f"<@{key}>" in content or f"<@!{key}>" in content]
         message = {
             "id": snowflake(),
             "type": 0,
@@ -232,7 +234,7 @@ class World:
             "edited_timestamp": None,
             "tts": False,
             "mention_everyone": False,
-            "mentions": mentioned,
+            "mentions": self.mentioned(content),
             "mention_roles": [],
             "attachments": [],
             "embeds": [],

@@ -19,7 +19,6 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwG
 
 
 def finish_reason(answer: Answer) -> str:
-    """Return the answer's finish reason, or a fitting one."""
     return answer.finish_reason or ("tool_calls" if answer.tool_calls else "stop")
 
 

@@ -71,7 +71,6 @@ Script = ScriptFunction | Sequence[Reply | str]
 
 
 def last_user_text(body: Body) -> str:
-    """Return the text of the last user message."""
     for message in reversed(body["messages"]):
         if message["role"] == "user":
             content = message["content"]

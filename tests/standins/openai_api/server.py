@@ -4,13 +4,11 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
 
-from tests.standins import listen
 from tests.standins.openai_api import render, rules
 from tests.standins.openai_api.script import (
     Answer,
@@ -24,6 +22,7 @@ from tests.standins.openai_api.script import (
     from_json,
     from_list,
 )
+from tests.standins.stand_in import StandIn
 
 MAX_BODY = 64 * 1024 * 1024
 JSON_TYPE = "application/json"
@@ -33,7 +32,7 @@ SOUNDS = (b"RIFF", b"OggS", b"ID3")
 SOUND = b"ID3\x04\x00\x00\x00\x00\x00\x00" + bytes(64)
 
 
-class OpenAIStub:
+class OpenAIStub(StandIn):
     """A model API on loopback, open as long as its `async with` block.
 
     `windows` are the tokens that fit into a model, by its name; longer requests are refused as the real API does.
@@ -56,6 +55,7 @@ class OpenAIStub:
         models: tuple[str, ...] | None = None,
         keep: int = 10_000,
     ) -> None:
+        super().__init__(web.Server(self._serve, handler_cancellation=True, access_log=None), port, shutdown_timeout=1)
         self.requests: deque[Received] = deque(maxlen=keep)
         self.embeddings: deque[Received] = deque(maxlen=keep)
         self.running = self.peak = self.abandoned = self.count = 0
@@ -70,12 +70,9 @@ class OpenAIStub:
         self.embedding_fault: Callable[[Body], Fault | None] = _no_fault
         self.before_embedding: Callable[[Body], Awaitable[None]] = _go_on
         self.embedding_running = self.embedding_peak = 0
-        self._api_key, self._models, self._port = api_key, models, port
+        self._api_key, self._models = api_key, models
         self._mark = uuid4().hex[:8]
         self._closing = asyncio.Event()
-        self._changed = asyncio.Condition()
-        server = web.Server(self._serve, handler_cancellation=True, access_log=None)
-        self._runner = web.ServerRunner(server, shutdown_timeout=1)
         self._routes: dict[tuple[str, str], Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/embeddings"): self._embed,
@@ -89,20 +86,13 @@ class OpenAIStub:
         self.script: ScriptFunction
         self.play(script)
 
-    async def __aenter__(self) -> Self:
-        self._port = await listen(self._runner, self._port, backlog=1024)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         self._closing.set()
-        await self._runner.cleanup()
 
     @property
     def base_url(self) -> str:
         """Return what `OPENAI_BASE_URL` is set to."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"{self.base}/v1"
 
     @property
     def refusals(self) -> list[str]:
@@ -115,13 +105,13 @@ class OpenAIStub:
 
     async def until(self, count: int) -> None:
         """Wait until `count` chat requests have arrived in total."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.count >= count)
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.count >= count)
 
     async def until_idle(self) -> None:
         """Wait until no chat request is in progress."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.running == 0)
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.running == 0)
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = self._routes.get((request.method, request.path))
@@ -143,7 +133,7 @@ class OpenAIStub:
             refused = _error(404, f"The model `{body['model']}` does not exist.", "model", "model_not_found")
         refusal = None if refused is None else json.loads(refused.text or "")["error"]["message"]
         self.requests.append(Received(number, request.path, body, raw, request.headers, refusal))
-        await self._tell_change()
+        await self.tell()
         if refused is not None:
             return refused
         self.running += 1
@@ -155,11 +145,7 @@ class OpenAIStub:
             raise
         finally:
             self.running -= 1
-            await self._tell_change()
-
-    async def _tell_change(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+            await self.tell()
 
     async def _played(self, request: web.BaseRequest, body: Body, raw: bytes, number: int) -> web.StreamResponse:
         chosen = self.script(body, number)

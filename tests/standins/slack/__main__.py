@@ -12,8 +12,8 @@ async def serve(options: argparse.Namespace) -> None:
     async with SlackStandIn(port=options.port) as slack:
         ann = Person(slack, "Ann")
         slack.world.add_channel("general", topic="Anything goes")
-        print(f"SLACK_API_BASE={slack.api_base} SLACK_BOT_TOKEN={slack.bot_token}", file=sys.stderr)  # noqa: T201  # a program to be started by hand
-        print(f"SLACK_APP_TOKEN={slack.app_token} SLACK_SIGNING_SECRET={slack.signing_secret}", file=sys.stderr)  # noqa: T201  # as above
+        settings = [f"{name}={value}" for name, value in slack.environment().items()]
+        print(*settings, f"SLACK_SIGNING_SECRET={slack.signing_secret}", file=sys.stderr)  # noqa: T201  # a program to be started by hand
         if options.deliver_to:
             await slack.deliver_to(options.deliver_to)
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -62,13 +62,11 @@ class Admin(Person):
         await self.slack.events.tell(name, {"type": name, "event_ts": stamp(), **given}, [installation])
 
     async def archives(self, channel: Json) -> None:
-        """Archive a channel."""
         channel["is_archived"] = True
         name = "group_archive" if channel["is_private"] else "channel_archive"
         await self.slack.events.in_team(name, {"channel": channel["id"], "user": self.id}, self.team["id"])
 
     async def kicks_bot(self, channel: Json) -> None:
-        """Remove the bot from a channel."""
         self.slack.world.members[channel["id"]].discard(self._installed().bot["id"])
         name = "group_left" if channel["is_private"] else "channel_left"
         await self.slack.events.in_team(name, {"channel": channel["id"], "actor_id": self.id}, self.team["id"])

@@ -42,7 +42,6 @@ class Call:
         return channel
 
     def message(self, channel: Json, error: str = "message_not_found") -> Json:
-        """Return the message with this `ts`."""
         message = self.standin.world.messages[channel["id"]].get(self.args["ts"])
         if message is None:
             raise Refused(error)

@@ -60,7 +60,6 @@ class Events:
         return self.standin.experience == "agent" and "app_context_changed" in self.subscriptions
 
     def authorization(self, installation: Installation) -> Json:
-        """Return the authorizations of an event."""
         result = {"enterprise_id": None, "team_id": installation.team["id"], "user_id": installation.bot["id"]}
         return result | {"is_bot": True, "is_enterprise_install": False}
 

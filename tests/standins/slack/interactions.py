@@ -79,7 +79,6 @@ class Interactions:
         self.open: dict[str, Interaction] = {}
 
     def new_trigger(self, user_id: str) -> str:
-        """Return a new `trigger_id`."""
         trigger = f"{uuid4().int % 10**12}.{uuid4().int % 10**12}.{uuid4().hex}"
         self.triggers[trigger] = {"at": time.monotonic(), "user": user_id, "is_used": False}
         return trigger

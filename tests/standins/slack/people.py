@@ -23,7 +23,6 @@ class Person:
 
     @property
     def id(self) -> str:
-        """Return the account's id."""
         return str(self.user["id"])
 
     @property
@@ -37,7 +36,6 @@ class Person:
         return self.team if has_bot else self.slack.installation.team
 
     def joins(self, *channels: Json) -> None:
-        """Join channels."""
         for channel in channels:
             self.slack.world.members[channel["id"]].add(self.id)
 
@@ -80,12 +78,10 @@ class Person:
         return await self.posts(channel, f"<@{installation.bot['id']}> {text}", **given)
 
     async def edits(self, channel: Json, message: Json | str, text: str) -> None:
-        """Edit the person's own message."""
         kept = self._message(channel, message)
         await self.slack.change(channel, kept, {"text": text, "blocks": [_rich_text(text)]}, edited_by=self.id)
 
     async def deletes(self, channel: Json, message: Json | str) -> None:
-        """Delete the person's own message."""
         await self.slack.forget(channel, self._message(channel, message))
 
     def _message(self, channel: Json, message: Json | str) -> Json:

@@ -4,14 +4,11 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from uuid import uuid4
 
 from aiohttp import web
 
-from tests.standins import listen
-from tests.standins.latency import latency
 from tests.standins.slack import accounts, assistant, chat, conversations, files, streams, views
 from tests.standins.slack.api import METHODS, Call, Method, read_arguments
 from tests.standins.slack.delivery import Delivery
@@ -23,15 +20,17 @@ from tests.standins.slack.manifests import make_app
 from tests.standins.slack.rules import Refused
 from tests.standins.slack.socket import SocketMode
 from tests.standins.slack.world import SCOPES, Installation, Json, World, stamp
+from tests.standins.stand_in import ChatStandIn
 
 # Importing these modules registers their methods.
 _ = (accounts, assistant, chat, conversations, files, streams, views)
 
 
-class SlackStandIn:
+class SlackStandIn(ChatStandIn):
     """Slack on loopback, open as long as its `async with` block."""
 
     def __init__(self, *, port: int = 0, limits: Limits | None = None, scopes: Iterable[str] = SCOPES) -> None:
+        super().__init__(web.Server(self._serve, access_log=None), port)
         self.world = World()
         self.installation: Installation = self.world.install(self.world.add_team("Parley"), scopes)
         self.app_token, self.signing_secret = f"xapp-1-{uuid4().hex}", uuid4().hex
@@ -39,7 +38,6 @@ class SlackStandIn:
         self.limits = limits or Limits()
         self.journal = Journal()
         self.faults: list[Fault] = []
-        self.latency = latency()
         self.codes: dict[str, Json] = {}
         self.approver: Json | None = None
         # Fields that are added to, or replace, the usual response to an installation.
@@ -53,33 +51,18 @@ class SlackStandIn:
         self.experience: Literal["agent", "assistant"] = "assistant"
         self.is_old_app = False
         self.used_scopes: set[str] = set()
-        self.changed = asyncio.Condition()
         self.socket = SocketMode(self)
         self.delivery = Delivery(self)
         self.events = Events(self)
         self.interactions = Interactions(self)
         self._running: set[asyncio.Task[Any]] = set()
-        self._port = port
-        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.2)
 
-    async def __aenter__(self) -> Self:
-        self._port = await listen(self._runner, self._port)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self.socket.drop_all()
         await self.delivery.close()
-        await self._runner.cleanup()
-
-    @property
-    def base(self) -> str:
-        """Return the address of the server."""
-        return f"http://127.0.0.1:{self._port}"
 
     @property
     def api_base(self) -> str:
@@ -98,6 +81,14 @@ class SlackStandIn:
     def team_id(self) -> str:
         return str(self.installation.team["id"])
 
+    def environment(self) -> dict[str, str]:
+        """Return the settings of a process that talks to it."""
+        return {
+            "SLACK_API_BASE": self.api_base,
+            "SLACK_BOT_TOKEN": self.bot_token,
+            "SLACK_APP_TOKEN": self.app_token,
+        }
+
     def calls(self, method: str = "", *, ok: bool | None = None) -> list[Sent]:
         """Return the journal's calls of this method: all, the successful or the failed ones."""
         return [each for each in self.journal.calls if method in ("", each.method) and ok in (None, each.ok)]
@@ -107,11 +98,6 @@ class SlackStandIn:
         fault = Fault(method, **given)
         self.faults.append(fault)
         return fault
-
-    async def until(self, happened: Callable[[], Any], seconds: float = 90) -> Any:
-        """Wait until `happened` returns something, and return that."""
-        async with asyncio.timeout(seconds), self.changed:
-            return await self.changed.wait_for(happened)
 
     async def until_message(
         self, channel: Json | str, wanted: Callable[[Json], Any] | str = "", seconds: float = 90
@@ -127,10 +113,6 @@ class SlackStandIn:
 
         message: Json = await self.until(found, seconds)
         return message
-
-    async def tell(self) -> None:
-        async with self.changed:
-            self.changed.notify_all()
 
     def run(self, work: Any) -> None:
         """Run a coroutine in the background; it ends with the stand-in."""
