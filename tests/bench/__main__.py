@@ -20,7 +20,6 @@ MOST_SECONDS = 175
 
 
 def build_table() -> Table:
-    """Return an empty table."""
     table = Table(title="A turn of Parley, against a floor that does only what nobody can leave out")
     for name in ("figure", "value", "floor", "ratio", "goal", "reached"):
         table.add_column(name, justify="left" if name in {"figure", "goal"} else "right", no_wrap=True)
@@ -28,7 +27,6 @@ def build_table() -> Table:
 
 
 def add_line(table: Table, figure: Figure) -> None:
-    """Add one figure to the table."""
     reached = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[figure.is_reached]
     table.add_row(
         figure.name,

@@ -101,12 +101,9 @@ async def running_model() -> AsyncIterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Floor:
-    """The floor program."""
-
     child: asyncio.subprocess.Process
 
     async def play(self, load: Load, ask: str = "http") -> Run:
-        """Run a load."""
         assert self.child.stdin is not None
         fields = {name: getattr(load, name) for name in Load.__slots__}
         self.child.stdin.write(json.dumps({"load": fields, "ask": ask}).encode() + b"\n")
@@ -207,7 +204,6 @@ class Parley:
 
 
 def to_body(client: int, place: str, content: str) -> dict[str, str]:
-    """Return one message of a client."""
     return {
         "platform": "bench",
         "platform_user_id": f"client-{client}",
@@ -225,7 +221,6 @@ async def until_one(owner: asyncpg.Connection, query: str) -> None:
 
 
 def free_port() -> int:
-    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

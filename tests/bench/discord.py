@@ -5,57 +5,31 @@ One adapter process listens, two workers answer through REST, the model takes 50
 
 import argparse
 import asyncio
-import sys
-import tempfile
 import time
-from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.bench.children import memory_mb, model_environment, started
+from tests.bench.chat import CHANNELS, MODEL_SECONDS, WORKERS, listening
 from tests.bench.figures import Figure, report
 from tests.bench.load import percentile
 from tests.standins.discord import DiscordStandIn, Json, Limits, Person
-from tests.standins.openai_api import Answer, OpenAIStub
 
-MESSAGES, CHANNELS, SECONDS = 200, 50, 10.0
-MODEL_SECONDS = 0.5
-WORKERS = 2
+MESSAGES, SECONDS = 200, 10.0
 WARM_SECONDS = 180
-
-
-def environment(discord: DiscordStandIn, model: OpenAIStub, home: Path) -> dict[str, str]:
-    """Return the settings of all processes."""
-    return {
-        **model_environment(model, home),
-        "DISCORD_TOKEN": discord.token,
-        "DISCORD_API_BASE": discord.api_base,
-        "DISCORD_GATEWAY": discord.gateway.url,
-        "DISCORD_CDN_BASE": discord.cdn_base,
-        "DEFAULT_GUEST_TOKEN_BUDGET": "1000000",
-    }
 
 
 async def run(messages: int, log: Path | None) -> list[Figure]:
     """Start everything, send the messages at an even pace, and measure the answers."""
-    async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
-        discord = await stack.enter_async_context(DiscordStandIn(limits=Limits(per_route=5, window=5.0)))
-        model = await stack.enter_async_context(OpenAIStub())
-        model.play(lambda _body, _number: Answer("Here is your answer.", delay=MODEL_SECONDS))
+    async with DiscordStandIn(limits=Limits(per_route=5, window=5.0)) as discord:
         people, channels = _populate(discord)
-        env = environment(discord, model, Path(folder))
-        command = (sys.executable, "-m", "adapters.cli")
-        adapter = await stack.enter_async_context(started(*command, "adapter", "discord", env=env, errors=log))
-        await discord.gateway.until()
-        for _ in range(WORKERS):
-            await stack.enter_async_context(started(*command, "worker", env=env, errors=log))
-        await _warm_up(discord, people[0], channels)
-        discord.journal.clear()
-        asked = await _ask(people, channels, messages)
-        answered = await _answers(discord, channels, asked)
-        return _figures(discord, asked, answered, memory_mb(adapter.pid))
+        own, connected = discord.environment(), discord.gateway.until
+        async with listening("discord", own, connected, workers=WORKERS, log=log) as adapter_mb:
+            await _warm_up(discord, people[0], channels)
+            discord.journal.clear()
+            asked = await _ask(people, channels, messages)
+            answered = await _answers(discord, channels, asked)
+            return _figures(discord, asked, answered, adapter_mb())
 
 
 def _populate(discord: DiscordStandIn) -> tuple[list[Person], list[Json]]:
@@ -69,9 +43,9 @@ def _populate(discord: DiscordStandIn) -> tuple[list[Person], list[Json]]:
 
 
 async def _warm_up(discord: DiscordStandIn, person: Person, channels: list[Json]) -> None:
-    for channel in channels[: WORKERS * 4]:
-        await person.asks("warm up", channel)
     used = channels[: WORKERS * 4]
+    for channel in used:
+        await person.asks("warm up", channel)
     await discord.until(lambda: all(person.reads(channel) for channel in used), WARM_SECONDS)
 
 

@@ -46,7 +46,6 @@ async def keep_settings(_connection: object) -> None:
 
 
 def build_turn(pool: asyncpg.Pool, ask: Ask, load: Load) -> Turn:
-    """Return one turn of this load."""
     message = mark(load.tools, load.delay)
 
     async def turn(client: int, _count: int) -> None:

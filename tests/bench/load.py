@@ -28,7 +28,6 @@ class Run:
 
     @property
     def per_second(self) -> float:
-        """Return turns per second."""
         return len(self.latencies) / self.seconds
 
     @property
@@ -44,7 +43,6 @@ def merged(runs: list[Run]) -> Run:
 
 
 def percentile(values: tuple[float, ...], percent: float) -> float:
-    """Return a percentile."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 

@@ -63,7 +63,6 @@ async def open_memories(home: Path, model: str | None) -> AsyncIterator[tuple[Ad
 
 
 async def measured(home: Path, extent: Extent, model: str | None, parts: Sequence[str]) -> AsyncIterator[Figure]:
-    """Yield the figures of these parts."""
     async with open_memories(home / "memories", model) as (address, database, memories):
         for corpus in (TUNED, HELD_OUT) if "quality" in parts else ():
             seeds = range(extent.dialogues)

@@ -35,7 +35,6 @@ class Quality:
     words: int = 0
 
     def share(self, count: int) -> float:
-        """Return a count as a share of the questions."""
         return count / max(1, self.questions)
 
 

@@ -5,59 +5,33 @@ One adapter process listens through Socket Mode, two workers answer through the 
 
 import argparse
 import asyncio
-import sys
-import tempfile
 import time
 from collections import Counter
-from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.bench.children import memory_mb, model_environment, started
+from tests.bench.chat import CHANNELS, MODEL_SECONDS, WORKERS, listening
 from tests.bench.figures import Figure, report
 from tests.bench.load import percentile
-from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json, Limits, Person, SlackStandIn
 
-EVENTS, CHANNELS = 1000, 50
-THREADS = 50
-MODEL_SECONDS = 0.5
-WORKERS = 2
+EVENTS, THREADS = 1000, 50
 WAIT_SECONDS = 120
-
-
-def environment(slack: SlackStandIn, model: OpenAIStub, home: Path) -> dict[str, str]:
-    """Return the settings of all processes."""
-    return {
-        **model_environment(model, home),
-        "SLACK_BOT_TOKEN": slack.bot_token,
-        "SLACK_APP_TOKEN": slack.app_token,
-        "SLACK_API_BASE": slack.api_base,
-        "DEFAULT_GUEST_TOKEN_BUDGET": "100000000",
-    }
 
 
 async def run(events: int, threads: int, workers: int, log: Path | None) -> list[Figure]:
     """Start everything, run both loads, and measure."""
-    async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True))
-        slack = await stack.enter_async_context(SlackStandIn(limits=Limits(factor=10_000)))
-        model = await stack.enter_async_context(OpenAIStub())
-        model.play(lambda _body, _number: Answer("Here is your answer.", delay=MODEL_SECONDS))
-        env = environment(slack, model, Path(folder))
-        command = (sys.executable, "-m", "adapters.cli")
-        adapter = await stack.enter_async_context(started(*command, "adapter", "slack", env=env, errors=log))
-        await slack.socket.until()
-        for _ in range(workers):
-            await stack.enter_async_context(started(*command, "worker", env=env, errors=log))
-        channels = [slack.world.add_channel(f"channel-{number}") for number in range(CHANNELS)]
-        people = [Person(slack, f"Person{number}") for number in range(CHANNELS)]
-        for person, channel in zip(people, channels, strict=True):
-            person.joins(channel)
-        # The first round is a warm-up: it opens connections, prepares statements and looks up names.
-        await _ask_in_threads(slack, people, channels, threads)
-        figures = await _ask_in_threads(slack, people, channels, threads)
-        figures += await _burst(slack, people, channels, events)
-        return [*figures, Figure("memory of the listening process", memory_mb(adapter.pid), "MB", at_most=200)]
+    async with SlackStandIn(limits=Limits(factor=10_000)) as slack:
+        own, connected = slack.environment(), slack.socket.until
+        async with listening("slack", own, connected, workers=workers, log=log) as adapter_mb:
+            channels = [slack.world.add_channel(f"channel-{number}") for number in range(CHANNELS)]
+            people = [Person(slack, f"Person{number}") for number in range(CHANNELS)]
+            for person, channel in zip(people, channels, strict=True):
+                person.joins(channel)
+            # The first round is a warm-up: it opens connections, prepares statements and looks up names.
+            await _ask_in_threads(slack, people, channels, threads)
+            figures = await _ask_in_threads(slack, people, channels, threads)
+            figures += await _burst(slack, people, channels, events)
+            return [*figures, Figure("memory of the listening process", adapter_mb(), "MB", at_most=200)]
 
 
 async def _answered(slack: SlackStandIn, channels: list[Json], asked: list[Json]) -> dict[str, float]:
