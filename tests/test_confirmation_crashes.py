@@ -1,6 +1,5 @@
 """A worker is killed or frozen while a person is asked, or while a confirmed call runs."""
 
-import asyncio
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,9 @@ import pytest
 from sqlalchemy import URL
 
 from shared.messages import AgentResponse, Decision
+from tests.crash.promises import broken_at_each
 from tests.crash.stage import Stage, open_stage
 
-AT_ONCE = 3
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
 GOES_ON: list[Any] = ["It is done."]
 QUESTION = "Shall I?\n\n(Answer yes or no within ten minutes.)"
@@ -71,10 +70,9 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
     assert (points[spent][:12], points[recorded][:12]) == ("commit after", "commit after")
     # The rest is as in every turn; a worker frozen earlier finds its confirmation consumed when it wakes up.
     numbers = range(0 if action == "kill" else spent - 1, recorded + 1)
-    gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> list[str]:
-        async with gate, open_stage(postgres, tmp_path) as stage:
+        async with open_stage(postgres, tmp_path) as stage:
             response = await disturb(stage, GOES_ON, points[number], action, await ask(stage))
             effects = await stage.value("SELECT count(*) FROM stage_effects")
             result = str(response.tool_calls_made[0].result)
@@ -91,18 +89,15 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
                 f"{action} at {points[number]}: {name} ({result})" for name, is_right in checks.items() if not is_right
             ]
 
-    faults = [fault for found in await asyncio.gather(*map(one, numbers)) for fault in found]
-
-    assert faults == []
+    assert await broken_at_each(numbers, one) == []
 
 
 async def test_a_question_that_was_never_delivered_cannot_be_confirmed(postgres: URL, tmp_path: Path) -> None:
     points = await list_points(postgres, tmp_path, ASKS, asks=True)
     points = points[: points.index("send before 1") + 1]
-    gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(point: str) -> list[str]:
-        async with gate, open_stage(postgres, tmp_path) as stage:
+        async with open_stage(postgres, tmp_path) as stage:
             response = await disturb(stage, ASKS, point, "kill")
             rows = await stage.rows("SELECT id, status FROM confirmations")
             shown = response.confirmation is not None
@@ -113,6 +108,4 @@ async def test_a_question_that_was_never_delivered_cannot_be_confirmed(postgres:
             }
             return [f"{point}: {name} ({rows})" for name, is_right in checks.items() if not is_right]
 
-    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
-
-    assert faults == []
+    assert await broken_at_each(points, one) == []

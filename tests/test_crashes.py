@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import operator
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,9 @@ import pytest
 from sqlalchemy import URL
 
 from shared.clock import SystemClock
-from tests.crash.ledger import FAULTS_OF_THE_LEDGER
+from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, of_the_ledger, rows_are
 from tests.crash.stage import WAVE, Stage, WorkerAtWork, open_stage, run_with_fault
 
-# A worker uses about ten connections, and the embedded server has 100.
-AT_ONCE = 3
 TRANSCRIPT = [
     (0, "user", None),
     (1, "assistant", None),
@@ -67,56 +63,32 @@ async def play(server: URL, home: Path, point: str, action: str, last_tool: str,
 
 async def find_faults(stage: Stage, replies: int) -> list[str]:
     """Return every broken promise."""
-    checks = [*_said(replies), *_effects(), *_transcript(), *_money(), *_ends(replies)]
-    return [f"{name}: {found}" for name, query, is_right in checks if not is_right(found := await stage.rows(query))]
-
-
-Check = tuple[str, str, Callable[[list[tuple[Any, ...]]], bool]]
+    return await find_broken(stage, [*every_turn(), *_said(replies), *_effects(), *_transcript(), *_ends(replies)])
 
 
 def _said(replies: int) -> Iterator[Check]:
-    yield "replies", "SELECT content FROM stage_posts", lambda rows: rows == [("It is done.",)] * replies
-    yield (
-        "ends announced",
-        "SELECT count(*) FROM turn_events WHERE name = 'turn_complete'",
-        lambda rows: rows == [(replies,)],
-    )
-    yield "events", "SELECT turn_id FROM turn_events GROUP BY 1 HAVING count(*) <> count(DISTINCT seq)", _none
-    yield "overlaps", "SELECT * FROM stage_model_calls WHERE NOT is_alone", _none
+    yield "replies", "SELECT content FROM stage_posts", rows_are(*[("It is done.",)] * replies)
+    yield "ends announced", "SELECT count(*) FROM turn_events WHERE name = 'turn_complete'", rows_are((replies,))
+    yield "overlaps", "SELECT * FROM stage_model_calls WHERE NOT is_alone", rows_are()
 
 
 def _effects() -> Iterator[Check]:
-    yield "effects done twice", "SELECT 1 FROM stage_effects HAVING count(*) > 1", _none
     yield "reads", "SELECT count(*) FROM stage_reads", lambda rows: rows[0][0] >= 1
-    # A recorded success needs an effect; an effect without a recorded success has an unknown outcome.
-    results = "FROM messages WHERE role = 'tool_result' AND tool_name = 'stage.effect'"
-    done = f"SELECT content {results} AND content LIKE '%effect done%'"
-    yield "invented effects", f"{done} AND NOT EXISTS (SELECT FROM stage_effects)", _none
-    yield "files", "SELECT status, filename FROM file_records", lambda rows: rows == [("stored", "notes.txt")]
+    yield "files", "SELECT status, filename FROM file_records", rows_are(("stored", "notes.txt"))
 
 
 def _transcript() -> Iterator[Check]:
     first = "WHERE turn_id = (SELECT min(id) FROM turns)"
     steps = f"SELECT seq, role, tool_name FROM messages {first} ORDER BY seq"  # noqa: S608  # our own text
-    yield "transcript", steps, lambda rows: rows == TRANSCRIPT
+    yield "transcript", steps, rows_are(*TRANSCRIPT)
     results = f"SELECT content FROM messages {first} AND tool_name = 'stage.read' AND role = 'tool_result'"  # noqa: S608
     yield "result of the read", results, lambda rows: [json.loads(row[0]) for row in rows] == ["read done"]
-
-
-def _money() -> Iterator[Check]:
-    for name, query in FAULTS_OF_THE_LEDGER.items():
-        yield name, query, _none
 
 
 def _ends(replies: int) -> Iterator[Check]:
     for table, status in (("turns", "answered"), ("inbox", "answered"), ("outbox", "delivered")):
         query = f"SELECT status, count(*) FROM {table} GROUP BY 1"  # noqa: S608  # our own names
-        yield table, query, partial(operator.eq, [(status, replies)])
-    yield "jobs", "SELECT * FROM procrastinate_jobs WHERE status = 'doing'", _none
-
-
-def _none(rows: list[tuple[Any, ...]]) -> bool:
-    return rows == []
+        yield table, query, rows_are((status, replies))
 
 
 @pytest.mark.parametrize("last_tool", ["read", "effect"])
@@ -129,15 +101,11 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_a_turn(
     if last_tool == "effect":
         # Only the order of the two tools differs then.
         points = points[points.index("effect before 1") : points.index("model before 2")]
-    gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(point: str) -> list[str]:
-        async with gate:
-            return await play(postgres, tmp_path, point, action, last_tool)
+        return await play(postgres, tmp_path, point, action, last_tool)
 
-    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
-
-    assert faults == []
+    assert await broken_at_each(points, one) == []
 
 
 @pytest.mark.parametrize("point", ["model before 1", "send before 1"])
@@ -183,8 +151,7 @@ async def test_the_call_of_a_killed_worker_is_on_the_ledger_as_an_estimate(
         await second.stop()
 
         assert [row[0] for row in await stage.rows("SELECT is_estimated FROM token_logs ORDER BY id")] == rows
-        for name, query, is_right in _money():
-            assert is_right(found := await stage.rows(query)), f"{name}: {found}"
+        assert await find_broken(stage, of_the_ledger()) == []
 
 
 async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(postgres: URL, tmp_path: Path) -> None:

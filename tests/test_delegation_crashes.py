@@ -2,21 +2,16 @@
 
 import asyncio
 import json
-import operator
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import URL
 
-from tests.crash.ledger import FAULTS_OF_THE_LEDGER
+from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, rows_are
 from tests.crash.stage import Stage, open_stage, run_with_fault
-from tests.test_crashes import Check
 
-# Each test has two workers with ten or more connections each: four at once come too close to the server's limit of 100.
-AT_ONCE = 3
 ANSWERS: list[Any] = [
     '```delegate\n{"agent": "scout", "task": "below: look around"}\n```',
     {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
@@ -69,45 +64,27 @@ async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
 
 async def find_faults(stage: Stage, replies: int) -> list[str]:
     """Return every broken promise."""
-    checks = [*_transcripts(), *_effects(), *_money(), *_ends(replies)]
-    return [f"{name}: {found}" for name, query, expected in checks if not expected(found := await stage.rows(query))]
-
-
-def _is(*rows: tuple[Any, ...]) -> Any:
-    return partial(operator.eq, list(rows))
+    return await find_broken(stage, [*every_turn(), *_transcripts(), *_ends(replies)])
 
 
 def _transcripts() -> Iterator[Check]:
     steps = "SELECT role, tool_name FROM messages JOIN turns ON turns.id = turn_id WHERE {} ORDER BY seq"
-    yield "asker", steps.format("turn_id = 1"), _is(*ABOVE, ("assistant", None))
-    yield "agent", steps.format("parent_turn_id = 1"), _is(*BELOW)
+    yield "asker", steps.format("turn_id = 1"), rows_are(*ABOVE, ("assistant", None))
+    yield "agent", steps.format("parent_turn_id = 1"), rows_are(*BELOW)
     hidden = "SELECT 1 FROM messages JOIN turns ON turns.id = turn_id"
-    yield "shown", f"{hidden} WHERE (agent IS NULL) = (messages.conversation_id IS NULL)", _is()  # our own
+    yield "shown", f"{hidden} WHERE (agent IS NULL) = (messages.conversation_id IS NULL)", rows_are()  # our own
     result = "SELECT content FROM messages WHERE turn_id = 1 AND role = 'tool_result'"
     answer = {"result": "Found.", "agent": "scout", "iterations": 2}
     yield "result", result, lambda rows: [json.loads(row[0]) for row in rows] == [answer]
     announced = "SELECT name FROM turn_events WHERE turn_id = 1 AND name LIKE 'delegation%' ORDER BY seq"
-    yield "announced", announced, _is(("delegation_request",), ("delegation_response",))
-    yield "events", "SELECT turn_id FROM turn_events GROUP BY 1 HAVING count(*) <> count(DISTINCT seq)", _is()
-
-
-def _effects() -> Iterator[Check]:
-    yield "effects done twice", "SELECT 1 FROM stage_effects HAVING count(*) > 1", _is()
-    done = "SELECT 1 FROM messages WHERE tool_name = 'stage.effect' AND content LIKE '%effect done%'"
-    yield "invented effects", f"{done} AND NOT EXISTS (SELECT FROM stage_effects)", _is()  # our own text
-
-
-def _money() -> Iterator[Check]:
-    for name, query in FAULTS_OF_THE_LEDGER.items():
-        yield name, query, _is()
+    yield "announced", announced, rows_are(("delegation_request",), ("delegation_response",))
     purposes = "SELECT DISTINCT agent IS NOT NULL, purpose FROM token_logs JOIN turns ON turns.id = turn_id ORDER BY 1"
-    yield "purposes", purposes, _is((False, "answer"), (True, "delegation"))
+    yield "purposes", purposes, rows_are((False, "answer"), (True, "delegation"))
 
 
 def _ends(replies: int) -> Iterator[Check]:
-    yield "posts", "SELECT content FROM stage_posts", _is(*[("It is done.",)] * replies)
-    yield "turns", "SELECT status, count(*) FROM turns GROUP BY 1", _is(("answered", replies + 1))
-    yield "jobs", "SELECT * FROM procrastinate_jobs WHERE status = 'doing'", _is()
+    yield "posts", "SELECT content FROM stage_posts", rows_are(*[("It is done.",)] * replies)
+    yield "turns", "SELECT status, count(*) FROM turns GROUP BY 1", rows_are(("answered", replies + 1))
 
 
 @pytest.mark.parametrize("action", ["kill", "freeze"])
@@ -119,15 +96,11 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_an_agents_work
     if action == "freeze":
         # test_crashes.py tests the fencing of every write; these points concern a turn within a turn.
         points = points[::2]
-    gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(point: str) -> list[str]:
-        async with gate:
-            return await play(postgres, tmp_path, point, action)
+        return await play(postgres, tmp_path, point, action)
 
-    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
-
-    assert faults == []
+    assert await broken_at_each(points, one) == []
 
 
 async def test_a_stopping_worker_hands_over_the_agent_with_its_asker(postgres: URL, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A worker is killed or frozen while it runs a plan: calls with needs run at most once."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,13 @@ from sqlalchemy import URL
 
 from shared.db.database import Address, Database
 from shared.settings import Settings
+from tests.crash.promises import broken_at_each
 from tests.crash.stage import open_stage
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.planning import call, plan, results_in
 from tests.support.recovery import losing_acknowledgements
-from tests.test_crashes import AT_ONCE, Scene, list_points, play
+from tests.test_crashes import Scene, list_points, play
 
 PLANS = """
 INSERT INTO personas (name, system_prompt, allowed_modules, loop_mode, is_default)
@@ -35,15 +35,11 @@ async def test_a_plan_is_resumed_from_the_journal(postgres: URL, tmp_path: Path,
     assert len(points) > 8
     # Fencing works the same for plans, so three points are enough.
     points = points[::4] if action == "freeze" else points
-    gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(point: str) -> list[str]:
-        async with gate:
-            return await play(postgres, tmp_path, point, action, "", scene)
+        return await play(postgres, tmp_path, point, action, "", scene)
 
-    faults = [fault for found in await asyncio.gather(*map(one, points)) for fault in found]
-
-    assert faults == []
+    assert await broken_at_each(points, one) == []
 
 
 async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(

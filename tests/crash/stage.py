@@ -91,7 +91,6 @@ class WorkerAtWork:
         await asyncio.to_thread(self.child.join)
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         os.kill(self.child.pid, number)
 
     async def stop(self) -> None:
@@ -167,7 +166,6 @@ class Stage:
                     await self.delivered.wait()
 
     async def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
         return [tuple(row) for row in await self.owner.fetch(query, *given)]
 
     async def value(self, query: str, *given: Any) -> Any:
