@@ -34,7 +34,6 @@ async def nothing_is_held(parley: Parley) -> bool:
 
 
 def costly(text: str = "", tokens: int = 1000, **given: Any) -> Answer:
-    """Return an answer with this usage."""
     return Answer(text, usage={"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}, **given)
 
 

@@ -52,7 +52,6 @@ async def until(parley: Parley, query: str, expected: Any) -> None:
 
 
 async def events_of(parley: Parley, turn_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return a turn's events in order."""
     rows = await parley.sql("SELECT name, payload FROM turn_events WHERE turn_id = :id ORDER BY seq", id=turn_id)
     return [(row.name, row.payload) for row in rows]
 

@@ -29,7 +29,6 @@ class Document:
 
     @property
     def text(self) -> str:
-        """Return the whole text."""
         return self.path.read_text("utf-8")
 
     @property
@@ -43,15 +42,12 @@ class Document:
         return FENCE.sub("", self.text)
 
     def headings(self) -> list[str]:
-        """Return the texts of all headings."""
         return [found[2] for found in HEADING.finditer(self.prose)]
 
     def blocks(self, language: str) -> list[Block]:
-        """Return the fenced blocks of this language."""
         return [block for block in self._all_blocks() if block.language == language]
 
     def links(self) -> list[str]:
-        """Return the targets of the links."""
         return LINK.findall(self.prose)
 
     def rows(self, heading: str) -> list[list[str]]:

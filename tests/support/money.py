@@ -39,14 +39,12 @@ class Money:
         return tuple(row)
 
     async def limit(self, user: int | None = None, server: int | None = None) -> None:
-        """Set the limits."""
         await self.connection.execute("UPDATE public.users SET token_budget_monthly = $1", user)
         await self.connection.execute("UPDATE public.servers SET token_budget_monthly = $1", server)
 
     async def reserve(
         self, tokens: int, *, turn: int = 1, attempt: int = 2, cost: float | None = None
     ) -> dict[str, Any] | None:
-        """Reserve for a turn."""
         return await self.row(
             "SELECT * FROM public.parley_reserve_v3(1, $1, $2, $3, $4, 60)", turn, attempt, tokens, cost
         )

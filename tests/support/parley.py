@@ -169,5 +169,4 @@ async def open_parley(
 
 
 def texts(responses: Sequence[AgentResponse]) -> list[str]:
-    """Return the texts of the responses."""
     return [response.content for response in responses]

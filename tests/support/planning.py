@@ -22,7 +22,6 @@ def plan(*tools: dict[str, Any], status: str = "", response: str = "", **given: 
 
 
 def call(tool: str, plan_id: str = "a", *needs: str, **args: Any) -> dict[str, Any]:
-    """Return one tool of a plan."""
     return {"id": plan_id, "tool": tool, "args": args, "needs": list(needs)}
 
 

@@ -156,5 +156,4 @@ def is_broad(node: ast.AST) -> bool:
 
 
 def module_names() -> frozenset[str]:
-    """Return the names of the folders in `modules/`."""
     return frozenset(path.parent.name for path in (ROOT / "modules").glob("*/__init__.py"))

@@ -39,7 +39,6 @@ def state(task: Any) -> str:
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Return the text of these parts."""
     return "".join(part.text for part in parts)
 
 
@@ -56,7 +55,6 @@ class Heard:
 
     @property
     def context_id(self) -> str:
-        """Return the context's id."""
         return self.updates[0].task.context_id
 
     @property
@@ -92,7 +90,6 @@ class Heard:
 
     @property
     def answer(self) -> str:
-        """Return the text of the answer."""
         return text_of(self.parts)
 
 
@@ -111,15 +108,12 @@ class Peer:
         return self.client.send_message(request(*parts, **given))
 
     async def task(self, task_id: str) -> Task:
-        """Ask for a task."""
         return await self.client.get_task(GetTaskRequest(id=task_id))
 
     async def cancels(self, task_id: str) -> Task:
-        """Cancel a task."""
         return await self.client.cancel_task(CancelTaskRequest(id=task_id))
 
     async def follows(self, task_id: str) -> Heard:
-        """Follow a task that runs."""
         return Heard([each async for each in self.client.subscribe(SubscribeToTaskRequest(id=task_id))])
 
 

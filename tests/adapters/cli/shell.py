@@ -23,7 +23,6 @@ class Finished:
 
     @property
     def lines(self) -> list[str]:
-        """Return the lines of stdout."""
         return self.out.splitlines()
 
 

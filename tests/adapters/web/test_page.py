@@ -61,7 +61,6 @@ class Window:
 
 @pytest.fixture
 async def chromium() -> AsyncIterator[Browser]:
-    """A real Chromium."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser

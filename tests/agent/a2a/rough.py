@@ -61,7 +61,6 @@ async def asks(
 
 
 async def row(parley: Parley) -> Agent:
-    """Return the agent's row."""
     async with parley.app.database.transaction() as session:
         return (await session.execute(select(Agent))).scalar_one()
 

@@ -129,7 +129,6 @@ def test_an_answer_never_takes_more_than_half_of_the_window() -> None:
 
 
 async def read(_context: ToolContext, page: int = 0) -> str:
-    """Read a page of the book."""
     return f"page {page}: " + "It was a dark and stormy night. " * 190
 
 
