@@ -18,8 +18,7 @@ from adapters.cli.serving import _wait_for_database
 from shared.backup.database import run_pg_restore, write_dump
 from shared.db.database import Address, Database, DatabaseLost, migrate
 from shared.settings import Settings
-from tests.standins.openai_api import Answer
-from tests.standins.openai_api.script import Body
+from tests.standins.openai_api.script import held
 from tests.support.connections import connected
 from tests.support.given_database import given_database
 from tests.support.parley import Parley
@@ -56,12 +55,7 @@ async def test_a_message_is_not_accepted_while_the_disk_is_full_and_is_afterward
 
 
 async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_reserved(parley: Parley) -> None:
-    gate = asyncio.Event()
-
-    async def answer(_body: Body, _number: int) -> Answer:
-        await gate.wait()
-        return Answer("It is done.")
-
+    gate, answer = held("It is done.")
     parley.model.play(answer)
     accepted = await parley.accept("hello")
     await parley.model.until(1)

@@ -12,8 +12,7 @@ from typing import Any, Protocol, Self
 from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings
-from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.openai_api.script import Body
+from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, open_parley
 
 # Starts the program as its users do, for tests that kill one of its processes.
@@ -88,17 +87,6 @@ class ChatScene(ABC):
         """Return the last user message that the model was shown."""
         content: str = self.model.requests[number].body["messages"][-1]["content"]
         return content
-
-
-def held(text: str) -> tuple[asyncio.Event, Any]:
-    """Return an event, and a script that answers with the text once it is set."""
-    hold = asyncio.Event()
-
-    async def answer(_body: Body, _number: int) -> Answer:
-        await hold.wait()
-        return Answer(text)
-
-    return hold, answer
 
 
 async def ended(listening: "asyncio.Task[None]") -> None:

@@ -34,6 +34,10 @@ class Driver(PlatformDriver):
             standin.gateway.identify_seconds = BETWEEN_STARTS
             yield cls(make_scene(standin, settings), standin)
 
+    @property
+    def server(self) -> str:
+        return str(self.scene.guild["id"])
+
     def direct(self, person: str) -> Place:
         return Place(self._people[person].dm()["id"])
 

@@ -98,6 +98,11 @@ class PlatformDriver(ABC):
         return f"<@{self._people[person].id}>"
 
     @property
+    @abstractmethod
+    def server(self) -> str:
+        """Return the platform's id of the server or workspace."""
+
+    @property
     def channel(self) -> Place:
         return Place(self.scene.general["id"])
 

@@ -31,6 +31,10 @@ class Driver(PlatformDriver):
         async with SlackStandIn() as standin:
             yield cls(make_scene(standin, settings), standin)
 
+    @property
+    def server(self) -> str:
+        return self._standin.team_id
+
     def direct(self, person: str) -> Place:
         return Place(self._people[person].dm["id"])
 

@@ -5,7 +5,7 @@ import json
 from shared.db.database import Address
 from tests.adapters.contract.driver import ANN, BOB, STOP, Capability, Place, PlatformDriver, Post, drivers
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.chat_scene import held
+from tests.standins.openai_api.script import held
 from tests.support.documents import document
 from tests.support.leaks import READ_BOTH, check, leak
 from tests.support.office import MAIL, Office, age, calls, statuses
@@ -58,6 +58,8 @@ async def test_in_a_thread_that_it_takes_part_in_no_mention_is_needed(talk: Plat
     await talk.say(BOB, "no mention any more", thread, calls=False)
 
     assert await talk.hear(thread, 2) == ["First.", "Second."]
+    places = "SELECT platform, platform_server_id, platform_channel_id, platform_thread_id FROM conversations"
+    assert await talk.scene.sql(places) == [(talk.name, talk.server, thread.channel, thread.thread)]
 
 
 async def test_a_due_job_speaks_where_it_was_made(talk: PlatformDriver) -> None:
@@ -356,10 +358,11 @@ async def test_a_file_of_the_answer_goes_out(talk: PlatformDriver) -> None:
     arguments = {"title": "Frogs", "content": "Frogs are green.", "format": "txt"}
     talk.scene.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
 
-    await talk.say(ANN, "write it down", talk.direct(ANN))
+    asked = await talk.say(ANN, "write it down", talk.channel)
     await talk.until_delivered()
 
-    posts = talk.posts(talk.direct(ANN))
+    posts = talk.posts(talk.channel)
+    assert {each.place for each in posts} == {talk.conversation(asked)}
     (file,) = [file for each in posts for file in each.files]
     assert (file[0].endswith(".txt"), b"Frogs are green." in file[1]) == (True, True)
     assert "Here it is." in posts[0].text

@@ -10,38 +10,6 @@ from tests.standins.discord import Person
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.office import MAIL, Office, calls
 
-CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
-
-
-async def test_thumbs_are_kept_as_feedback_and_the_last_counts(pond: Scene) -> None:
-    pond.model.play([Answer("Good?")])
-    await pond.ann.says("hello", pond.ann.dm())
-    await pond.ann.hears(pond.ann.dm())
-    answer = pond.ann.reads(pond.ann.dm())[0]
-
-    await (await pond.ann.clicks(answer, "👎")).acked()
-    thanked = await (await pond.ann.clicks(answer, "👍")).acked()
-
-    assert thanked.text == "Thank you; that is noted."
-    assert await pond.sql("SELECT turn_id, user_id, score FROM feedback") == await pond.sql(
-        "SELECT id, user_id, CAST(1 AS smallint) FROM turns"
-    )
-
-
-async def test_choices_are_buttons_and_a_choice_is_the_next_message(pond: Scene) -> None:
-    pond.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A toad it is.")])
-    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
-    await pond.ann.says("choose for me", pond.ann.dm())
-    await pond.ann.hears(pond.ann.dm())
-    question = pond.ann.reads(pond.ann.dm())[0]
-
-    await (await pond.ann.clicks(question, "Toad")).acked()
-
-    assert (await pond.ann.hears(pond.ann.dm(), 2))[1] == "A toad it is."
-    assert await pond.value("SELECT content FROM inbox ORDER BY id DESC LIMIT 1") == "Toad"
-    shown = [(each["label"], each["disabled"]) for row in question["components"] for each in row["components"]]
-    assert shown == [("Frog", True), ("Toad", True)]
-
 
 async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)

@@ -6,8 +6,8 @@ import pytest
 
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
+from tests.adapters.discord.test_servers import invite
 from tests.standins.discord import CUT, Fault, Json
-from tests.standins.discord.world import now
 from tests.standins.openai_api import Answer, OpenAIStub
 
 ALWAYS = 1_000_000
@@ -90,12 +90,7 @@ async def test_a_typed_command_is_answered_once_when_connections_break(pond: Sce
 
 
 async def test_a_new_server_is_greeted_when_connections_break(pond: Scene) -> None:
-    lake = pond.discord.world.add_guild("The Lake", pond.ann.user, joined_at=now())
-    shore = pond.discord.world.add_channel(lake["id"], "shore")
-    pond.bob.joins(lake)
-    pond.discord.world.inviters[lake["id"]] = pond.bob.id
-    joined = pond.discord.world.guild_payload(lake["id"])
-    del joined["unavailable"]
+    lake, shore, joined = invite(pond)
     cut(pond, "POST", f"/channels/{shore['id']}/messages", 1, after=True)
     cut(pond, "GET", "/audit-logs", 3)
 

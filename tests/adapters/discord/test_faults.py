@@ -1,10 +1,9 @@
 """What Discord refuses or breaks: waited for, told once, and never lost without a word."""
 
-import asyncio
-
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Fault
 from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import held
 
 
 async def test_rate_limits_of_a_route_and_of_everything_are_waited_for(pond: Scene) -> None:
@@ -46,13 +45,8 @@ async def test_a_channel_where_it_may_not_write_is_told_once_by_direct_message(p
 
 
 async def test_a_channel_that_is_deleted_meanwhile_ends_the_delivery(pond: Scene) -> None:
-    hold = asyncio.Event()
-
-    async def held(_body: object, _number: int) -> Answer:
-        await hold.wait()
-        return Answer("Too late.")
-
-    pond.model.play(held)
+    hold, script = held("Too late.")
+    pond.model.play(script)
     await pond.ann.asks("hello", pond.general)
     await pond.model.until(1)
     del pond.discord.world.channels[pond.general["id"]]

@@ -11,21 +11,22 @@ from sqlalchemy import text
 from adapters.discord.platform import DiscordPlatform
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
+from tests.standins.discord import Json
 from tests.standins.discord.world import snowflake
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import ended
 
 
-async def test_after_a_reconnect_the_session_goes_on_and_nothing_is_missed(pond: Scene) -> None:
+@pytest.mark.parametrize("asked", [{"op": 7, "d": None}, {"op": 9, "d": True}], ids=["reconnect", "invalid-session"])
+async def test_a_session_that_can_be_resumed_goes_on_and_nothing_is_missed(pond: Scene, asked: Json) -> None:
     pond.model.play([Answer("Still here.")])
 
-    await pond.discord.gateway.send_all({"op": 7, "d": None})
+    await pond.discord.gateway.send_all(asked)
     await pond.discord.gateway.until_gone()
     await pond.ann.says("are you back?", pond.ann.dm())
 
     assert await pond.ann.hears(pond.ann.dm()) == ["Still here."]
-    assert len(pond.discord.gateway.identifies) == 1
-    assert pond.discord.gateway.resumes == 1
+    assert (len(pond.discord.gateway.identifies), pond.discord.gateway.resumes) == (1, 1)
 
 
 async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(pond: Scene) -> None:
@@ -38,17 +39,6 @@ async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(po
 
     assert await pond.ann.hears(pond.general, 2) == ["First.", "Second."]
     assert len(pond.discord.gateway.identifies) == 2
-
-
-async def test_a_session_that_is_invalid_and_can_be_resumed_is_resumed(pond: Scene) -> None:
-    pond.model.play([Answer("Still here.")])
-
-    await pond.discord.gateway.send_all({"op": 9, "d": True})
-    await pond.discord.gateway.until_gone()
-    await pond.ann.says("are you back?", pond.ann.dm())
-
-    assert await pond.ann.hears(pond.ann.dm()) == ["Still here."]
-    assert (len(pond.discord.gateway.identifies), pond.discord.gateway.resumes) == (1, 1)
 
 
 async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_says_so(

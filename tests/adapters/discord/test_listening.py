@@ -54,62 +54,6 @@ async def test_a_reply_to_an_old_answer_shows_that_answer(pond: Scene) -> None:
     assert "what colour" not in pond.prompt()
 
 
-async def test_channel_modes_in_sql_count_from_the_next_message_on(pond: Scene) -> None:
-    pond.model.play([Answer("Always."), Answer("Between."), Answer("Again.")])
-    await pond.sql(
-        "INSERT INTO channel_modes (platform_channel_id, mode) VALUES (:channel, 'always')", channel=pond.general["id"]
-    )
-    await pond.ann.says("no mention", pond.general)
-    assert await pond.ann.hears(pond.general) == ["Always."]
-
-    await pond.sql("UPDATE channel_modes SET mode = 'off'")
-    await pond.ann.asks("switched off", pond.general)
-    await pond.bob.says("in between", pond.bob.dm())
-    await pond.bob.hears(pond.bob.dm())
-    await pond.sql("UPDATE channel_modes SET mode = 'mention'")
-    await pond.ann.asks("switched on", pond.general)
-
-    assert await pond.ann.hears(pond.general, 2) == ["Always.", "Again."]
-    assert await pond.sql("SELECT content FROM inbox ORDER BY id") == [
-        ("no mention",),
-        ("in between",),
-        ("switched on",),
-    ]
-
-
-async def test_the_closest_mode_wins(pond: Scene) -> None:
-    pond.model.play([Answer("Here.")])
-    quiet = pond.discord.world.add_channel(pond.guild["id"], "quiet")
-    await pond.discord.gateway.dispatch("CHANNEL_CREATE", quiet, pond.guild["id"])
-    await pond.sql(
-        "INSERT INTO channel_modes (platform_server_id, mode) VALUES (:server, 'off')", server=pond.guild["id"]
-    )
-    await pond.sql("INSERT INTO channel_modes (platform_channel_id) VALUES (:channel)", channel=pond.general["id"])
-
-    await pond.ann.asks("off by the server", quiet)
-    await pond.ann.asks("on by the channel", pond.general)
-
-    assert await pond.ann.hears(pond.general) == ["Here."]
-    assert await pond.value("SELECT count(*) FROM inbox") == 1
-
-
-async def test_in_a_thread_that_it_takes_part_in_no_mention_is_needed(pond: Scene) -> None:
-    pond.model.play([Answer("First."), Answer("Second.")])
-    thread = pond.discord.world.add_thread(pond.general, "Tadpoles", pond.ann.id)
-    await pond.discord.gateway.dispatch("THREAD_CREATE", thread, pond.guild["id"])
-
-    await pond.ann.says("not yet called", thread)
-    await pond.ann.asks("now called", thread)
-    await pond.ann.hears(thread)
-    await pond.bob.says("no mention any more", thread)
-
-    assert await pond.ann.hears(thread, 2) == ["First.", "Second."]
-    place = ("discord", pond.guild["id"], pond.general["id"], thread["id"])
-    assert await pond.sql(
-        "SELECT platform, platform_server_id, platform_channel_id, platform_thread_id FROM conversations"
-    ) == [place]
-
-
 async def test_each_question_may_have_a_thread_of_its_own(pond: Scene) -> None:
     pond.model.play([Answer("In here."), Answer("Still here.")])
     await pond.sql(

@@ -108,13 +108,19 @@ async def test_who_has_used_up_their_own_budget_is_told_so_first(pond: Scene) ->
     assert (await pond.ann.hears(pond.general, 2))[1].startswith("You have used this month's budget")
 
 
-async def test_a_new_server_is_greeted_once_and_the_inviter_gets_a_hint(pond: Scene) -> None:
+def invite(pond: Scene) -> tuple[Json, Json, Json]:
+    """Let Bob invite the bot to a new server; return the server, its channel and the event that it was joined."""
     lake = pond.discord.world.add_guild("The Lake", pond.ann.user, joined_at=now())
     shore = pond.discord.world.add_channel(lake["id"], "shore")
     pond.bob.joins(lake)
     pond.discord.world.inviters[lake["id"]] = pond.bob.id
     joined = pond.discord.world.guild_payload(lake["id"])
     del joined["unavailable"]
+    return lake, shore, joined
+
+
+async def test_a_new_server_is_greeted_once_and_the_inviter_gets_a_hint(pond: Scene) -> None:
+    lake, shore, joined = invite(pond)
 
     await pond.discord.gateway.dispatch("GUILD_CREATE", joined, lake["id"])
     assert "`/help`" in (await pond.bob.hears(shore))[0]

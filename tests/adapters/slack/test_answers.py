@@ -207,19 +207,6 @@ async def test_tables_are_kept_and_old_clients_read_them_as_text(office: Scene) 
     assert answer["text"] == answer["blocks"][0]["text"]
 
 
-async def test_files_of_an_answer_come_along(office: Scene) -> None:
-    arguments = {"title": "Frogs", "content": "Green.", "format": "md"}
-    office.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
-
-    asked = await office.ann.mentions(office.general, "write it down")
-    await office.until_value("delivered", DELIVERED)
-
-    answer, shared = office.ann.written(office.general, asked["ts"])
-    assert answer["text"] == "Here it is."
-    assert office.slack.world.contents[shared["files"][0]["id"]] == b"# Frogs\n\nGreen.\n"
-    assert office.refusals() == []
-
-
 async def test_where_files_are_refused_there_is_a_link(office: Scene) -> None:
     arguments = {"title": "Frogs", "content": "Green.", "format": "md"}
     office.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])

@@ -75,30 +75,6 @@ async def test_a_message_right_after_the_first_mention_in_a_thread_is_answered(
         await scene.until_value(2, "SELECT count(*) FROM inbox")
 
 
-async def test_channel_modes_in_sql_count_from_the_next_message_on_and_the_closest_wins(office: Scene) -> None:
-    office.model.play([Answer("Always."), Answer("Between."), Answer("Again.")])
-    await office.sql(
-        "INSERT INTO channel_modes (platform, platform_server_id, mode) VALUES ('slack', :team, 'off')",
-        team=office.slack.team_id,
-    )
-    await office.sql(
-        "INSERT INTO channel_modes (platform, platform_channel_id, mode) VALUES ('slack', :channel, 'always')",
-        channel=office.general["id"],
-    )
-    await office.ann.posts(office.general, "no mention")
-    assert await office.ann.hears(office.general) == ["Always."]
-
-    await office.sql("UPDATE channel_modes SET mode = 'off'")
-    await office.ann.mentions(office.general, "switched off")
-    await office.bob.direct("in between")
-    await office.bob.hears()
-    await office.sql("UPDATE channel_modes SET mode = 'mention'")
-    await office.ann.mentions(office.general, "switched on")
-
-    assert await office.ann.hears(office.general, 2) == ["Always.", "Again."]
-    assert await office.sql(SAID) == [("no mention",), ("in between",), ("switched on",)]
-
-
 async def test_the_first_mention_in_a_thread_brings_the_earlier_messages(office: Scene) -> None:
     office.model.play([Answer("Green."), Answer("Twelve."), Answer("Aha.")])
     question = await office.bob.posts(office.general, "what colour are frogs?", is_heard=False)

@@ -17,9 +17,10 @@ from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.adapters.web.conftest import open_site
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import held
 from tests.standins.slack import Envelope
 from tests.standins.slack.delivery import sign
-from tests.support.chat_scene import ended, held
+from tests.support.chat_scene import ended
 from tests.support.parley import open_parley
 
 COUNT = "SELECT count(*) FROM inbox"

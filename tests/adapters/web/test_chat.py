@@ -11,23 +11,9 @@ import pytest
 from adapters.web import one_time_link
 from tests.adapters.web.conftest import BROWSER, Site, open_site
 from tests.adapters.web.test_messages import frames, refusal
-from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import held
+from tests.support.clocks import SetClock
 from tests.support.parley import Parley
-
-
-class MovedClock:
-    """The machine's clock, moved on."""
-
-    def __init__(self, by: timedelta) -> None:
-        self._by = by
-
-    def now(self) -> datetime:
-        """Return the moved moment."""
-        return datetime.now(UTC) + self._by
-
-    def monotonic(self) -> float:
-        """Stand still."""
-        return 0.0
 
 
 async def sends(browser: httpx.AsyncClient, content: str, chat: str = "c1", **given: Any) -> httpx.Response:
@@ -91,7 +77,7 @@ async def test_a_link_lives_for_ten_minutes_and_a_session_for_thirty_days(parley
         (timedelta(days=31), old, 401, 401),
     ):
         async with (
-            open_site(parley, replace(parley.app, clock=MovedClock(moved))) as later,
+            open_site(parley, replace(parley.app, clock=SetClock(datetime.now(UTC) + moved))) as later,
             httpx.AsyncClient() as stranger,
             httpx.AsyncClient(cookies=dict(session)) as known,
         ):
@@ -186,12 +172,7 @@ async def test_one_person_s_chats_are_not_another_s(site: Site) -> None:
 
 
 async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
-    go_on = asyncio.Event()
-
-    async def patient(_body: dict[str, Any], _number: int) -> Answer:
-        await go_on.wait()
-        return Answer("At last.")
-
+    go_on, patient = held("At last.")
     site.parley.model.play(patient)
     async with site.browser() as browser:
         first = asyncio.create_task(sends(browser, "one", event_id="e1"))
@@ -211,10 +192,7 @@ async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
 
 
 async def test_stop_ends_the_turn_that_runs(site: Site) -> None:
-    async def endless(_body: dict[str, Any], _number: int) -> Answer:
-        await asyncio.Event().wait()
-        return Answer("never")
-
+    _, endless = held("never")
     site.parley.model.play(endless)
     async with site.browser() as browser:
         waiting = asyncio.create_task(sends(browser, "think hard"))

@@ -11,12 +11,13 @@ import pytest
 
 from adapters.web.app import Server, build_web, listen, to_config
 from agent.queue.abandonment import ASK_SECONDS, RETURN_SECONDS, cancel_if_abandoned
+from agent.queue.inbox import Accepted
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site
 from tests.adapters.web.test_messages import BODY, frames
 from tests.standins.openai_api import Answer, Fault
-from tests.standins.openai_api.script import Body, Reply, last_user_text
+from tests.standins.openai_api.script import Body, Reply, held, last_user_text
 from tests.support.parley import Parley, open_parley
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -161,11 +162,17 @@ def one_by_one(gate: asyncio.Event) -> Callable[[Body, int], Any]:
     return play
 
 
-async def test_a_turn_goes_on_while_somebody_else_waits_for_the_same_event(parley: Parley) -> None:
+async def begin(parley: Parley) -> tuple[asyncio.Event, Accepted]:
+    """Begin a turn whose answer waits for the event that is returned."""
     gate = asyncio.Event()
     parley.model.play(one_by_one(gate))
-    accepted = await parley.accept("hello")
+    accepted = await parley.accept("first")
     await parley.model.until(1)
+    return gate, accepted
+
+
+async def test_a_turn_goes_on_while_somebody_else_waits_for_the_same_event(parley: Parley) -> None:
+    gate, accepted = await begin(parley)
     other = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
 
     await cancel_if_abandoned(parley.app.database, parley.app.events, accepted.inbox_id)
@@ -175,10 +182,7 @@ async def test_a_turn_goes_on_while_somebody_else_waits_for_the_same_event(parle
 
 
 async def test_a_client_that_reconnects_at_once_finds_the_turn_running(parley: Parley) -> None:
-    gate = asyncio.Event()
-    parley.model.play(one_by_one(gate))
-    accepted = await parley.accept("hello")
-    await parley.model.until(1)
+    gate, accepted = await begin(parley)
 
     stack = asyncio.create_task(cancel_if_abandoned(parley.app.database, parley.app.events, accepted.inbox_id))
     await asyncio.sleep(0)
@@ -192,10 +196,7 @@ async def test_a_client_that_reconnects_at_once_finds_the_turn_running(parley: P
 async def test_a_reader_in_another_process_keeps_the_turn_too(
     parley: Parley, settings: Settings, address: Address
 ) -> None:
-    gate = asyncio.Event()
-    parley.model.play(one_by_one(gate))
-    accepted = await parley.accept("hello")
-    await parley.model.until(1)
+    gate, accepted = await begin(parley)
     async with open_parley(settings, address, parley.model, works=False) as elsewhere:
         other = asyncio.create_task(elsewhere.app.events.response(accepted.inbox_id))
         await asyncio.sleep(0)
@@ -208,18 +209,10 @@ async def test_a_reader_in_another_process_keeps_the_turn_too(
 
 
 async def test_messages_answered_together_go_on_until_the_last_caller_leaves(parley: Parley) -> None:
-    gate = asyncio.Event()
-    parley.model.play(one_by_one(gate))
-    running = await parley.accept("first")
-    await parley.model.until(1)
+    gate, running = await begin(parley)
     together = [await parley.accept(each) for each in ("second", "third")]
-    held = asyncio.Event()
-
-    async def hold(_body: Body, _number: int) -> Reply:
-        await held.wait()
-        return Answer("never said")
-
-    parley.model.play(hold)
+    _, never = held("never said")
+    parley.model.play(never)
     gate.set()
     await parley.app.events.response(running.inbox_id)
     await parley.model.until(2)

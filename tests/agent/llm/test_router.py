@@ -12,7 +12,8 @@ from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import ModelsUnavailable
 from shared.settings import Settings
-from tests.standins.openai_api import Answer, Fault, Reply
+from tests.standins.openai_api import Answer, Fault
+from tests.standins.openai_api.script import held
 from tests.support.model_calls import HELLO, ROLL, parley
 
 
@@ -129,12 +130,7 @@ async def test_paid_answers_that_were_empty_are_told_with_the_good_one() -> None
 
 
 async def test_200_calls_at_once_run_side_by_side() -> None:
-    gate = asyncio.Event()
-
-    async def wait(_body: dict[str, Any], _number: int) -> Reply:
-        await gate.wait()
-        return Answer("Done.")
-
+    gate, wait = held("Done.")
     async with parley(wait) as at:
         calls = [asyncio.create_task(at.asks(seconds=60)) for _ in range(200)]
         await at.stub.until(200)

@@ -93,6 +93,17 @@ def echo(body: Body, _number: int) -> Reply:
     return Answer(f"You said: {last_user_text(body)}")
 
 
+def held(text: str) -> tuple[asyncio.Event, ScriptFunction]:
+    """Return an event, and a script that answers with the text once it is set."""
+    hold = asyncio.Event()
+
+    async def answer(_body: Body, _number: int) -> Answer:
+        await hold.wait()
+        return Answer(text)
+
+    return hold, answer
+
+
 def from_list(entries: Sequence[Reply | str]) -> ScriptFunction:
     """Return a script that plays the entries in order and then echoes."""
     waiting = [Answer(entry) if isinstance(entry, str) else entry for entry in entries]
