@@ -33,8 +33,8 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.documents import Document, document, documents
 from tests.support.parley import open_parley
 from tests.support.source_tree import ROOT, words
+from tests.support.tool_calls import bare_context
 
-NOTHING: Any = None
 PLACE = Place("test", None, "table", is_direct=True)
 LONGEST_DECISION = 40
 TO_MAKE = ("modules/dice", "adapters/pond")
@@ -53,22 +53,15 @@ def guest(module: str) -> Scope:
     return Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE)
 
 
-def context(asked: Scope, module: str) -> ToolContext:
-    """Return a context for a tool that uses only the caller."""
-    return ToolContext(
-        asked.user, PLACE, 1, 1, "call-1", module, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, Settings()
-    )
-
-
 async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: ModuleTools) -> None:
     asked, box = guest("dice"), Toolbox((dice,), 8000)
     offer = box.offered_to(asked)
 
     assert dice.failures == {}
     assert [each["function"]["name"] for each in offer.schemas] == ["dice__roll"]
-    rolled = await box.call(PendingCall("call-1", "dice__roll", {"count": 3}, asked, offer), context(asked, "dice"))
+    rolled = await box.call(PendingCall("call-1", "dice__roll", {"count": 3}, asked, offer), bare_context("dice"))
     assert re.fullmatch(r'\{"rolled": \[[1-6], [1-6], [1-6]\]\}', rolled.content)
-    refused = await box.call(PendingCall("call-2", "dice__roll", {"sides": 1}, asked, offer), context(asked, "dice"))
+    refused = await box.call(PendingCall("call-2", "dice__roll", {"sides": 1}, asked, offer), bare_context("dice"))
     assert "greater than or equal to 2" in refused.content
 
 

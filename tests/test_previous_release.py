@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 import tarfile
 from asyncio.subprocess import DEVNULL, STDOUT
@@ -15,7 +14,9 @@ import httpx
 
 from shared.db.compatibility import list_revisions
 from shared.db.database import VERSIONS, Address
+from tests.bench.children import model_environment
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.loopback import free_port
 
 # What this file is, and when it is replaced, stands in tests/releases/README.md.
 RELEASE = Path(__file__).parent / "releases" / "before-0013.tar.xz"
@@ -33,18 +34,13 @@ def unpack(folder: Path) -> str:
 @asynccontextmanager
 async def running(release: Path, home: Path, address: Address, model: OpenAIStub) -> AsyncIterator[httpx.AsyncClient]:
     """Run `parley run` of the release on these tables; yield a client of it as soon as it is ready."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    given = {
+    port = free_port()
+    given = model_environment(model, home) | {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(release),
-        "PARLEY_HOME": str(home),
         "DATABASE_URL": address.libpq(as_owner=True),
         "PORT": str(port),
         "API_TOKEN": TOKEN,
-        "LLM_MODELS": "openai/stub",
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-test",
     }
     log = home / "log"
     with log.open("wb") as output:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pytest
 
@@ -148,40 +148,32 @@ def test_adapters_store_messages_through_the_inbox_of_their_process() -> None:
     agree(complaints_of("app.inbox stores the messages of a burst together; the function `accept` stores one", found))
 
 
-def test_the_environment_is_read_by_settings_alone() -> None:
+def commits(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit"
+
+
+def reads_time(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and f".{dotted(node.func)}".endswith(CLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("place", "what", "stands"),
+    [
+        ("shared/settings.py", "the environment is read", is_environment),
+        ("shared/db/database.py", "commit is called", commits),
+        ("shared/clock.py", "the time is read", reads_time),
+    ],
+)
+def test_some_things_stand_in_one_place(place: str, what: str, stands: Callable[[ast.AST], bool]) -> None:
     found = (
         (source, line_of(node))
         for source in sources()
-        if source.package != "tests" and source.path != "shared/settings.py"
+        if source.package != "tests" and source.path != place
         for node in source.nodes()
-        if is_environment(node)
+        if stands(node)
     )
 
-    agree(complaints_of("the environment is read in shared/settings.py alone", found))
-
-
-def test_one_place_commits() -> None:
-    found = (
-        (source, node.lineno)
-        for source in sources()
-        if source.package != "tests" and source.path != "shared/db/database.py"
-        for node in source.nodes()
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit"
-    )
-
-    agree(complaints_of("commit stands in shared/db/database.py alone", found))
-
-
-def test_the_time_is_read_in_one_place() -> None:
-    found = (
-        (source, node.lineno)
-        for source in sources()
-        if source.package != "tests" and source.path != "shared/clock.py"
-        for node in source.nodes()
-        if isinstance(node, ast.Call) and f".{dotted(node.func)}".endswith(CLOCKS)
-    )
-
-    agree(complaints_of("the time comes from shared/clock.py", found))
+    agree(complaints_of(f"{what} in {place} alone", found))
 
 
 def test_broad_excepts_are_in_few_files() -> None:

@@ -9,7 +9,7 @@ from shared.db.database import Address
 from shared.messages import AgentResponse, Attachment, PlatformContext, QuotedMessage
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.mcp_servers import add_server, until
+from tests.support.mcp_servers import add_far, until
 from tests.support.office import Office, calls, new_office, open_office, parley_of_office, statuses
 from tests.support.parley import Parley
 from tests.support.summaries import remembered
@@ -211,8 +211,7 @@ async def test_results_of_mcp_tools_are_untrusted_and_their_calls_are_actions(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
     async with open_office(settings, address, model, office) as parley:
-        await add_server(parley)
-        await until(parley, lambda found: "far.add" in found)
+        await add_far(parley)
         described, added = ("far__describe", {"name": "tea"}), ("far__add", {"a": 2})
 
         free = await plays(parley, (described,), (added,))
@@ -230,8 +229,7 @@ async def test_an_admin_declares_what_the_results_of_an_mcp_server_contain(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
     async with open_office(settings, address, model, office) as parley:
-        await add_server(parley)
-        await until(parley, lambda found: "far.add" in found)
+        await add_far(parley)
         described, added = ("far__describe", {"name": "tea"}), ("far__add", {"a": 2})
 
         def reads(name: str) -> tuple[bool, bool]:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -19,6 +18,7 @@ from tests.bench.model import mark
 from tests.bench.statements import address_of
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected, run_as_owner
+from tests.support.loopback import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "bench-token-of-one-run"
@@ -218,12 +218,6 @@ async def until_one(owner: asyncpg.Connection, query: str) -> None:
     async with asyncio.timeout(RUN_SECONDS):
         while not await owner.fetchval(query):  # noqa: ASYNC110  # another process is watched, from outside
             await asyncio.sleep(0.005)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

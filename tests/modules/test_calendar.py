@@ -1,9 +1,7 @@
 """The tools of the module `calendar`, on Saturday, 21 November 2026, unless the test sets another day."""
 
-import json
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, cast
 
 import pytest
 
@@ -15,48 +13,16 @@ from modules.calendar.table import HOLIDAYS
 from shared.errors import ToolError
 from shared.permissions import Permission
 from shared.settings import Settings
-from shared.tools import Caller, Tool, ToolContext
+from shared.tools import ToolContext
+from tests.support.clocks import SetClock
+from tests.support.tool_calls import bare_context, call
 
 SATURDAY = date(2026, 11, 21)
-NOTHING = cast(Any, None)
-
-
-class StoppedClock:
-    """A clock that always returns the same time."""
-
-    def __init__(self, moment: datetime) -> None:
-        self._moment = moment
-
-    def now(self) -> datetime:
-        return self._moment
-
-    def monotonic(self) -> float:
-        return 0
 
 
 @pytest.fixture
 def context() -> ToolContext:
-    return ToolContext(
-        user=Caller(1, Permission.GUEST, "Ada"),
-        place=NOTHING,
-        conversation_id=1,
-        turn_id=1,
-        call_id="call-1",
-        module="calendar",
-        clock=StoppedClock(datetime(2026, 11, 21, 23, 30, tzinfo=UTC)),
-        http=NOTHING,
-        storage=NOTHING,
-        memory=NOTHING,
-        database=NOTHING,
-        app_settings=Settings(),
-    )
-
-
-async def call(tool: Tool, context: ToolContext, **arguments: Any) -> dict[str, Any]:
-    """Call a tool as the toolbox does: validate the arguments, convert the result to JSON."""
-    checked = tool.arguments.model_validate(arguments)
-    found: dict[str, Any] = json.loads(json.dumps(await tool.run(context, **checked.model_dump())))
-    return found
+    return bare_context("calendar", clock=SetClock(datetime(2026, 11, 21, 23, 30, tzinfo=UTC)))
 
 
 async def test_a_holiday_is_returned_with_its_name_dates_and_note(context: ToolContext) -> None:
@@ -194,7 +160,7 @@ async def test_a_hint_is_resolved_to_dates_and_a_sentence(context: ToolContext) 
 
 
 async def test_an_ambiguous_hint_has_a_note_with_the_other_meaning(context: ToolContext) -> None:
-    monday = replace(context, clock=StoppedClock(datetime(2026, 11, 23, 12, tzinfo=UTC)))
+    monday = replace(context, clock=SetClock(datetime(2026, 11, 23, 12, tzinfo=UTC)))
 
     assert "27 November 2026" in (await call(calendar.resolve_date_hint, monday, hint="next Friday"))["note"]
 

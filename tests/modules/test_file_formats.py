@@ -10,8 +10,8 @@ from modules import file_manager
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError
 from shared.tools import ToolContext
-from tests.modules.test_file_manager import call
 from tests.support.loopback import reply, serving
+from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 
 

@@ -5,7 +5,6 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -19,6 +18,7 @@ from shared.files.file_types import WORD
 from shared.files.storage import StoredFile
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
+from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 
 TOOLS = [each for each in vars(file_manager).values() if isinstance(each, Tool)]
@@ -29,12 +29,6 @@ W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 @pytest.fixture
 async def context(database: Database, tmp_path: Path) -> ToolContext:
     return await make_tool_context(database, tmp_path / "files", "file_manager")
-
-
-async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
-    """Call a tool as the toolbox does: validate the arguments, convert the result to JSON."""
-    checked = tool.arguments.model_validate(arguments)
-    return json.loads(json.dumps(await tool.run(context, **checked.model_dump())))
 
 
 async def make(context: ToolContext, content: str, kind: str, title: str = "Plan") -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from modules import knowledge
 from shared.db.database import Database
@@ -15,6 +14,7 @@ from shared.memory.memories import Memories
 from shared.messages import Place
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
+from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 
 TOOLS = [each for each in vars(knowledge).values() if isinstance(each, Tool)]
@@ -30,12 +30,6 @@ def in_place(context: ToolContext, place: Place) -> ToolContext:
     """Return the context of the same user in another place."""
     memories = Memories(context.memory.database, context.app_settings, context.clock)
     return replace(context, place=place, memory=memories.of_user(context.user.id, place, None))
-
-
-async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
-    """Call a tool as the toolbox does: validate the arguments, convert the result to JSON."""
-    checked = tool.arguments.model_validate(arguments)
-    return json.loads(json.dumps(await tool.run(context, **checked.model_dump())))
 
 
 def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
@@ -93,7 +87,7 @@ async def test_the_number_of_results_is_clamped(context: ToolContext, k: int, co
 
 @pytest.mark.parametrize("wrong", [{"user_id": 1}, {"content": 7}, {"content": None}])
 async def test_arguments_that_are_not_in_the_signature_are_refused(context: ToolContext, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ToolError, match="The arguments are not valid"):
         await call(knowledge.remember, context, **{"content": "Ada's dog is called Rex.", **wrong})
 
 

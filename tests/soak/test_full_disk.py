@@ -16,12 +16,13 @@ import asyncpg
 import httpx
 import pytest
 
-from tests.bench.children import free_port, read_line, started
+from tests.bench.children import model_environment, read_line, started
 from tests.bench.statements import address_of
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, results_so_far
 from tests.support.chat_scene import COMMAND
 from tests.support.connections import connected
+from tests.support.loopback import free_port
 
 pytestmark = pytest.mark.soak
 CALLERS = 12
@@ -94,13 +95,9 @@ class Callers:
 async def running_parley(home: Path, model: OpenAIStub, log: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Start `parley run` with its embedded Postgres in this folder."""
     port = free_port()
-    env = {
-        "PARLEY_HOME": str(home),
+    env = model_environment(model, home) | {
         "PORT": str(port),
         "API_TOKEN": "soak-token",
-        "LLM_MODELS": "openai/stub",
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-test",
         "DEFAULT_GUEST_TOKEN_BUDGET": "1000000000",
     }
     headers = {"Authorization": "Bearer soak-token"}

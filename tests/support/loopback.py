@@ -1,6 +1,7 @@
 """A scripted web server on loopback that records its requests and can answer byte by byte."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -31,6 +32,13 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
 
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
 def reply(
     body: bytes = b"", status: int = 200, headers: dict[str, str] | None = None, length: int | None = None
 ) -> Answer:
@@ -43,6 +51,11 @@ def reply(
         await writer.drain()
 
     return answer
+
+
+async def silence(_request: Request, _writer: asyncio.StreamWriter) -> None:
+    """Never answer."""
+    await asyncio.Event().wait()
 
 
 def redirect(location: str, status: int = 302) -> Answer:

@@ -29,6 +29,12 @@ async def add_server(
         await parley.sql(f"UPDATE mcp_servers SET {column} = CAST(:value AS text)", value=value)  # noqa: S608
 
 
+async def add_far(parley: Parley, **given: Any) -> None:
+    """Add the stand-in as the server `far`, and wait until its tools are there."""
+    await add_server(parley, **given)
+    await until(parley, lambda found: "far.add" in found)
+
+
 def names(parley: Parley) -> set[str]:
     """Return the tools of the toolbox by name."""
     return {each.name for each in parley.app.toolbox.tools}

@@ -14,7 +14,6 @@ from shared.db.database import Database
 from shared.files.folder import FolderStore
 from shared.files.storage import Storage
 from shared.http.client import GuardedClient
-from shared.memory.memories import MemoryOfUser
 from shared.messages import Place
 from shared.permissions import Permission
 from shared.settings import Settings
@@ -37,24 +36,32 @@ class FakeModels:
         return b""
 
 
-def context_without_database(folder: Path, module: str, http: GuardedClient, **given: Any) -> ToolContext:
-    """Return a context for tools that neither use the database nor read stored files; `given` replaces its fields."""
-    storage = Storage(FolderStore(folder / "files"), "http://here", ("secret",))
-    fields: dict[str, Any] = {
-        "user": Caller(1, Permission.USER, "Ada"),
+def bare_context(module: str, **given: Any) -> ToolContext:
+    """Return the context of a guest's call, for tools that use nothing of it but what is given."""
+    names = ("clock", "http", "storage", "memory", "database")
+    fields = {
+        **dict.fromkeys(names),
+        "user": Caller(1, Permission.GUEST, "Ann"),
         "place": Place("test", None, "direct", is_direct=True),
         "conversation_id": 1,
         "turn_id": 1,
         "call_id": "call-1",
         "module": module,
-        "clock": SystemClock(),
-        "http": http,
-        "storage": storage.of_user(cast(Database, None), 1, None),
-        "memory": cast(MemoryOfUser, None),
-        "database": cast(Database, None),
         "app_settings": Settings(),
     }
     return ToolContext(**{**fields, **given})
+
+
+def context_without_database(folder: Path, module: str, http: GuardedClient, **given: Any) -> ToolContext:
+    """Return a context for tools that neither use the database nor read stored files; `given` replaces its fields."""
+    storage = Storage(FolderStore(folder / "files"), "http://here", ("secret",))
+    fields: dict[str, Any] = {
+        "user": Caller(1, Permission.USER, "Ada"),
+        "clock": SystemClock(),
+        "http": http,
+        "storage": storage.of_user(cast(Database, None), 1, None),
+    }
+    return bare_context(module, **fields | given)
 
 
 async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:

@@ -43,17 +43,12 @@ def test_secrets_of_platforms_are_in_no_text_that_is_made_of_them(settings: obje
     assert "hunter2" not in f"{settings!r} {settings}"
 
 
-async def test_slack_alone_holds_a_socket(fresh: Shell) -> None:
-    async with SlackStandIn() as slack:
-        process = fresh.start(
-            "adapter",
-            "slack",
-            SLACK_BOT_TOKEN=slack.bot_token,
-            SLACK_APP_TOKEN=slack.app_token,
-            SLACK_API_BASE=slack.api_base,
-        )
+@pytest.mark.parametrize("name", ["discord", "slack"])
+async def test_a_platform_alone_holds_its_connection(fresh: Shell, name: str) -> None:
+    async with DiscordStandIn() if name == "discord" else SlackStandIn() as standin:
+        process = fresh.start("adapter", name, **standin.environment())
         try:
-            await slack.socket.until()
+            await (standin.gateway if isinstance(standin, DiscordStandIn) else standin.socket).until()
         finally:
             process.terminate()
         assert await asyncio.to_thread(process.wait, 30) == 0
@@ -62,9 +57,8 @@ async def test_slack_alone_holds_a_socket(fresh: Shell) -> None:
 
 async def test_run_says_connecting_until_slack_has_accepted_the_connection(shell: Shell) -> None:
     async with SlackStandIn() as slack:
-        given = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token}
         refusing = slack.fail("apps.connections.open", error="internal_error", times=10**6)
-        process = shell.start("run", SLACK_API_BASE=slack.api_base, PORT="0", **given)
+        process = shell.start("run", PORT="0", **slack.environment())
         try:
             output = await asyncio.to_thread(read_until, process, "Ctrl+C stops it.")
             assert output.count("  slack     connecting …\n") == 1
@@ -86,23 +80,6 @@ def read_until(process: "Popen[str]", wanted: str) -> str:
         if wanted in line:
             break
     return "".join(lines)
-
-
-async def test_discord_alone_holds_the_gateway(fresh: Shell) -> None:
-    async with DiscordStandIn() as discord:
-        process = fresh.start(
-            "adapter",
-            "discord",
-            DISCORD_TOKEN=discord.token,
-            DISCORD_API_BASE=discord.api_base,
-            DISCORD_GATEWAY=discord.gateway.url,
-        )
-        try:
-            await discord.gateway.until()
-        finally:
-            process.terminate()
-        assert await asyncio.to_thread(process.wait, 30) == 0
-        await asyncio.to_thread(process.communicate)
 
 
 def test_the_web_adapter_takes_what_slack_sends_when_there_is_a_signing_secret(shell: Shell) -> None:

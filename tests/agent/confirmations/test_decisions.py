@@ -1,7 +1,6 @@
 """What counts as an answer, what a person is shown, and what a tool may ask."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -17,10 +16,9 @@ from agent.tools.toolbox import Toolbox
 from shared.errors import ConfirmationNeeded
 from shared.messages import Place
 from shared.permissions import Permission
-from shared.settings import Settings
 from shared.tools import Caller, Tool, ToolContext
+from tests.support.tool_calls import bare_context
 
-NOTHING: Any = None
 PLACE = Place("test", None, "dm", is_direct=True)
 
 
@@ -35,9 +33,7 @@ BOX = Toolbox((ModuleTools([Tool(leave, Permission.GUEST, module="door")]),), 20
 
 def context(agreed_to: str | None = None) -> ToolContext:
     """Return the context of a tool that asks for nothing but the person's word."""
-    caller = Caller(1, Permission.GUEST, "Ann")
-    around = (NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, Settings())
-    return ToolContext(caller, PLACE, 1, 1, "call-1", "door", *around, agreed_to)
+    return bare_context("door", agreed_to=agreed_to)
 
 
 def pending(question: str, *, can_ask: bool = True) -> PendingCall:

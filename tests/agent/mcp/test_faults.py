@@ -4,22 +4,21 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.mcp_servers import STAND_IN, add_server, eventually, play, result, told_error, until
+from tests.support.loopback import free_port
+from tests.support.mcp_servers import STAND_IN, add_far, add_server, eventually, play, result, told_error, until
 from tests.support.parley import Parley
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 
 async def test_a_server_that_was_killed_is_connected_again(parley: Parley) -> None:
-    await add_server(parley)
-    await until(parley, lambda found: "far.add" in found)
+    await add_far(parley)
     first = await result(parley, "far__pid")
     os.kill(first, signal.SIGKILL)
 
@@ -33,16 +32,14 @@ async def test_a_server_that_was_killed_is_connected_again(parley: Parley) -> No
 async def test_a_server_that_dies_in_the_middle_of_a_call_is_an_error_and_the_next_call_reaches_the_new_one(
     parley: Parley,
 ) -> None:
-    await add_server(parley)
-    await until(parley, lambda found: "far.add" in found)
+    await add_far(parley)
 
     assert "can't be reached" in (await result(parley, "far__leave"))["message"]
     assert await result(parley, "far__add", a=1) == 2
 
 
 async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wave_are_answered(parley: Parley) -> None:
-    await add_server(parley, seconds=1)
-    await until(parley, lambda found: "far.add" in found)
+    await add_far(parley, seconds=1)
 
     reply = await play(parley, ("far__hang", {}), ("far__add", {"a": 1}), ("knowledge__list_memories", {}))
 
@@ -53,8 +50,7 @@ async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wa
 
 
 async def test_a_result_of_fifty_megabytes_is_cut(parley: Parley) -> None:
-    await add_server(parley)
-    await until(parley, lambda found: "far.add" in found)
+    await add_far(parley)
 
     huge, large = [
         await result(parley, "far__repeat", text="0123456789", times=times) for times in (5_000_000, 100_000)
@@ -113,13 +109,6 @@ async def served_over_http(port: int) -> AsyncIterator[asyncio.subprocess.Proces
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Parley) -> None:

@@ -9,7 +9,8 @@ from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
-from tests.agent.tools.test_toolbox import context_of, scope
+from tests.agent.tools.test_toolbox import scope
+from tests.support.tool_calls import bare_context
 
 
 async def greet(context: ToolContext) -> str:
@@ -47,8 +48,12 @@ async def test_a_call_asks_the_rule_again_and_says_why_it_may_not_be_made() -> N
     guest, admin = scope(), scope(Permission.ADMIN)
     offer = BOX.offered_to(guest)
 
-    greeted = await BOX.call(PendingCall("1", "arrivals__greet", {}, guest, offer), context_of(guest))
-    refused = await BOX.call(PendingCall("2", "arrivals.greet", {}, admin, offer), context_of(admin))
+    greeted = await BOX.call(
+        PendingCall("1", "arrivals__greet", {}, guest, offer), bare_context("test_toolbox", user=guest.user)
+    )
+    refused = await BOX.call(
+        PendingCall("2", "arrivals.greet", {}, admin, offer), bare_context("test_toolbox", user=admin.user)
+    )
 
     assert greeted.content == '"Hello Ann"'
     assert "Only guests are greeted." in refused.content

@@ -20,14 +20,13 @@ from agent.tools.toolbox import Toolbox, authorize
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.messages import Place
 from shared.permissions import Permission
-from shared.settings import Settings
 from shared.tools import Caller, Tool, ToolContext, tool
+from tests.support.tool_calls import bare_context
 
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 LIMIT = 2000
 PLACE = Place("test", None, "dm", is_direct=True)
 # These tools ask their context for nothing but who calls.
-NOTHING: Any = None
 
 
 @dataclass
@@ -113,28 +112,11 @@ def scope(permission: Permission = Permission.GUEST, modules: frozenset[str] | N
     return Scope(Caller(1, permission, "Ann"), persona, PLACE)
 
 
-def context_of(asked: Scope) -> ToolContext:
-    return ToolContext(
-        user=asked.user,
-        place=PLACE,
-        conversation_id=1,
-        turn_id=1,
-        call_id="call-1",
-        module="test_toolbox",
-        clock=NOTHING,
-        http=NOTHING,
-        storage=NOTHING,
-        memory=NOTHING,
-        database=NOTHING,
-        app_settings=Settings(),
-    )
-
-
 async def call(name: str, arguments: Any = "{}", *, box: Toolbox = BOX, asked: Scope | None = None) -> Outcome:
     given = arguments if isinstance(arguments, str) else json.dumps(arguments)
     who = asked or scope()
     pending = PendingCall("call-1", name, read_arguments(given), who, box.offered_to(who))
-    return await box.call(pending, context_of(who))
+    return await box.call(pending, bare_context("test_toolbox", user=who.user))
 
 
 async def error_of(name: str, arguments: Any = "{}", *, box: Toolbox = BOX) -> dict[str, Any]:
@@ -264,7 +246,7 @@ async def test_permission_and_modules_decide_the_offer_and_again_each_call() -> 
     # The offer was made when the person was an admin still.
     for asked in (guest, elsewhere):
         offered = PendingCall("call-1", "test_toolbox__restart", {}, asked, BOX.offered_to(admin))
-        outcome = await BOX.call(offered, context_of(asked))
+        outcome = await BOX.call(offered, bare_context("test_toolbox", user=asked.user))
         assert is_error(outcome)
         assert "There is no tool" in outcome.content
     assert (await call("restart", asked=admin)).content == '"restarted"'

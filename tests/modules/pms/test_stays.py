@@ -19,12 +19,14 @@ from shared.errors import ConfirmationNeeded, NotFound, ToolError
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer
+from tests.support.clocks import SetClock
 from tests.support.parley import Parley
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 
 STAY = {"check_in": "2026-12-04", "check_out": "2026-12-06"}
 QUESTION = "Book “Garden”, Friday, 4 December 2026 to Sunday, 6 December 2026, 2 nights, 2 guests, for 220.50 EUR?"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUSE = """
 INSERT INTO rooms (name, description, capacity) VALUES
     ('Garden', 'Quiet.', 2), ('Suite', 'With a balcony.', 4), ('Attic', 'Not priced.', 2), ('Cellar', 'Closed.', 2);
@@ -33,16 +35,6 @@ INSERT INTO room_rates (room_id, days, price) VALUES
     (1, '[2026-11-01,2026-12-05)', 100), (1, '[2026-12-05,2027-02-01)', 120.5), (4, '[2026-11-01,2027-02-01)', 1);
 INSERT INTO room_rates (room_id, days, price, min_nights) VALUES (2, '[2026-11-01,2027-02-01)', 200, 2);
 """
-
-
-class StoppedClock:
-    """A clock that stands at noon of 21 November 2026."""
-
-    def now(self) -> datetime:
-        return datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-    def monotonic(self) -> float:
-        return 0
 
 
 @pytest.fixture
@@ -62,12 +54,12 @@ async def run(database: Database, statements: str) -> list[Any]:
 
 @pytest.fixture
 async def ann(house: Database, tmp_path: Path) -> ToolContext:
-    return await make_tool_context(house, tmp_path / "files", "pms", Permission.USER, clock=StoppedClock())
+    return await make_tool_context(house, tmp_path / "files", "pms", Permission.USER, clock=SetClock(NOON))
 
 
 @pytest.fixture
 async def bob(house: Database, tmp_path: Path) -> ToolContext:
-    return await make_tool_context(house, tmp_path / "files", "pms", Permission.USER, clock=StoppedClock())
+    return await make_tool_context(house, tmp_path / "files", "pms", Permission.USER, clock=SetClock(NOON))
 
 
 async def agreed(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
@@ -226,7 +218,7 @@ async def test_of_many_who_book_the_last_room_at_once_one_gets_it(
             pool = Database(address, pool_size=2)
             closing.push_async_callback(pool.close)
             folder = tmp_path / str(number)
-            guest = await make_tool_context(pool, folder, "pms", Permission.USER, clock=StoppedClock())
+            guest = await make_tool_context(pool, folder, "pms", Permission.USER, clock=SetClock(NOON))
             guests.append(replace(guest, agreed_to=QUESTION))
         found = await asyncio.gather(
             *(call(pms.book, each, room="Garden", **STAY) for each in guests), return_exceptions=True

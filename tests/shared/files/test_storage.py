@@ -1,7 +1,7 @@
 """Signed links, visibility of files, and the quota."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -15,22 +15,10 @@ from shared.files.folder import FolderStore
 from shared.files.storage import LINK_SECONDS, QUOTAS, FilesOfUser, Storage, open_storage, read_quota
 from shared.models.file import FileRecord
 from shared.settings import Secrets, Settings
+from tests.support.clocks import SetClock
 from tests.support.filing import add_user
 
 MEGABYTE = 1024 * 1024
-
-
-class ManualClock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.moment = SystemClock().now()
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return self.moment.timestamp()
 
 
 async def statuses(database: Database) -> list[str]:
@@ -76,7 +64,7 @@ def test_a_link_without_signature_is_refused(storage: Storage) -> None:
 
 
 def test_a_link_expires(tmp_path: Path) -> None:
-    clock = ManualClock()
+    clock = SetClock(SystemClock().now())
     storage = Storage(FolderStore(tmp_path), "http://here", ("secret",), clock=clock)
     query = query_of(storage.sign(7))
 

@@ -19,7 +19,7 @@ from shared.files.s3 import S3Store
 from shared.files.storage import Storage, Store, open_storage
 from shared.settings import Secrets, Settings
 from tests.support.filing import chunks, everything
-from tests.support.loopback import Request, reply, serving
+from tests.support.loopback import reply, serving, silence
 
 MEGABYTE = 1024 * 1024
 
@@ -221,9 +221,6 @@ async def test_an_s3_that_refuses_connections_is_unavailable() -> None:
 
 
 async def test_an_s3_that_does_not_answer_is_unavailable_after_the_timeout() -> None:
-    async def silence(_request: Request, _writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
     async with serving(silence) as server:
         store = S3Store(s3_settings(server.port), call_seconds=0.3)
         with pytest.raises(Unavailable):
@@ -232,9 +229,6 @@ async def test_an_s3_that_does_not_answer_is_unavailable_after_the_timeout() -> 
 
 
 async def test_an_upload_to_an_s3_that_never_answers_is_refused_within_ten_seconds() -> None:
-    async def silence(_request: Request, _writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
     async with serving(silence) as server:
         store = S3Store(s3_settings(server.port))
         async with asyncio.timeout(10):

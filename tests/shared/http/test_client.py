@@ -10,7 +10,7 @@ import pytest
 from shared.errors import ConfigurationError, ToolError, Unavailable
 from shared.http.client import GuardedClient
 from shared.settings import Settings
-from tests.support.loopback import Request, Server, by_path, redirect, reply, serving
+from tests.support.loopback import Request, Server, by_path, redirect, reply, serving, silence
 from tests.support.names import Names
 
 PUBLIC = "93.184.215.14"
@@ -304,9 +304,6 @@ async def test_the_timeout_covers_a_body_that_arrives_slowly() -> None:
 
 
 async def test_a_server_that_does_not_answer_times_out() -> None:
-    async def silence(_request: Request, _writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
     async with serving(silence) as server:
         client = allowing(server)
         with pytest.raises(Unavailable):

@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from shared.db.database import Database
-from shared.models import User
+from tests.support.filing import add_user
 from tests.support.psql import Psql
 
 
@@ -22,12 +22,4 @@ def admin(owner: asyncpg.Connection) -> Admin:
 
 @pytest.fixture
 async def ann(database: Database) -> int:
-    return await new_user(database)
-
-
-async def new_user(database: Database) -> int:
-    async with database.transaction() as session:
-        user = User()
-        session.add(user)
-        await session.flush()
-        return user.id
+    return await add_user(database)

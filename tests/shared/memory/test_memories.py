@@ -18,8 +18,8 @@ from shared.memory.recall import Search, find_by_words
 from shared.memory.visibility import Visibility
 from shared.messages import Place
 from shared.settings import Settings
-from tests.shared.memory.conftest import new_user
 from tests.support.counted_database import CountedDatabase
+from tests.support.filing import add_user
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
 GUILD = Place("discord", "guild-1", "general")
@@ -188,7 +188,7 @@ async def test_at_capacity_new_texts_are_refused_and_existing_ones_returned(
 
 
 async def test_nobody_sees_another_persons_memories(memories: Memories, database: Database, ann: int) -> None:
-    bob = await new_user(database)
+    bob = await add_user(database)
     mine = await memories.of_user(ann, HOME, None).remember("Ann's secret is the walrus")
     theirs = memories.of_user(bob, HOME, None)
 

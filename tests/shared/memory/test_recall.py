@@ -13,7 +13,6 @@ from shared.db.driver import Connection
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
 from shared.memory.recall import WORD_BUDGET
 from shared.settings import Settings
-from tests.shared.memory.conftest import new_user
 from tests.shared.memory.test_memories import (
     GUILD,
     HOME,
@@ -23,6 +22,7 @@ from tests.shared.memory.test_memories import (
     new_conversation,
 )
 from tests.support.counted_database import CountedDatabase
+from tests.support.filing import add_user
 
 __all__ = ["counted", "memories"]
 
@@ -53,7 +53,7 @@ def line(user_id: int, conversation_id: int, content: str, *, at: int = 0, is_fr
 async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
     memories: Memories, database: Database, counted: CountedDatabase, ann: int, conversation_id: int, tmp_path: Path
 ) -> None:
-    bob = await new_user(database)
+    bob = await add_user(database)
     rows = [
         NewMemory(each, Origin(place, conversation_id), f"{each} walrus {n}", said_at=MARCH)
         for each in (ann, bob)

@@ -10,8 +10,8 @@ from shared.db.database import Database
 from shared.memory.memories import Memories, NewMemory, Origin
 from shared.memory.visibility import Visibility, act_in
 from shared.messages import Place
-from tests.shared.memory.conftest import new_user
 from tests.shared.memory.test_memories import GUILD, HOME, OTHER_GUILD, contents, memories
+from tests.support.filing import add_user
 
 __all__ = ["memories"]
 
@@ -52,7 +52,7 @@ async def visible(database: Database, user_id: int, place: Place) -> set[str]:
 
 @pytest.fixture
 async def bob(database: Database) -> int:
-    return await new_user(database)
+    return await add_user(database)
 
 
 @pytest.fixture

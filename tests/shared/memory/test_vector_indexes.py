@@ -8,8 +8,8 @@ from shared.db.database import Database
 from shared.memory.memories import Memories
 from shared.memory.vector_indexes import PREFIX, build_vector_indexes, find_nearest
 from shared.memory.visibility import Visibility, act_in
-from tests.shared.memory.conftest import new_user
 from tests.shared.memory.test_memories import HOME, memories
+from tests.support.filing import add_user
 
 __all__ = ["memories"]
 
@@ -62,7 +62,7 @@ async def test_nobody_finds_by_an_index_what_is_not_theirs(
     await owner.execute(VECTORS)
     [scope_id] = [row["id"] for row in await owner.fetch("SELECT id FROM memory_scopes")]
     await build_vector_indexes(database, large=100)
-    bob = await new_user(database)
+    bob = await add_user(database)
 
     async with database.transaction() as session:
         await act_in(session, Visibility(bob, HOME))

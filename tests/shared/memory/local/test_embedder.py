@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # the package has no types
@@ -18,6 +18,7 @@ from shared.memory.embedders import Embedders, explain_recall
 from shared.memory.embeddings import COOLDOWN_SECONDS, EmbeddingUnavailable
 from shared.memory.local.embedder import PROGRAM, LocalEmbedder
 from shared.settings import LOCAL_EMBEDDING_MODELS, Settings, settings_from
+from tests.support.clocks import SetClock
 
 (MODEL,) = LOCAL_EMBEDDING_MODELS
 MOST_MEMORY = 300_000_000
@@ -35,26 +36,13 @@ asyncio.run(main())
 """
 
 
-class MovableClock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.seconds, UTC)
-
-    def monotonic(self) -> float:
-        return self.seconds
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock(datetime(2026, 5, 4, tzinfo=UTC))
 
 
 @pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
-@pytest.fixture
-async def embedder(clock: MovableClock) -> AsyncIterator[LocalEmbedder]:
+async def embedder(clock: SetClock) -> AsyncIterator[LocalEmbedder]:
     embedder = LocalEmbedder(MODEL, clock)
     yield embedder
     await embedder.aclose()
@@ -120,7 +108,7 @@ async def test_a_caller_that_gives_up_does_not_shift_the_answers_of_the_others(e
     assert answers[0].vectors != expected
 
 
-async def test_a_program_that_was_killed_is_started_again(embedder: LocalEmbedder, clock: MovableClock) -> None:
+async def test_a_program_that_was_killed_is_started_again(embedder: LocalEmbedder, clock: SetClock) -> None:
     await embedder.load()
     waiting = asyncio.create_task(embedder.embed(["long " * 800] * 100, deadline_seconds=60))
     await asyncio.sleep(0)
@@ -132,7 +120,7 @@ async def test_a_program_that_was_killed_is_started_again(embedder: LocalEmbedde
             await embedder.embed(["too early"])
     assert [each["event"] for each in logs] == ["local_embedder_failed"]
 
-    clock.seconds += COOLDOWN_SECONDS
+    clock.moment += timedelta(seconds=COOLDOWN_SECONDS)
     await embedder.load()
     assert len((await embedder.embed(["again"])).vectors) == 1
 
@@ -166,7 +154,7 @@ def test_the_start_says_by_what_memories_are_found() -> None:
     assert explain_recall(Settings(embedding_model="voyage/voyage-3")) == f"{by_both} voyage/voyage-3"
 
 
-async def test_the_embedder_of_an_earlier_model_is_opened_once(clock: MovableClock, tmp_path: Path) -> None:
+async def test_the_embedder_of_an_earlier_model_is_opened_once(clock: SetClock, tmp_path: Path) -> None:
     embedders = Embedders(Settings(parley_home=tmp_path, embedding_model="openai/new"), clock)
 
     assert embedders.current is not None
