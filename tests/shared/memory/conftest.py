@@ -1,9 +1,16 @@
 """What several tests of memories need."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import asyncpg
 import pytest
 
-from shared.db.database import Database
+from shared.clock import SystemClock
+from shared.db.database import Address, Database
+from shared.memory.memories import Memories
+from shared.settings import Settings
+from tests.support.counted_database import CountedDatabase
 from tests.support.filing import add_user
 from tests.support.psql import Psql
 
@@ -18,6 +25,18 @@ class Admin(Psql):
 @pytest.fixture
 def admin(owner: asyncpg.Connection) -> Admin:
     return Admin(owner)
+
+
+@pytest.fixture
+def memories(database: Database, tmp_path: Path) -> Memories:
+    return Memories(database, Settings(parley_home=tmp_path), SystemClock())
+
+
+@pytest.fixture
+async def counted(address: Address) -> AsyncIterator[CountedDatabase]:
+    database = CountedDatabase(address)
+    yield database
+    await database.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Memories without an embedder: search by words, visibility, limits, and the number of statements."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from shared.clock import SystemClock
-from shared.db.database import Address, Database
+from shared.db.database import Database
 from shared.errors import ToolError
 from shared.memory.memories import Memories, MemoryFull, MemoryOfUser
 from shared.memory.recall import Search, find_by_words
@@ -24,11 +23,6 @@ from tests.support.filing import add_user
 HOME = Place("discord", None, "dm-1", is_direct=True)
 GUILD = Place("discord", "guild-1", "general")
 OTHER_GUILD = Place("discord", "guild-2", "general")
-
-
-@pytest.fixture
-def memories(database: Database, tmp_path: Path) -> Memories:
-    return Memories(database, Settings(parley_home=tmp_path), SystemClock())
 
 
 async def new_conversation(database: Database) -> int:
@@ -46,13 +40,6 @@ async def contents(memory: MemoryOfUser, query: str, k: int = 5) -> list[str]:
 async def tell(memory: MemoryOfUser, *facts: str) -> None:
     for fact in facts:
         await memory.remember(fact)
-
-
-@pytest.fixture
-async def counted(address: Address) -> AsyncIterator[CountedDatabase]:
-    database = CountedDatabase(address)
-    yield database
-    await database.close()
 
 
 async def test_the_memory_that_matches_the_query_best_comes_first(memories: Memories, ann: int) -> None:

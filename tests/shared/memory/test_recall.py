@@ -13,18 +13,9 @@ from shared.db.driver import Connection
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
 from shared.memory.recall import WORD_BUDGET
 from shared.settings import Settings
-from tests.shared.memory.test_memories import (
-    GUILD,
-    HOME,
-    contents,
-    counted,
-    memories,
-    new_conversation,
-)
+from tests.shared.memory.test_memories import GUILD, HOME, contents, new_conversation
 from tests.support.counted_database import CountedDatabase
 from tests.support.filing import add_user
-
-__all__ = ["counted", "memories"]
 
 PLANNED = text("""
 SELECT pg_backend_pid() AS pid, EXISTS (

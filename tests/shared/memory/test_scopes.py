@@ -10,10 +10,8 @@ from shared.db.database import Database
 from shared.memory.memories import Memories, NewMemory, Origin
 from shared.memory.visibility import Visibility, act_in
 from shared.messages import Place
-from tests.shared.memory.test_memories import GUILD, HOME, OTHER_GUILD, contents, memories
+from tests.shared.memory.test_memories import GUILD, HOME, OTHER_GUILD, contents
 from tests.support.filing import add_user
-
-__all__ = ["memories"]
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 THREAD = Place("discord", "guild-1", "general", thread="thread-1")

@@ -8,10 +8,8 @@ from shared.db.database import Database
 from shared.memory.memories import Memories
 from shared.memory.vector_indexes import PREFIX, build_vector_indexes, find_nearest
 from shared.memory.visibility import Visibility, act_in
-from tests.shared.memory.test_memories import HOME, memories
+from tests.shared.memory.test_memories import HOME
 from tests.support.filing import add_user
-
-__all__ = ["memories"]
 
 # A name with everything that would have to be quoted.
 MODEL = "it's:a model"
