@@ -121,7 +121,7 @@ async def test_a_stop_waits_for_a_message_that_is_being_stored(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
     platform = DiscordPlatform(scene.own)
-    async with opened(scene, address, model, listens=False, works=False):
+    async with scene.opened(address, model, listens=False, works=False):
         listening = asyncio.create_task(platform.listen(scene.parley.app))
         await scene.discord.gateway.until()
         async with scene.parley.app.database.transaction() as session:
