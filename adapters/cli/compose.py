@@ -27,7 +27,8 @@ from agent.skills.provider import SkillTools
 from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
 from agent.tools.search import MODULE as SEARCH
-from agent.turn.modes import Mode, NativeMode
+from agent.turn.loop import NativeMode
+from agent.turn.modes import Mode
 from agent.turn.services import Files, Models
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, check, locate, migrate, migrate_platforms

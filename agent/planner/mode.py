@@ -30,7 +30,8 @@ from agent.planner.policy import PlanObstacle
 from agent.policies.base import Policy
 from agent.policies.surplus import MAX_CALLS
 from agent.prompts import prompts
-from agent.turn.modes import Listener, ModelTurn, steps_note, waves_left
+from agent.turn.loop import steps_note
+from agent.turn.modes import Listener, ModelTurn
 from agent.turn.running import RunningTurn
 from shared.errors import PlanUnreadable
 from shared.text import cut
@@ -51,7 +52,7 @@ class PlannerMode:
 
     def request(self, turn: RunningTurn, context: Context) -> ModelRequest:
         """Build the next request; it lists the tools even when none may run any more, so that prompt caches hit."""
-        note = steps_note(turn) if waves_left(turn) > 0 else prompts().planner.last_answer
+        note = steps_note(turn) if turn.waves_left > 0 else prompts().planner.last_answer
         return ModelRequest(
             messages=(*context.messages, *to_planned(turn.log.in_order)),
             tools=turn.offer.schemas,
@@ -95,7 +96,7 @@ class PlannerMode:
         if completion.stop == "max_tokens":
             return _cut(completion)
         result = _to_result(completion)
-        left = waves_left(turn)
+        left = turn.waves_left
         if left <= 0:
             result = result.model_copy(update={"tools": []})
             if not (result.response or "").strip():

@@ -1,4 +1,4 @@
-"""Ends a turn: stores the last step, the payment, the reply and the state of its inbox rows in one statement."""
+"""The end of a turn: its result, and one statement that stores the last step, payment, reply and inbox rows."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,18 +7,24 @@ from typing import Any
 
 from sqlalchemy import text
 
+from agent.confirmations.questions import CHOICES, find_question
 from agent.confirmations.rows import add_question
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Event, Step
 from agent.journal.turns import Ending, Entry, NewQuestion, NewReply, Status, end_turn
 from agent.llm.tokens import count_tokens
+from agent.policies import circuit_breaker
+from agent.prompts import prompts
 from agent.queue.outbox import Claim, Reply, boot_seconds, claimed_seconds
+from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
+from agent.turn.modes import Mode, ModelTurn
 from agent.turn.running import RunningTurn
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.files.storage import VISIBLE_FILES, Storage
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label
+from shared.text import with_closed_fence
 
 STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records
@@ -53,6 +59,57 @@ class ClosedTurn:
 
     reply: Reply
     confirmation_id: int | None
+
+
+def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
+    """Return the result of a turn that has ended; None when the model is asked next.
+
+    It ends with an approval request, with a tool that `ends_turn`, or with a plan whose calls all succeeded.
+    """
+    log = turn.log
+    if not log.answers:
+        return None
+    circuit_breaker.check(log.steps)
+    questions = [find_question(log.find_call(step.tool.call_id), step) for step in log.last_results]
+    if question := next(filter(None, questions), None):
+        return to_question(turn, question)
+    for step in log.last_results:
+        tool = turn.offer.find(step.tool.name)
+        plain = step.value if tool is not None and tool.ends_turn and step.tool.outcome == "result" else None
+        if not isinstance(plain, dict) or not isinstance(plain.get("message"), str):
+            continue
+        if plain["message"].strip():
+            options = plain.get("options")
+            # A choice that looks like a command would give one.
+            choices = tuple(str(each).lstrip("/ ") for each in options) if isinstance(options, list) else ()
+            return TurnResult(plain["message"], choices=choices, file_ids=list_file_ids(log.steps))
+    response = mode.find_response(turn)
+    return TurnResult(response, file_ids=list_file_ids(log.steps)) if response else None
+
+
+def to_question(turn: RunningTurn, question: ApprovalRequest, *, again: bool = False) -> TurnResult:
+    """Return the result of a turn that ends with a question.
+
+    `again` asks a question once more, because it is unclear whether the user's yes was meant for it.
+    """
+    text = f"{prompts().confirmation.again}\n\n{question.shown}" if again else question.shown
+    return TurnResult(text, choices=CHOICES, question=question, file_ids=list_file_ids(turn.log.steps))
+
+
+def to_result(turn: RunningTurn, answer: ModelTurn) -> TurnResult:
+    """Return the result of a turn that ends with this answer of the model."""
+    is_last, is_cut = turn.waves_left <= 0, answer.stop == "max_tokens"
+    text = with_closed_fence(answer.text.strip())
+    if is_cut:
+        text = f"{text}\n\n{prompts().turn.cut_note}".strip()
+    if is_last:
+        text = f"{prompts().turn.limit_reached.format(steps=turn.persona.max_iterations)}\n\n{text}".strip()
+    return TurnResult(
+        text or prompts().turn.empty,
+        thinking=answer.thinking,
+        finished=not is_last and not is_cut,
+        file_ids=list_file_ids(turn.log.steps) if turn.log.answers else (),
+    )
 
 
 async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> ClosedTurn:

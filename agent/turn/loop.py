@@ -9,39 +9,35 @@ import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from agent.billing.budget import Admission, AdmissionStatus, Payment, release, reserve, wait_while_busy
-from agent.confirmations.questions import CHOICES, describe_decision, find_question
+from agent.billing.budget import Admission, AdmissionStatus, Payment, reserve, wait_while_busy
+from agent.confirmations.questions import describe_decision
 from agent.context.builder import Context
+from agent.context.messages import to_messages
 from agent.events.tool_events import ToolEvents
 from agent.journal.full_results import keep_full_results
+from agent.journal.positions import call_seq
 from agent.journal.steps import Step, ToolUse
 from agent.journal.turns import Entry, Recorded, pay, record
-from agent.llm.completions import CallObserver, RejectedCall
+from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.llm.tokens import count_tokens
-from agent.policies import circuit_breaker
-from agent.policies.approval import Approval
 from agent.policies.base import Policy
-from agent.policies.interruption import Interruption
-from agent.policies.permission import Permitted
-from agent.policies.repetition import Repetition
-from agent.policies.surplus import Surplus
-from agent.policies.taint import TaintGuard, TurnTaint, to_taint
+from agent.policies.surplus import MAX_CALLS
+from agent.policies.taint import TurnTaint, to_taint
 from agent.prompts import prompts
-from agent.tools.calls import CallingTurn, PendingCall, to_pending
-from agent.tools.made_files import list_file_ids
+from agent.tools.calls import PendingCall, to_pending
 from agent.tools.offer import Scope, with_rights
-from agent.tools.outcomes import ApprovalRequest, NeedsApproval, Outcome, Result, kind_of
-from agent.turn.close import TurnResult
-from agent.turn.modes import Mode, ModelTurn, waves_left
+from agent.tools.outcomes import NeedsApproval, Outcome, Result, kind_of
+from agent.turn.close import TurnResult, find_end, to_result
+from agent.turn.modes import Listener, Mode, ModelTurn, to_step
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
-from agent.turn.tool_models import ToolModels
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ModelsUnavailable, PromptTooLong, Refusal, Stopped
 from shared.tasks import shield_until_done
-from shared.text import with_closed_fence
-from shared.tools import ToolContext
+
+# The model is told how many waves are left when there are so few.
+STEPS_LEFT_NOTED = 2
 
 
 async def respond(services: TurnServices, turn: RunningTurn, context: Context, taint: TurnTaint) -> TurnResult:
@@ -60,14 +56,14 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
             await _run_wave(services, turn, taint, scope=turn.scope, interrupted=interrupted)
         # If no model can be reached, the user still learns what happened to the call they approved or denied.
         log.keep_partial(describe_decision(log.steps))
-    while (end := _find_end(turn, mode)) is None:
+    while (end := find_end(turn, mode)) is None:
         await _admit(services, turn)
         if turn.announcer.wants_text:
             await taint.restrict(turn.announcer.outflow, log, turn.offer.instructions)
         with timings.measure("model", services.clock):
             answer = await _ask(services, turn, context)
         if answer.is_answer:
-            return _to_result(turn, answer)
+            return to_result(turn, answer)
         scope = await _record_answer(services, turn, answer)
         with timings.measure("tools", services.clock):
             await _run_wave(services, turn, taint, scope=scope)
@@ -227,79 +223,15 @@ async def _run_wave(
 ) -> None:
     # Runs the open calls, and starts each dependent call as soon as the results it needs are recorded.
     mode = services.models.modes[turn.loop_mode]
-    policies = _policies(services, turn, taint=taint, interrupted=interrupted)
-    async with ToolBatch(policies, partial(_run_tool, services, turn, taint), services.settings.wave_width) as batch:
+    async with ToolBatch(services, turn, taint, interrupted=interrupted) as batch:
         calls: Sequence[Step] = turn.log.open_calls
-        await _start(services, turn, batch=batch, calls=[to_pending(step, scope, turn.offer) for step in calls])
+        await batch.start([to_pending(step, scope, turn.offer) for step in calls])
         while finished := await batch.finished():
             results = [(_to_step(turn, call, outcome), call, outcome) for call, outcome in finished]
             results.sort(key=lambda result: result[0].seq)
             calls = mode.ready_calls(turn, [step for step, *_ in results])
             scope = await _record_results(services, turn, results=results, following=calls)
-            await _start(services, turn, batch=batch, calls=[to_pending(step, scope, turn.offer) for step in calls])
-
-
-def _policies(
-    services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Collection[str]
-) -> tuple[Policy, ...]:
-    # The policies that check every call of a wave, in this order.
-    return (
-        Surplus(turn.log),
-        *services.models.modes[turn.loop_mode].policies(turn),
-        Repetition(turn.log.steps),
-        Interruption(interrupted),
-        Approval(services.database, services.toolbox, turn.key),
-        Permitted(services.toolbox),
-        TaintGuard(taint, services.toolbox, turn.log),
-    )
-
-
-async def _start(services: TurnServices, turn: RunningTurn, batch: ToolBatch, calls: Sequence[PendingCall]) -> None:
-    if turn.spend.admission.is_admitted and any(call.tool is not None and call.tool.spends_budget for call in calls):
-        # These tools call models themselves. If this turn kept its reservation, they could wait for budget that this
-        # turn only frees after they have finished.
-        async with services.database.statement() as session:
-            await release(session, turn.key.id)
-        turn.spend.release()
-    await batch.start(calls)
-
-
-async def _run_tool(services: TurnServices, turn: RunningTurn, taint: TurnTaint, call: PendingCall) -> Outcome:
-    calling = CallingTurn(
-        key=turn.key,
-        message=turn.message,
-        user=turn.user,
-        conversation=turn.conversation,
-        scope=call.scope,
-        deadline=turn.deadline,
-        numbers=turn.spend.numbers,
-        find_taint=partial(taint.find, turn.log),
-    )
-    outcome = await services.toolbox.call(call, _build_tool_context(services, turn, call), calling)
-    turn.spend.add_work(outcome.work)
-    return outcome
-
-
-def _build_tool_context(services: TurnServices, turn: RunningTurn, call: PendingCall) -> ToolContext:
-    # User, place and conversation come from the turn, never from the model.
-    place, user, conversation = turn.conversation.place, turn.user, turn.conversation
-    return ToolContext(
-        user=call.scope.user,
-        place=place,
-        conversation_id=conversation.id,
-        turn_id=turn.key.id,
-        call_id=call.id,
-        module=call.tool.module if call.tool is not None else "",
-        clock=services.clock,
-        http=services.files.http,
-        storage=services.files.storage.of_user(services.database, user.id, conversation.id, turn.key.id),
-        memory=services.memory.of_user(user.id, place, conversation.id, turn_id=turn.key.id),
-        database=services.database,
-        app_settings=services.settings,
-        agreed_to=call.agreed_to,
-        credentials=services.credentials.of_user(user.id, turn.message.credentials, turn.announcer.outflow.hide),
-        models=ToolModels(services, turn) if call.tool is not None and call.tool.spends_budget else None,
-    )
+            await batch.start([to_pending(step, scope, turn.offer) for step in calls])
 
 
 def _to_step(turn: RunningTurn, call: PendingCall, outcome: Outcome) -> Step:
@@ -351,48 +283,64 @@ def _events(services: TurnServices, turn: RunningTurn) -> ToolEvents:
     return ToolEvents(turn.announcer, services.toolbox, scope=turn.scope, offer=turn.offer)
 
 
-def _find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
-    # A turn ends with an approval request, with a tool that `ends_turn`, or with a plan whose calls all succeeded.
-    log = turn.log
-    if not log.answers:
+class NativeMode:
+    """Uses the provider's native tool calls, or a text protocol for models without them."""
+
+    prompt_tokens = 0
+
+    def request(self, turn: RunningTurn, context: Context) -> ModelRequest:
+        """Build the next request; it offers no tools when the turn has no waves left."""
+        messages = [*context.messages, *to_messages(turn.log.in_order)]
+        left = turn.waves_left
+        note = steps_note(turn) if left > 0 else prompts().turn.last_answer
+        if note and turn.log.waves:
+            messages.append({"role": "user", "content": note})
+        return ModelRequest(
+            messages=tuple(messages),
+            tools=turn.offer.schemas if left > 0 else (),
+            max_tokens=turn.persona.max_output_tokens,
+            models=(turn.persona.model,) if turn.persona.model else (),
+            position=turn.spend.next_number(),
+            tokens=turn.spend.estimate,
+            images=context.images,
+        )
+
+    def listen(self) -> Listener | None:
+        """Return None: all text is for the user."""
         return None
-    circuit_breaker.check(log.steps)
-    questions = [find_question(log.find_call(step.tool.call_id), step) for step in log.last_results]
-    if question := next(filter(None, questions), None):
-        return to_question(turn, question)
-    for step in log.last_results:
-        tool = turn.offer.find(step.tool.name)
-        plain = step.value if tool is not None and tool.ends_turn and step.tool.outcome == "result" else None
-        if not isinstance(plain, dict) or not isinstance(plain.get("message"), str):
-            continue
-        if plain["message"].strip():
-            options = plain.get("options")
-            # A choice that looks like a command would give one.
-            choices = tuple(str(each).lstrip("/ ") for each in options) if isinstance(options, list) else ()
-            return TurnResult(plain["message"], choices=choices, file_ids=list_file_ids(log.steps))
-    response = mode.find_response(turn)
-    return TurnResult(response, file_ids=list_file_ids(log.steps)) if response else None
+
+    def read(self, turn: RunningTurn, completion: Completion) -> ModelTurn:
+        """Read the tool calls of a completion, or its final answer."""
+        seq = turn.log.next_seq
+        calls = [
+            to_step(turn, call_seq(seq, index), name=call.name, arguments=call.arguments)
+            for index, call in enumerate(completion.tool_calls[: MAX_CALLS + 1])
+        ]
+        return ModelTurn(
+            text=completion.text,
+            thinking=completion.thinking,
+            stop=completion.stop,
+            model=completion.model,
+            is_answer=turn.waves_left <= 0 or not calls,
+            calls=calls,
+            results=len(calls),
+            token_count=count_tokens(completion.text),
+        )
+
+    def policies(self, turn: RunningTurn) -> Sequence[Policy]:
+        """Return no additional policies."""
+        return ()
+
+    def ready_calls(self, turn: RunningTurn, results: Sequence[Step]) -> Sequence[Step]:
+        """Return no calls: native calls do not depend on each other."""
+        return ()
+
+    def find_response(self, turn: RunningTurn) -> str:
+        """Return an empty text: the results are always sent to the model."""
+        return ""
 
 
-def to_question(turn: RunningTurn, question: ApprovalRequest, *, again: bool = False) -> TurnResult:
-    """Return the result of a turn that ends with a question.
-
-    `again` asks a question once more, because it is unclear whether the user's yes was meant for it.
-    """
-    text = f"{prompts().confirmation.again}\n\n{question.shown}" if again else question.shown
-    return TurnResult(text, choices=CHOICES, question=question, file_ids=list_file_ids(turn.log.steps))
-
-
-def _to_result(turn: RunningTurn, answer: ModelTurn) -> TurnResult:
-    is_last, is_cut = waves_left(turn) <= 0, answer.stop == "max_tokens"
-    text = with_closed_fence(answer.text.strip())
-    if is_cut:
-        text = f"{text}\n\n{prompts().turn.cut_note}".strip()
-    if is_last:
-        text = f"{prompts().turn.limit_reached.format(steps=turn.persona.max_iterations)}\n\n{text}".strip()
-    return TurnResult(
-        text or prompts().turn.empty,
-        thinking=answer.thinking,
-        finished=not is_last and not is_cut,
-        file_ids=list_file_ids(turn.log.steps) if turn.log.answers else (),
-    )
+def steps_note(turn: RunningTurn) -> str:
+    """Return a note for the model that few waves are left; empty when there are more than that."""
+    left = turn.waves_left
+    return prompts().turn.steps_left.format(left=left) if left <= STEPS_LEFT_NOTED else ""

@@ -30,8 +30,8 @@ from agent.prompts import prompts
 from agent.queue.job import Job
 from agent.queue.outbox import deliver
 from agent.tools.made_files import list_file_ids
-from agent.turn.close import TurnResult, close, count_iterations, to_response
-from agent.turn.loop import respond, to_question
+from agent.turn.close import TurnResult, close, count_iterations, to_question, to_response
+from agent.turn.loop import respond
 from agent.turn.open import open_turn
 from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices

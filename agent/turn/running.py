@@ -230,6 +230,11 @@ class RunningTurn:
         return self.participants.conversation
 
     @property
+    def waves_left(self) -> int:
+        """Return how many waves of tool calls the turn may still run."""
+        return self.persona.max_iterations - self.log.waves
+
+    @property
     def deadline(self) -> float:
         """Return the time by which the turn must end, in seconds on the monotonic clock."""
         return self.start.deadline

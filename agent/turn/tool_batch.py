@@ -1,33 +1,66 @@
 """Runs the tool calls of one model answer concurrently; the failure of one does not cancel the others."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from agent.policies.base import Policy, check_call
-from agent.tools.calls import PendingCall
+from agent.billing.budget import release
+from agent.policies.approval import Approval
+from agent.policies.base import check_call
+from agent.policies.interruption import Interruption
+from agent.policies.permission import Permitted
+from agent.policies.repetition import Repetition
+from agent.policies.surplus import Surplus
+from agent.policies.taint import TaintGuard, TurnTaint
+from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.outcomes import Outcome, kind_of
+from agent.turn.running import RunningTurn
+from agent.turn.services import TurnServices
+from agent.turn.tool_models import ToolModels
 from shared.tasks import LEAVE_SECONDS
+from shared.tools import ToolContext
 from shared.tracing.spans import Attributes, span
 
 # Outcomes that arrive within this time of each other are recorded in one transaction.
 GROUPING_SECONDS = 0.005
 
 Finished = tuple[PendingCall, Outcome]
-RunTool = Callable[[PendingCall], Awaitable[Outcome]]
 
 
 class ToolBatch:
-    """Runs the calls that no policy stops, at most `width` at a time; leaving the `async with` block cancels them."""
+    """Runs the calls that no policy stops, so many at a time; leaving the `async with` block cancels them.
 
-    def __init__(self, policies: Sequence[Policy], run: RunTool, width: int) -> None:
-        self._policies, self._run = policies, run
-        self._slots = asyncio.Semaphore(width)
+    `interrupted` are the ids of calls that an earlier attempt at the turn may have begun.
+    """
+
+    def __init__(
+        self, services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Collection[str] = ()
+    ) -> None:
+        self._services, self._turn, self._taint = services, turn, taint
+        # They check every call in this order.
+        self._policies = (
+            Surplus(turn.log),
+            *services.models.modes[turn.loop_mode].policies(turn),
+            Repetition(turn.log.steps),
+            Interruption(interrupted),
+            Approval(services.database, services.toolbox, turn.key),
+            Permitted(services.toolbox),
+            TaintGuard(taint, services.toolbox, turn.log),
+        )
+        self._slots = asyncio.Semaphore(services.settings.wave_width)
         self._running: set[asyncio.Task[Finished]] = set()
 
     async def start(self, calls: Sequence[PendingCall]) -> None:
         """Check all of these calls with the policies, then start them, so that no check sees another call's effects."""
+        spend = self._turn.spend
+        if spend.admission.is_admitted and any(call.tool is not None and call.tool.spends_budget for call in calls):
+            # These tools call models themselves. If this turn kept its reservation, they could wait for budget that
+            # this turn only frees after they have finished.
+            async with self._services.database.statement() as session:
+                await release(session, self._turn.key.id)
+            spend.release()
         checked = [(call, await check_call(self._policies, call)) for call in calls]
         self._running |= {asyncio.create_task(self._finish(*each), name=each[0].id) for each in checked}
 
@@ -55,6 +88,44 @@ class ToolBatch:
                 outcome = await self._run(checked)
                 opened.note({"parley.outcome": kind_of(outcome)})
         return call, outcome
+
+    async def _run(self, call: PendingCall) -> Outcome:
+        turn = self._turn
+        calling = CallingTurn(
+            key=turn.key,
+            message=turn.message,
+            user=turn.user,
+            conversation=turn.conversation,
+            scope=call.scope,
+            deadline=turn.deadline,
+            numbers=turn.spend.numbers,
+            find_taint=partial(self._taint.find, turn.log),
+        )
+        outcome = await self._services.toolbox.call(call, self._build_context(call), calling)
+        turn.spend.add_work(outcome.work)
+        return outcome
+
+    def _build_context(self, call: PendingCall) -> ToolContext:
+        # User, place and conversation come from the turn, never from the model.
+        services, turn = self._services, self._turn
+        place, user, conversation = turn.conversation.place, turn.user, turn.conversation
+        return ToolContext(
+            user=call.scope.user,
+            place=place,
+            conversation_id=conversation.id,
+            turn_id=turn.key.id,
+            call_id=call.id,
+            module=call.tool.module if call.tool is not None else "",
+            clock=services.clock,
+            http=services.files.http,
+            storage=services.files.storage.of_user(services.database, user.id, conversation.id, turn.key.id),
+            memory=services.memory.of_user(user.id, place, conversation.id, turn_id=turn.key.id),
+            database=services.database,
+            app_settings=services.settings,
+            agreed_to=call.agreed_to,
+            credentials=services.credentials.of_user(user.id, turn.message.credentials, turn.announcer.outflow.hide),
+            models=ToolModels(services, turn) if call.tool is not None and call.tool.spends_budget else None,
+        )
 
     async def __aenter__(self) -> Self:
         return self
