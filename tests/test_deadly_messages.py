@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import URL
 
 from agent.prompts import prompts
-from agent.queue.slots import MAX_DEATHS
+from agent.queue.suspects import MAX_DEATHS
 from tests.crash.stage import open_stage
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]

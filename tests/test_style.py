@@ -26,15 +26,16 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "litellm": ("agent/llm/providers/library.py", "shared/memory/embeddings.py"),
     "minio": ("shared/files/s3.py",),
     # A migration gets the definition of procrastinate's tables from procrastinate.
-    "procrastinate": ("agent/queue/worker.py", "agent/queue/connector.py", "migrations/versions/"),
+    "procrastinate": ("agent/queue/", "migrations/versions/"),
     "discord": ("adapters/discord.py", "adapters/discord/"),
     "slack_bolt": ("adapters/slack.py", "adapters/slack/"),
     "slack_sdk": ("adapters/slack.py", "adapters/slack/"),
 }
 ENQUEUE_FUNCTION = "procrastinate_defer_jobs_v1"
-ENQUEUERS = ("agent/queue/inbox.py", "agent/queue/outbox.py", "agent/queue/worker.py", "migrations/", "tests/")
+ENQUEUERS = ("agent/queue/inbox.py", "agent/queue/outbox.py", "migrations/", "tests/")
 # agent/llm/providers/client.py: litellm raises bare exceptions for answers that it can't parse.
 BROAD_EXCEPT_OWNERS = (
+    "agent/queue/jobs.py",
     "agent/queue/worker.py",
     "agent/tools/toolbox.py",
     "agent/tools/modules.py",

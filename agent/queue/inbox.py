@@ -130,6 +130,12 @@ WHERE status IN ('waiting', 'claimed') AND abs(extract(epoch FROM now() - create
 GROUP BY place_key
 """)
 
+REQUEUE = text(f"""
+SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
+    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+)::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
+""")
+
 # Keeps a worker that was frozen from taking the turn back from the worker that has continued it.
 STILL_OURS = "EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')"
 
@@ -253,6 +259,11 @@ async def list_open(session: Session, job: Job) -> list[Waiting]:
 async def requeue_lost(session: Session) -> int:
     """Queue a job for every place that has open messages and no live job; return how many."""
     return len((await session.execute(REQUEUE_LOST)).all())
+
+
+async def requeue(session: Session, inbox_id: int) -> None:
+    """Queue a job for the place of this message again, because its worker stops."""
+    await session.execute(REQUEUE, {"inbox_id": inbox_id})
 
 
 async def give_up(session: Session, job: Job, sentence: str) -> None:

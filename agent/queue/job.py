@@ -1,15 +1,48 @@
-"""The job that runs the next turn of a place, and the messages that the turn answers."""
+"""The job that runs the next turn of a place, the slot that it holds, and the messages that the turn answers."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from agent.billing.budget import PaidCall
 from agent.journal.steps import TurnKey
-from agent.queue.slots import Slot
 from shared.messages import IncomingMessage
 
 # At most so many messages of a person are answered by one turn.
 MAX_COALESCED = 50
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """The slot of one job. Without `running` it is unlimited, as for the turns of delegated tasks.
+
+    A turn leaves its slot while it waits for something else than a model. It gets one again within `return_seconds`,
+    or goes on without one.
+    """
+
+    running: asyncio.Semaphore | None = None
+    return_seconds: float = 0.0
+    is_held: bool = False
+
+    async def enter(self) -> None:
+        """Wait for a free slot, unless this job holds one; go on without one when none becomes free in time."""
+        if self.running is None or self.is_held:
+            return
+        # Not for ever: the jobs that hold the slots may themselves wait until this one ends, as suspects do.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.return_seconds):
+                await self.running.acquire()
+                self.is_held = True
+
+    @asynccontextmanager
+    async def released(self) -> AsyncIterator[None]:
+        """Leave the slot for the block, and wait for one after it; not after an exception, which ends the turn."""
+        if self.running is not None and self.is_held:
+            self.is_held = False
+            self.running.release()
+        yield
+        await self.enter()
 
 
 @dataclass(frozen=True, slots=True)

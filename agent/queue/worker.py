@@ -1,4 +1,4 @@
-"""The worker: runs queued jobs, retries what fails, and takes over the jobs of workers that died.
+"""The worker: keeps jobs running in this process, and queues the jobs of workers that died again.
 
 One job runs one turn. Its lock is the place, so that a place has only one turn at a time. Every worker can run every
 job.
@@ -6,34 +6,20 @@ job.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import procrastinate
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
 
 from agent.billing.budget import end_expired
-from agent.prompts import prompts
 from agent.queue import inbox
-from agent.queue.connector import DATABASE_WAITS, build_queue, opened, replace_connections
+from agent.queue.connector import build_queue, opened, replace_connections
 from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
 from agent.queue.inbox import QUEUE, TURN_TASK
-from agent.queue.job import Job
-from agent.queue.slots import (
-    MAX_DEATHS,
-    STRICT_PRIORITY,
-    SUSPECT_PRIORITY,
-    WAIT_SECONDS,
-    Bounds,
-    Gate,
-    Slots,
-    start_alone,
-)
+from agent.queue.jobs import Bounds, FairJobs, Runner, RunTurn, Slots
+from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY
 from shared.clock import Clock
-from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
-from shared.db.retries import retry_on_lost_db
-from shared.errors import Superseded
+from shared.db.database import REFUSED, Database, DatabaseLost
 from shared.log import get_logger
 
 HEARTBEAT_SECONDS = 5.0
@@ -45,7 +31,6 @@ GRACE_SECONDS = 20.0
 POLL_SECONDS = 0.05
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
-MAX_ERRORS = 4
 RESTART_SECONDS = 1.0
 
 # A job whose worker is dead, or which its worker no longer runs, is marked as failed and queued again as a new row. If
@@ -79,19 +64,11 @@ MINE = text(f"""
 SELECT id FROM procrastinate_jobs
 WHERE status = 'doing' AND task_name = '{TURN_TASK}' AND worker_id = ANY(CAST(:workers AS bigint[]))
 """)
-REQUEUE = text(f"""
-SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
-)::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
-""")
 # What a turn begins with; no row is read.
 PROBE = text("SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0")
 BEAT = text("UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]))")
 
 log = get_logger()
-
-# Runs one job to the end of its turn; raises `Superseded`, `DatabaseLost`, or any exception that a bug causes.
-RunTurn = Callable[[Job], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +95,18 @@ class PeriodicTask:
 
 class _Sweeper:
     # Keeps the heartbeats of this process's workers, and queues again the jobs of dead workers and those that are lost.
-    def __init__(self, database: Database, clock: Clock, slots: Slots) -> None:
-        self._database, self._clock, self._slots = database, clock, slots
-        self.own_ids: set[int] = set()
-        # Those of the present run. A row that an earlier one has left behind must not look alive.
-        self.live_ids: set[int] = set()
+    def __init__(self, database: Database, clock: Clock, runner: Runner) -> None:
+        self._database, self._clock, self._runner = database, clock, runner
         self._unknown: set[int] = set()
         self._heartbeats = Heartbeats()
 
     async def sweep(self) -> None:
         async with self._database.transaction() as session:
             # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
-            await session.execute(BEAT, {"workers": list(self.live_ids)})
-            held = {row.id for row in (await session.execute(MINE, {"workers": list(self.own_ids)})).all()}
+            await session.execute(BEAT, {"workers": list(self._runner.live_ids)})
+            held = {row.id for row in (await session.execute(MINE, {"workers": list(self._runner.own_ids)})).all()}
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
-            unknown = held - self._slots.jobs
+            unknown = held - self._runner.slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
             heartbeats = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
             dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
@@ -157,16 +131,14 @@ class Worker:
     ) -> None:
         """Run jobs with `run_turn`, and the `periodic_tasks` in the background."""
         self._database = database
-        self._clock = clock
-        self._run_turn = run_turn
         self._limits = limits or Limits()
-        self._slots = Slots(self._limits.bounds)
-        self._gate = Gate()
-        self._sweeper = _Sweeper(database, clock, self._slots)
+        self._queue, slots = build_queue(database), Slots(self._limits.bounds)
+        self._queue.job_manager = self._jobs = FairJobs(self._queue.connector, slots)
+        self._runner = Runner(database, clock, run_turn, jobs=self._jobs, retry_seconds=self._limits.retry_seconds)
+        self._queue.task(name=TURN_TASK, queue=QUEUE, pass_context=True)(self._runner.run_job)
+        sweeper = _Sweeper(database, clock, self._runner)
         # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
-        self._periodic_tasks = (PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS), *periodic_tasks)
-        self._queue, self._queued = build_queue(database, self._slots)
-        self._queue.task(name=TURN_TASK, queue=QUEUE, pass_context=True)(self._run_job)
+        self._periodic_tasks = (PeriodicTask("sweeper", sweeper.sweep, SWEEP_SECONDS), *periodic_tasks)
 
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are queued again for another worker."""
@@ -181,8 +153,8 @@ class Worker:
 
     async def _run_on(self) -> None:
         while True:
-            self._queued.forget()
-            self._sweeper.live_ids.clear()
+            self._jobs.forget()
+            self._runner.live_ids.clear()
             try:
                 await self._check()
                 await self._queue.run_worker_async(
@@ -206,80 +178,9 @@ class Worker:
 
     async def _check(self) -> None:
         # A worker that can't take jobs or begin turns must not register: `/readyz` would take it for one that can.
-        await self._queued.check()
+        await self._jobs.check()
         async with self._database.statement() as session:
             await session.execute(PROBE)
-
-    async def _run_job(self, context: procrastinate.JobContext, inbox_id: int) -> None:
-        job_id, worker_id = context.job.id or 0, context.job.worker_id
-        if worker_id is not None:
-            self._sweeper.own_ids.add(worker_id)
-            self._sweeper.live_ids.add(worker_id)
-        deaths = context.job.attempts if context.job.priority >= SUSPECT_PRIORITY else None
-        job = Job(job_id, inbox_id, slot=self._slots.of(job_id), deaths=deaths)
-        try:
-            await (self._run_beside_others(job) if deaths is None else self._run_alone(job))
-        except asyncio.CancelledError:
-            # Stopping: another worker continues the turn from its journal.
-            with suppress(DatabaseLost):
-                await asyncio.shield(self._requeue(inbox_id))
-            raise
-        finally:
-            if self._slots.end(job_id):
-                await self._queued.wake()
-
-    async def _run_beside_others(self, job: Job) -> None:
-        async with self._gate.shared():
-            await self._run_with_retries(job)
-
-    async def _run_alone(self, job: Job) -> None:
-        # Outside of the gate, so that this process goes on while the suspect waits for those of others.
-        while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
-            await asyncio.sleep(WAIT_SECONDS)
-
-    async def _try_alone(self, job: Job) -> bool:
-        async with self._gate.alone():
-            if job.deaths is not None and job.deaths > MAX_DEATHS:
-                await self._give_up(replace(job, last_error=f"the worker died {job.deaths} times while it ran alone"))
-                return True
-            has_started = await retry_on_lost_db(
-                lambda: start_alone(self._database, job.id), self._limits.retry_seconds
-            )
-            if has_started:
-                await self._run_with_retries(job)
-            return has_started is not False
-
-    async def _run_with_retries(self, job: Job) -> None:
-        errors = losses = 0
-        give_up_at = self._clock.monotonic() + self._limits.retry_seconds
-        while errors < MAX_ERRORS:
-            await job.slot.enter()
-            try:
-                return await self._run_turn(job)
-            except Superseded:
-                log.info("turn_superseded", inbox=job.inbox_id)
-                return None
-            except DatabaseLost:
-                if self._clock.monotonic() > give_up_at:
-                    raise
-                await asyncio.sleep(DATABASE_WAITS[min(losses, len(DATABASE_WAITS) - 1)])
-                losses += 1
-                job = replace(job, was_lost=True)
-            except Exception as error:
-                # A bug, or a message that triggers one: the turn is retried from its journal, then parked.
-                log.exception("turn_failed", inbox=job.inbox_id)
-                job = replace(job, was_lost=False, last_error=describe(error))
-                errors += 1
-        await self._give_up(job)
-        return None
-
-    async def _give_up(self, job: Job) -> None:
-        async with self._database.transaction() as session:
-            await inbox.give_up(session, job, prompts().turn.parked)
-
-    async def _requeue(self, inbox_id: int) -> None:
-        async with self._database.transaction() as session:
-            await session.execute(REQUEUE, {"inbox_id": inbox_id})
 
 
 async def _repeat(task: PeriodicTask) -> None:
@@ -296,13 +197,3 @@ async def _repeat(task: PeriodicTask) -> None:
             log.exception("periodic_task_failed")
         if task.seconds is None:
             await asyncio.sleep(RESTART_SECONDS)
-
-
-def describe(error: Exception) -> str:
-    """Return an error as text for the operator.
-
-    The text of database errors is left out, because it can contain rows, and so people's messages.
-    """
-    if isinstance(error, REFUSED):
-        return f"{type(getattr(error, 'orig', error)).__name__} ({sqlstate_of(error)})"
-    return f"{type(error).__name__}: {error}"[:500]

@@ -17,7 +17,7 @@ from agent.journal.steps import TurnKey, TurnLog
 from agent.llm.completions import RejectedCall, RouteAttempt
 from agent.people.personas import LoopMode, ResolvedPersona
 from agent.people.users import Participants, ResolvedConversation, ResolvedUser
-from agent.queue.slots import Slot
+from agent.queue.job import Slot
 from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import ModelWork

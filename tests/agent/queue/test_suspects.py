@@ -1,6 +1,6 @@
 """A death counts against a message only when it ran alone, in its process and among the suspects of all processes."""
 
-from agent.queue.slots import STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
+from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
 from agent.queue.worker import REQUEUE_STALE
 from shared.db.database import Address
 from shared.settings import Settings

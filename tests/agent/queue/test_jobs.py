@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent.queue.slots import Bounds, Slots
+from agent.queue.jobs import Bounds, Slots
 
 
 async def test_as_many_slots_are_reserved_as_are_free() -> None:

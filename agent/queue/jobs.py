@@ -1,0 +1,351 @@
+"""Takes the jobs for which there is room, and runs each of them to the end of its turn.
+
+Slots bound how many turns run at once, in all and for each person and server. Suspects run with nothing beside them.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+import procrastinate
+from procrastinate.connector import BaseConnector
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job as QueuedJob
+from procrastinate.jobs import Status
+from procrastinate.manager import JobManager, NotificationCallback
+from psycopg.errors import RaiseException
+
+from agent.prompts import prompts
+from agent.queue import inbox
+from agent.queue.connector import DATABASE_WAITS
+from agent.queue.inbox import QUEUE
+from agent.queue.job import Job, Slot
+from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, start_alone
+from shared.clock import Clock
+from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
+from shared.db.retries import retry_on_lost_db
+from shared.errors import Superseded
+from shared.log import get_logger
+
+MAX_ERRORS = 4
+# How many jobs one statement takes at most.
+MAX_TAKEN = 16
+
+TAKE = """
+SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs_v1(
+    p_queue => %(queue)s, p_worker_id => %(worker_id)s, p_limit => %(limit)s,
+    p_persons => %(persons)s::text[], p_servers => %(servers)s::text[]
+) AS taken
+"""
+log = get_logger()
+
+# Runs one job to the end of its turn; raises `Superseded`, `DatabaseLost`, or any exception that a bug causes.
+RunTurn = Callable[[Job], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many turns one worker has in work at once.
+
+    `running` counts those that hold a slot. `per_person` and `per_server` also count those that have released their
+    slot while they wait for something else than a model, such as a budget or a download. A turn that comes back from
+    such a wait gets a slot within `return_seconds`, or goes on without one.
+    """
+
+    running: int = 200
+    per_person: int = 10
+    per_server: int = 100
+    return_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    slot: Slot
+    person: str
+    server: str | None
+
+
+class Slots:
+    """The slots of all jobs of one worker."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._running = asyncio.Semaphore(bounds.running)
+        self._holders: dict[int, _Holder] = {}
+        self._persons: Counter[str] = Counter()
+        self._servers: Counter[str] = Counter()
+
+    @property
+    def jobs(self) -> frozenset[int]:
+        """Return the ids of the jobs in work."""
+        return frozenset(self._holders)
+
+    @property
+    def full_persons(self) -> list[str]:
+        """Return the persons who may not have one more turn now."""
+        return [person for person, count in self._persons.items() if count >= self._bounds.per_person]
+
+    @property
+    def full_servers(self) -> list[str]:
+        """Return the servers that may not have one more turn now."""
+        return [server for server, count in self._servers.items() if count >= self._bounds.per_server]
+
+    async def reserve(self, most: int) -> int:
+        """Reserve slots for new jobs, without waiting; return how many.
+
+        There are at most `most`, and so few that they fit into each server that is not full.
+        """
+        rooms = [room for count in self._servers.values() if (room := self._bounds.per_server - count) > 0]
+        count = 0
+        while count < min(most, *rooms, self._bounds.per_server) and not self._running.locked():
+            await self._running.acquire()
+            count += 1
+        return count
+
+    def release(self, count: int) -> None:
+        """Release reserved slots."""
+        for _ in range(count):
+            self._running.release()
+
+    def assign(self, job_id: int, person: str, server: str | None) -> None:
+        """Give one reserved slot to a job."""
+        slot = Slot(self._running, self._bounds.return_seconds, is_held=True)
+        self._holders[job_id] = _Holder(slot, person, server)
+        self._persons[person] += 1
+        if server is not None:
+            self._servers[server] += 1
+
+    def of(self, job_id: int) -> Slot:
+        """Return the slot of a job; one without a limit when its message has been removed."""
+        holder = self._holders.get(job_id)
+        return holder.slot if holder else Slot()
+
+    def end(self, job_id: int) -> bool:
+        """Free the slot of a job that has ended, if it has one; return whether other jobs may have waited for it."""
+        holder = self._holders.pop(job_id, None)
+        if holder is None:
+            return False
+        is_awaited = (
+            self._running.locked()
+            or self._persons[holder.person] >= self._bounds.per_person
+            or (holder.server is not None and self._servers[holder.server] >= self._bounds.per_server)
+        )
+        if holder.slot.is_held:
+            holder.slot.is_held = False
+            self._running.release()
+        _decrease(self._persons, holder.person)
+        if holder.server is not None:
+            _decrease(self._servers, holder.server)
+        return is_awaited
+
+
+def _decrease(counts: Counter[str], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+
+
+class Gate:
+    """Lets jobs of one process run beside each other, and suspects one at a time with nothing beside them."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._suspects = asyncio.Lock()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """Run the block beside others, as soon as no suspect runs or waits for an empty process."""
+        while not self._is_open.is_set():
+            await self._is_open.wait()
+        self._running += 1
+        self._is_empty.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._is_empty.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Run the block with nothing beside it; between two suspects, the jobs that wait for them may start."""
+        async with self._suspects:
+            self._is_open.clear()
+            try:
+                await self._is_empty.wait()
+                yield
+            finally:
+                self._is_open.set()
+
+
+class FairJobs(JobManager):
+    """procrastinate's access to its jobs; takes only jobs for which there are free slots."""
+
+    def __init__(self, connector: BaseConnector, slots: Slots) -> None:
+        super().__init__(connector)
+        self.slots = slots
+        self._taken: deque[QueuedJob] = deque()
+        self._notify: NotificationCallback | None = None
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
+        """Return the next job that has a slot, if there is one."""
+        if not self._taken:
+            await self._take(worker_id)
+        return self._taken.popleft() if self._taken else None
+
+    async def finish_job_by_id_async(self, job_id: int, status: Status, delete_job: bool) -> None:
+        """Set a job to its final state, unless another worker has it by now."""
+        try:
+            await super().finish_job_by_id_async(job_id, status, delete_job)
+        except ConnectorException as error:
+            # Another worker considered this one dead, ended this job and queued it again.
+            if not isinstance(error.__cause__, RaiseException):
+                raise
+            log.info("job_was_taken_over")
+
+    async def check(self) -> None:
+        """Take jobs of a queue that has none; raises `ConnectorException` if this can't be done."""
+        await self.connector.execute_query_all_async(TAKE, queue="", worker_id=None, limit=0, persons=[], servers=[])
+
+    async def listen_for_jobs(
+        self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
+    ) -> None:
+        """Listen for notifications of new jobs until cancelled."""
+        self._notify = on_notification
+        await super().listen_for_jobs(on_notification=on_notification, queues=queues)
+
+    async def wake(self) -> None:
+        """Make the worker look for jobs now, because a slot has become free."""
+        if self._notify is not None:
+            await self._notify(channel="", notification={"type": "job_inserted", "job_id": 0})
+
+    def forget(self) -> None:
+        """Forget the jobs that were not started before the worker stopped; a sweep queues them again."""
+        for job in self._taken:
+            self.slots.end(job.id or 0)
+        self._taken.clear()
+
+    async def _take(self, worker_id: int) -> None:
+        room = await self.slots.reserve(MAX_TAKEN)
+        if not room:
+            return
+        try:
+            for row in await self.connector.execute_query_all_async(
+                TAKE,
+                queue=QUEUE,
+                worker_id=worker_id,
+                limit=room,
+                persons=self.slots.full_persons,
+                servers=self.slots.full_servers,
+            ):
+                self._taken.append(QueuedJob.from_row(row))
+                if row["person"] is not None:
+                    self.slots.assign(row["id"], row["person"], row["server"])
+                    room -= 1
+        finally:
+            self.slots.release(room)
+
+
+class Runner:
+    """Runs the jobs that a worker has taken.
+
+    `own_ids` are the ids of the workers that this process has been, `live_ids` those of its present run: a row that an
+    earlier run has left behind must not look alive.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, run_turn: RunTurn, *, jobs: FairJobs, retry_seconds: float
+    ) -> None:
+        self._database, self._clock, self._run_turn = database, clock, run_turn
+        self._jobs, self.slots, self._gate = jobs, jobs.slots, Gate()
+        self._retry_seconds = retry_seconds
+        self.own_ids: set[int] = set()
+        self.live_ids: set[int] = set()
+
+    async def run_job(self, context: procrastinate.JobContext, inbox_id: int) -> None:
+        """Run the next turn of the place of this message, and free the job's slot at its end."""
+        job_id, worker_id = context.job.id or 0, context.job.worker_id
+        if worker_id is not None:
+            self.own_ids.add(worker_id)
+            self.live_ids.add(worker_id)
+        deaths = context.job.attempts if context.job.priority >= SUSPECT_PRIORITY else None
+        job = Job(job_id, inbox_id, slot=self.slots.of(job_id), deaths=deaths)
+        try:
+            await (self._run_beside_others(job) if deaths is None else self._run_alone(job))
+        except asyncio.CancelledError:
+            # Stopping: another worker continues the turn from its journal.
+            with suppress(DatabaseLost):
+                await asyncio.shield(self._requeue(inbox_id))
+            raise
+        finally:
+            if self.slots.end(job_id):
+                await self._jobs.wake()
+
+    async def _run_beside_others(self, job: Job) -> None:
+        async with self._gate.shared():
+            await self._run_with_retries(job)
+
+    async def _run_alone(self, job: Job) -> None:
+        # Outside of the gate, so that this process goes on while the suspect waits for those of others.
+        while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
+            await asyncio.sleep(WAIT_SECONDS)
+
+    async def _try_alone(self, job: Job) -> bool:
+        async with self._gate.alone():
+            if job.deaths is not None and job.deaths > MAX_DEATHS:
+                await self._give_up(replace(job, last_error=f"the worker died {job.deaths} times while it ran alone"))
+                return True
+            has_started = await retry_on_lost_db(lambda: start_alone(self._database, job.id), self._retry_seconds)
+            if has_started:
+                await self._run_with_retries(job)
+            return has_started is not False
+
+    async def _run_with_retries(self, job: Job) -> None:
+        errors = losses = 0
+        give_up_at = self._clock.monotonic() + self._retry_seconds
+        while errors < MAX_ERRORS:
+            # An attempt that failed may have left it.
+            if not job.slot.is_held:
+                await job.slot.enter()
+            try:
+                return await self._run_turn(job)
+            except Superseded:
+                log.info("turn_superseded", inbox=job.inbox_id)
+                return None
+            except DatabaseLost:
+                if self._clock.monotonic() > give_up_at:
+                    raise
+                await asyncio.sleep(DATABASE_WAITS[min(losses, len(DATABASE_WAITS) - 1)])
+                losses += 1
+                job = replace(job, was_lost=True)
+            except Exception as error:
+                # A bug, or a message that triggers one: the turn is retried from its journal, then parked.
+                log.exception("turn_failed", inbox=job.inbox_id)
+                job = replace(job, was_lost=False, last_error=describe(error))
+                errors += 1
+        await self._give_up(job)
+        return None
+
+    async def _requeue(self, inbox_id: int) -> None:
+        async with self._database.transaction() as session:
+            await inbox.requeue(session, inbox_id)
+
+    async def _give_up(self, job: Job) -> None:
+        async with self._database.transaction() as session:
+            await inbox.give_up(session, job, prompts().turn.parked)
+
+
+def describe(error: Exception) -> str:
+    """Return an error as text for the operator.
+
+    The text of database errors is left out, because it can contain rows, and so people's messages.
+    """
+    if isinstance(error, REFUSED):
+        return f"{type(getattr(error, 'orig', error)).__name__} ({sqlstate_of(error)})"
+    return f"{type(error).__name__}: {error}"[:500]
