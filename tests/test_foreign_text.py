@@ -22,7 +22,7 @@ from adapters.web.api.bodies import FILE_CONTENT, STRING
 from adapters.web.api.uploads import CONTENT_ADDRESS
 from agent.commands import COMMAND_LINE
 from agent.confirmations.decisions import TYPED
-from agent.context.messages import CONTEXT_TAGS, LINE_ENDS
+from agent.context.quotes import CONTEXT_TAGS, LINE_ENDS
 from agent.llm.offline.intents import understand, without_speaker
 from agent.llm.offline.model import _without_context
 from agent.llm.protocols.plain_text import without_results

@@ -9,29 +9,31 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from agent.context.history import PastStep, count_history, find_named
-from agent.context.messages import (
+from agent.context.history import PastStep, count_history, count_images, shorten
+from agent.context.images import PromptImages, with_images
+from agent.context.quotes import (
     MEMORY_CHARS,
-    ModelMessage,
-    PromptImages,
-    shows_recordings,
-    to_context_block,
-    to_past_turn,
-    with_images,
+    quote,
+    to_memory_line,
+    to_speaker,
     with_speaker,
     without_context_tags,
 )
 from agent.context.replied_to import RepliedTo
 from agent.journal.steps import Step
-from agent.llm.tokens import IMAGE_TOKENS, count_tokens
+from agent.llm.tokens import count_tokens
 from agent.people.personas import ResolvedPersona
 from agent.people.users import ResolvedConversation, ResolvedUser
 from agent.prompts import prompts
-from agent.tools.offer import Offer
+from agent.tools.arguments import to_shown_arguments
+from agent.tools.offer import Offer, to_wire_name
 from shared.clock import Clock
 from shared.memory.memories import Memories, RecalledMemory
 from shared.messages import PlatformContext
+
+ModelMessage = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +84,14 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
 def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: datetime) -> Context:
     """Build the prompt from its parts and these memories."""
     images, message = parts.images, parts.message
-    content = without_context_tags(message.step.content) or prompts().turn.no_text
+    content = _to_content(message.step)
     if parts.is_shared:
         content = with_speaker(parts.user.name, content)
     block = to_context_block(parts.user, memories, parts.platform_context, now=now, replied_to=parts.replied_to)
     messages = [_system(parts)]
     for _, turn in groupby(parts.history, key=lambda each: each.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
-    shown = with_images(f"{content}\n\n{block}", images.by_turn.get(message.turn_id, ()))
-    messages.append({"role": "user", "content": shown})
+    messages.append(_to_message(f"{content}\n\n{block}", images.by_turn.get(message.turn_id, ())))
     # Others may have written what was said in a channel.
     replied_to = parts.replied_to
     shows_untrusted = (
@@ -128,9 +129,7 @@ def estimate(
     past = count_history(history) + sum(each.token_count for each in steps)
     entries = 4 * (len(history) + len(steps) + 2)
     around = memory_limit * MEMORY_CHARS + 60
-    # The turn of an image does not matter for counting tokens.
-    images = IMAGE_TOKENS * len(find_named((0, each) for each in steps))
-    return texts + past + entries + around + images + offer.tokens + persona.max_output_tokens
+    return texts + past + entries + around + count_images(steps) + offer.tokens + persona.max_output_tokens
 
 
 def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[str, Any]:
@@ -169,3 +168,107 @@ def _system(parts: PromptParts) -> ModelMessage:
     if parts.conversation.summary:
         texts.append(f"{prompts().turn.summary_heading}\n{parts.conversation.summary}")
     return {"role": "system", "content": "\n\n".join(texts)}
+
+
+def shows_recordings(content: str) -> bool:
+    """Return whether a message has the transcript of a recording that may be somebody else's speech."""
+    return prompts().voice.recording in content
+
+
+def to_context_block(
+    user: ResolvedUser,
+    memories: Sequence[RecalledMemory],
+    platform_context: PlatformContext,
+    *,
+    now: datetime,
+    replied_to: RepliedTo | None = None,
+) -> str:
+    """Build the context block that follows the message: local time, place, what it replies to, and memories."""
+    try:
+        zone = ZoneInfo(user.time_zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = ZoneInfo("UTC")
+    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
+    if replied_to is not None:
+        speaker = "you" if replied_to.speaker is None else to_speaker(replied_to.speaker)
+        lines.append(prompts().turn.replied_to.format(speaker=speaker, text=quote(replied_to.text)))
+    if memories:
+        lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
+        lines += [to_memory_line(each, zone) for each in memories]
+    return "<context>\n" + "\n".join(lines) + "\n</context>"
+
+
+def _to_lines(platform_context: PlatformContext) -> list[str]:
+    # Users choose the names of channels and roles, so these are quoted like messages.
+    facts = {
+        "Server": platform_context.server_name,
+        "Channel": platform_context.channel_name,
+        "Channel topic": platform_context.topic,
+        "Thread": platform_context.thread_title,
+        "Roles of who writes": ", ".join(platform_context.roles),
+    }
+    return [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]
+
+
+def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
+    """Convert assistant and tool steps to the OpenAI shape, in the model's order; omits calls without a result."""
+    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
+    messages: list[ModelMessage] = []
+    for index, step in enumerate(steps):
+        if step.role != "assistant":
+            continue
+        calls = [call for call in _calls_after(steps, index) if call.tool.call_id in results]
+        if calls or step.content:
+            messages.append(_assistant(step, calls))
+        messages += [_tool_result(results[call.tool.call_id]) for call in calls]
+    return messages
+
+
+def to_past_turn(turn: Sequence[PastStep], images: PromptImages, *, is_shared: bool) -> list[ModelMessage]:
+    """Convert the steps of one past turn to messages."""
+    file_ids = images.by_turn.get(turn[0].turn_id, ())
+    asked = [_to_user_message(each.step, file_ids, is_shared=is_shared) for each in turn if each.step.role == "user"]
+    return asked + to_messages([shorten(each.step) for each in turn])
+
+
+def _to_user_message(step: Step, file_ids: Sequence[int], *, is_shared: bool) -> ModelMessage:
+    # In a shared channel the author's name stands before a message.
+    content = _to_content(step)
+    return _to_message(with_speaker(step.speaker, content) if is_shared else content, file_ids)
+
+
+def _to_content(step: Step) -> str:
+    content = without_context_tags(step.content) if "<" in step.content else step.content
+    return content or prompts().turn.no_text
+
+
+def _to_message(content: str, file_ids: Sequence[int]) -> ModelMessage:
+    return {"role": "user", "content": with_images(content, file_ids) if file_ids else content}
+
+
+def _calls_after(steps: Sequence[Step], index: int) -> list[Step]:
+    calls: list[Step] = []
+    for step in steps[index + 1 :]:
+        if step.role == "assistant":
+            break
+        if step.role == "tool_call":
+            calls.append(step)
+    return calls
+
+
+def _assistant(step: Step, calls: Sequence[Step]) -> ModelMessage:
+    if not calls:
+        return {"role": "assistant", "content": step.content}
+    requested = [
+        {
+            "id": call.tool.call_id,
+            "type": "function",
+            "function": {"name": to_wire_name(call.tool.name), "arguments": to_shown_arguments(call.content)},
+        }
+        for call in calls
+    ]
+    return {"role": "assistant", "content": step.content or None, "tool_calls": requested}
+
+
+def _tool_result(step: Step) -> ModelMessage:
+    return {"role": "tool", "tool_call_id": step.tool.call_id, "content": step.content}

@@ -4,7 +4,6 @@ What the summary holds leaves the window in blocks. What it does not hold yet st
 window is full; meanwhile a summary is asked for.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from itertools import groupby
 
 from sqlalchemy import bindparam, select, text
 
+from agent.context.images import find_named
 from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, UNREAD, Step, to_step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
 from agent.people.users import ResolvedConversation
@@ -28,12 +28,6 @@ OTHER_TOKENS = 2000
 KEPT_SHARE = 0.5
 # Of the result of a tool in a past turn; the model has answered with it, and may call the tool again.
 PAST_RESULT_CHARS = 1500
-# Only the newest images are shown; older ones have usually been discussed already.
-MOST_IMAGES = 8
-# Matches the lines that `attachments.with_file_lines` writes. Users can type such lines too, so who loads an image
-# checks that the file belongs to the turn.
-NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
-
 HISTORY = (
     select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS)
     .where(
@@ -138,9 +132,19 @@ def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: in
 
 def count_history(steps: Sequence[PastStep]) -> int:
     """Return an upper estimate of the tokens of these steps in the prompt, images included."""
+    return sum(_count(each.step) for each in steps) + count_images(each.step for each in steps)
+
+
+def count_images(steps: Iterable[Step]) -> int:
+    """Return the tokens of the images that these steps name."""
     # The turn of an image does not matter for counting tokens.
-    images = find_named((0, each.step) for each in steps)
-    return sum(_count(each.step) for each in steps) + IMAGE_TOKENS * len(images)
+    naming = [(0, step) for step in steps if names_files(step)]
+    return IMAGE_TOKENS * len(find_named(naming)) if naming else 0
+
+
+def names_files(step: Step) -> bool:
+    """Return whether a message may name files; as a rule it does not."""
+    return step.role == "user" and "(file_id " in step.content
 
 
 def shorten(step: Step) -> Step:
@@ -154,14 +158,3 @@ def _count(step: Step) -> int:
     if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
         return step.token_count
     return min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS]))
-
-
-def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
-    """Return the last `MOST_IMAGES` images that user messages name, as pairs (turn id, file id), the newest last."""
-    named = [
-        (turn_id, int(file_id))
-        for turn_id, step in steps
-        if step.role == "user" and "(file_id " in step.content
-        for file_id in NAMED.findall(step.content)
-    ]
-    return list(dict.fromkeys(named))[-MOST_IMAGES:]

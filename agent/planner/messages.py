@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from agent.context.messages import to_messages
+from agent.context.builder import to_messages
 from agent.journal.steps import Step
 from agent.llm.completions import ModelRequest
 from agent.llm.protocols.plain_text import describe, dotted, merge_roles, without_results, write_results

@@ -20,8 +20,8 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.context.attachments import FILES_HEADING
+from agent.context.builder import shows_recordings
 from agent.context.history import PastStep
-from agent.context.messages import shows_recordings
 from agent.journal.steps import Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, squeeze

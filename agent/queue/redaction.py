@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.context.attachments import PendingFile, with_file_lines
-from agent.context.messages import with_earlier
+from agent.context.quotes import with_earlier
 from agent.context.replied_to import without_forgotten
 from agent.memories.recordings import list_transcripts
 from agent.memories.turns import DELETED, forget_turns

@@ -11,8 +11,7 @@ from functools import partial
 
 from agent.billing.budget import Admission, AdmissionStatus, Payment, reserve, wait_while_busy
 from agent.confirmations.questions import describe_decision
-from agent.context.builder import Context
-from agent.context.messages import to_messages
+from agent.context.builder import Context, to_messages
 from agent.events.tool_events import ToolEvents
 from agent.journal.full_results import keep_full_results
 from agent.journal.positions import call_seq

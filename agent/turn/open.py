@@ -15,7 +15,7 @@ from agent.context.attachments import PendingFile, draw_files, list_pending, rec
 from agent.context.builder import estimate
 from agent.context.due_jobs import list_check_steps
 from agent.context.history import PastStep, Window, load_history
-from agent.context.messages import with_earlier
+from agent.context.quotes import with_earlier
 from agent.context.replied_to import MOST_CHARS, without_forgotten
 from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
@@ -24,6 +24,7 @@ from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.personas import LoopMode, ResolvedPersona, choose_mode
 from agent.people.users import Participants, ResolvedUser, resolve_participants
+from agent.prompts import prompts
 from agent.queue.inbox import list_open
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from agent.tools.offer import Offer, Scope
@@ -233,7 +234,8 @@ async def _begin(
     key = TurnKey(opening.turn_id, attempt=1)
     announcer = services.events.announcer(key, opening.inbox_ids, watched=message.wants_stream)
     written = with_file_lines(message.content, files) if files else message.content
-    content = with_earlier(written, message.platform_context.earlier)
+    earlier = message.platform_context.earlier
+    content = with_earlier(written, earlier) if earlier or prompts().turn.earlier_heading in written else written
     steps = [_user_step(participants.user, message, content), *(decision.steps if decision else ())]
     if message.due_job is not None:
         steps += list_check_steps(message.due_job, opening.turn_id)

@@ -17,8 +17,8 @@ from agent.context.attachments import (
     with_failed_notice,
 )
 from agent.context.builder import Context, PromptParts, build_context
-from agent.context.history import PastStep
-from agent.context.messages import load_images
+from agent.context.history import PastStep, names_files
+from agent.context.images import PromptImages, load_images
 from agent.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
 from agent.events.announcer import CANCELLATIONS, LiveTurn, shown_live
@@ -307,6 +307,7 @@ async def _build_context(
     if failed or unheard:
         written = replace(written, content=with_unheard(with_failed_files(written.content, failed), unheard))
     message, history = PastStep(turn.key.id, turn.user.id, written), turn.request.history
+    naming = [(each.turn_id, each.step) for each in (*history, message) if names_files(each.step)]
     # Most messages reply to none.
     replied_to = None
     if turn.message.replied_to is not None:
@@ -319,7 +320,7 @@ async def _build_context(
         conversation=turn.conversation,
         history=history,
         message=message,
-        images=await load_images(services.database, services.files.images, history=history, message=message),
+        images=await load_images(services.database, services.files.images, naming) if naming else PromptImages(),
         instructions=turn.offer.instructions,
         platform_context=turn.message.platform_context,
         replied_to=replied_to,

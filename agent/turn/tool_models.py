@@ -15,7 +15,7 @@ from agent.billing.budget import (
     reserve,
     wait_while_busy,
 )
-from agent.context.messages import with_images
+from agent.context.images import with_images
 from agent.journal.turns import pay, settle
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
 from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
@@ -45,7 +45,7 @@ class ToolModels:
         # The tool may have put a credential of the person into it, or what another service has answered.
         prompt, instructions = map(self.turn.announcer.outflow.without_secrets, (prompt, instructions))
         images = {} if image_id is None else {image_id: await self._show(image_id)}
-        messages = [{"role": "user", "content": with_images(prompt, list(images))}]
+        messages = [{"role": "user", "content": with_images(prompt, list(images)) if images else prompt}]
         if instructions:
             messages.insert(0, {"role": "system", "content": instructions})
         model, spend = self.turn.persona.model, self.turn.spend

@@ -1,0 +1,74 @@
+"""The images of a prompt.
+
+A message refers to an image by the id of its file; the content is inserted when a route is called. Images count as
+untrusted content, because they may contain text that somebody else has written.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.journal.steps import Step
+from agent.llm.vision import SCHEME
+from shared.db.database import Database
+from shared.files.images import Images
+
+# Only the newest images are shown; older ones have usually been discussed already.
+MOST_IMAGES = 8
+# Matches the lines that `attachments.with_file_lines` writes. Users can type such lines too, so who loads an image
+# checks that the file belongs to the turn.
+NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
+FIND_IMAGES = text("""
+SELECT file_records.id, file_records.turn_id, file_records.minio_key
+FROM unnest(CAST(:ids AS bigint[]), CAST(:turn_ids AS bigint[])) AS named (id, turn_id)
+JOIN file_records ON file_records.id = named.id AND file_records.turn_id = named.turn_id
+WHERE file_records.status = 'stored'
+  AND file_records.mime_type IN ('image/png', 'image/jpeg', 'image/webp', 'image/gif')
+ORDER BY file_records.id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptImages:
+    """The images of a prompt: file ids by turn (`by_turn`), and `data:` URLs by file id (`data`)."""
+
+    by_turn: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    data: Mapping[int, str] = field(default_factory=dict)
+
+
+async def load_images(database: Database, images: Images, steps: Iterable[tuple[int, Step]]) -> PromptImages:
+    """Load the images that these steps name, each given with the id of its turn."""
+    named = find_named(steps)
+    if not named:
+        return PromptImages()
+    given = {"ids": [file_id for _, file_id in named], "turn_ids": [turn_id for turn_id, _ in named]}
+    async with database.statement() as session:
+        rows = (await session.execute(FIND_IMAGES, given)).all()
+    by_turn: dict[int, list[int]] = {}
+    data: dict[int, str] = {}
+    for row, shown in zip(rows, await asyncio.gather(*(images.show(row.minio_key) for row in rows)), strict=True):
+        if shown is not None:
+            data[row.id] = shown
+            by_turn.setdefault(row.turn_id, []).append(row.id)
+    return PromptImages(by_turn, data)
+
+
+def with_images(content: str, file_ids: Sequence[int]) -> Any:
+    """Return the content of a message with a placeholder for each of its images."""
+    places = [{"type": "image_url", "image_url": {"url": f"{SCHEME}{file_id}"}} for file_id in file_ids]
+    return [{"type": "text", "text": content}, *places]
+
+
+def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
+    """Return the last `MOST_IMAGES` images that user messages name, as pairs (turn id, file id), the newest last."""
+    named = [
+        (turn_id, int(file_id))
+        for turn_id, step in steps
+        if step.role == "user"
+        for file_id in NAMED.findall(step.content)
+    ]
+    return list(dict.fromkeys(named))[-MOST_IMAGES:]
