@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from agent.journal.steps import TurnKey
-from agent.journal.turns import NewQuestion
 from agent.tools.outcomes import ApprovalRequest
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -47,6 +46,21 @@ WHERE confirmations.id = :id AND confirmations.status = 'approved' AND turns.id 
   AND turns.user_id = confirmations.user_id
 RETURNING confirmations.question, confirmations.agent
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class NewQuestion:
+    """A new row of `confirmations`: the request for approval that a turn ends with."""
+
+    id: int
+    call_id: str
+    tool: str
+    arguments: str
+    arguments_hash: str
+    question: str
+    reason: str
+    agent: str | None
+    approver_level: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from agent.confirmations.questions import find_last_question
 from agent.context.builder import estimate
 from agent.events.announcer import Announcer
 from agent.events.listener import Listener
-from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
-from agent.journal.turns import Entry, end_turn, record, settle
+from agent.journal.lookups import list_steps
+from agent.journal.records import record, settle
+from agent.journal.steps import Entry, Step, TurnKey, TurnLog
 from agent.llm.tokens import count_tokens
 from agent.people.personas import LoopMode, get_persona
 from agent.people.users import Participants
@@ -24,7 +25,7 @@ from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.made_files import list_files
 from agent.tools.outcomes import ApprovalRequest
-from agent.turn.close import TurnResult, count_iterations, filtered, to_ending, to_last_step, to_reasons
+from agent.turn.close import TurnResult, count_iterations, end_turn, filtered
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.db.database import Database
@@ -250,8 +251,7 @@ async def close_child(database: Database, child: RunningTurn, answer: TurnResult
         announcer.event("turn_complete", **payload, **facts),
     ]
     async with database.transaction() as session:
-        entry = Entry([to_last_step(child, answer)], events, reasons=to_reasons(child))
-        await end_turn(session, child.key, entry, ending=to_ending(child, answer))
+        await end_turn(session, child, answer, events=events)
         return await read_result(session, child.key.id)
 
 

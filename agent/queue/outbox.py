@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from sqlalchemy import text
 
-from agent.queue.inbox import READ_BY_CALLER
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
 from shared.errors import ClaimLost, Unavailable, Undeliverable
@@ -155,16 +154,9 @@ class ReplySender(Protocol):
 Senders = Mapping[str, ReplySender]
 
 
-def claimed_seconds(adapter: str) -> float | None:
-    """Return for how many seconds a turn claims its new reply; None if the caller reads it and no sender is needed."""
-    return None if adapter in READ_BY_CALLER else LEASE_SECONDS
-
-
 async def deliver(database: Database, senders: Senders, reply: Reply) -> None:
     """Send a reply that this process has claimed; a failure is recorded, and the sweeper retries it."""
     sender = senders.get(reply.adapter)
-    if reply.adapter in READ_BY_CALLER:
-        return
     if sender is None:
         await mark_failed(database, reply, "no sender in this process")
         return

@@ -1,37 +1,71 @@
 """The end of a turn: its result, and one statement that stores the last step, payment, reply and inbox rows."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import text
 
+from agent.billing.budget import to_json
 from agent.confirmations.questions import CHOICES, find_question
-from agent.confirmations.rows import add_question
+from agent.confirmations.rows import NewQuestion, add_question
 from agent.journal.responses import to_calls_made
-from agent.journal.steps import Event, Step
-from agent.journal.turns import Ending, Entry, NewQuestion, NewReply, Status, end_turn
+from agent.journal.steps import Entry, Event, Step
 from agent.llm.tokens import count_tokens
 from agent.policies import circuit_breaker
 from agent.prompts import prompts
-from agent.queue.outbox import Claim, Reply, boot_seconds, claimed_seconds
+from agent.queue.inbox import READ_BY_CALLER
+from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.modes import Mode, ModelTurn
 from agent.turn.running import RunningTurn
 from shared.db.database import Database
 from shared.db.driver import Session
+from shared.errors import Superseded
 from shared.files.storage import VISIBLE_FILES, Storage
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label
-from shared.text import with_closed_fence
+from shared.text import clean_json, with_closed_fence
 
 STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records
 WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_FILES}
 """)
 
+END = text("""
+SELECT * FROM parley_close_turn_v3(
+    p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
+    p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
+    p_reply => :reply, p_question => :question
+)
+""")
+
+# In the statement that ends the turn, so that a turn has none more.
+NOTED = """
+WITH ending AS (
+    SELECT id FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+), noted AS (
+    INSERT INTO turn_contexts (turn_id, reasons)
+    SELECT id, jsonb_set(CAST(:reasons AS jsonb), '{budget,limits}', coalesce(parley_turn_limits_v1(id), '[]'))
+    FROM ending WHERE CAST(:reasons AS jsonb) IS NOT NULL
+    ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
+)
+"""
+END_AND_NOTE = text(f"{NOTED}{END.text}")
+# The end of a message's turn, which is remembered.
+END_AND_REMEMBER = text(f"""
+{NOTED}, listed AS (
+    INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending ON CONFLICT DO NOTHING
+)
+{END.text}
+""")
+
 LONG_CHARS = 20_000
+
+
+Status = Literal["answered", "refused", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +85,14 @@ class TurnResult:
     file_ids: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
     question: ApprovalRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTurn:
+    """The id of the stored reply (0 without one), and the platform's id of the live message, if there is one."""
+
+    reply_id: int
+    live_message_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,45 +160,85 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
     Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
     """
     await turn.announcer.flush()
-    claimed_at = boot_seconds()
-    message, answer = turn.message, await filtered(turn, answer)
+    # Who reads the reply from the database needs no sender: for them the commit is the delivery.
+    is_sent = turn.message.adapter not in READ_BY_CALLER
+    claimed_at = boot_seconds() if is_sent else 0.0
+    answer = await filtered(turn, answer)
     question: NewQuestion | None = None
     async with database.transaction() if answer.question else database.statement() as session:
         if answer.question is not None:
             question = await add_question(session, answer.question, turn.user.id, conversation_id=turn.conversation.id)
-        files = await _find_files(session, storage, turn=turn, file_ids=answer.file_ids)
-        confirmation_id = question.id if question else None
-        events = _last_events(turn, answer, files=files, confirmation_id=confirmation_id)
-        reply = NewReply(
-            adapter=message.adapter,
-            place=message.place,
-            reply_to=message.platform_message_id or message.event_id,
+        reply = Reply(
+            id=0,
+            turn_id=turn.key.id,
+            adapter=turn.message.adapter,
+            place=turn.message.place,
+            reply_to=turn.message.platform_message_id or turn.message.event_id,
+            live_message_id=None,
             content=answer.text,
-            files=tuple(files),
+            files=tuple(await _find_files(session, storage, turn=turn, file_ids=answer.file_ids)),
             choices=answer.choices,
-            claimed_seconds=claimed_seconds(message.adapter),
         )
-        ended = await end_turn(
-            session,
-            turn.key,
-            Entry([to_last_step(turn, answer)], events, turn.announcer.note(is_end=True), reasons=to_reasons(turn)),
-            ending=to_ending(turn, answer),
-            reply=reply,
-            question=question,
-        )
-    stored = Reply(
-        id=ended.reply_id,
-        turn_id=turn.key.id,
-        adapter=reply.adapter,
-        place=reply.place,
-        reply_to=reply.reply_to,
-        live_message_id=ended.live_message_id,
-        content=reply.content,
-        files=reply.files,
-        choices=reply.choices,
-        claim=Claim(database, ended.reply_id, number=0, made_at=claimed_at),
-    )
+        confirmation_id = question.id if question else None
+        events = _last_events(turn, answer, files=reply.files, confirmation_id=confirmation_id)
+        row = _to_row(reply, LEASE_SECONDS if is_sent else None)
+        ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
+    claim = Claim(database, ended.reply_id, number=0, made_at=claimed_at) if is_sent else None
+    stored = replace(reply, id=ended.reply_id, live_message_id=ended.live_message_id, claim=claim)
     return ClosedTurn(stored, confirmation_id)
+
+
+def _to_row(reply: Reply, lease: float | None) -> dict[str, Any]:
+    # The outbox row, as `parley_close_turn_v3` expects it; `lease` are the seconds for which this worker claims it.
+    place = reply.place
+    return {
+        "door": reply.adapter,
+        "platform": place.platform,
+        "server": place.server,
+        "channel": place.channel,
+        "thread": place.thread,
+        "is_direct": place.is_direct,
+        "reply_to": reply.reply_to,
+        "content": reply.content,
+        "files": [asdict(each) for each in reply.files],
+        "choices": list(reply.choices),
+        "status": "delivered" if lease is None else "claimed",
+        "lease": lease,
+    }
+
+
+async def end_turn(
+    session: Session,
+    turn: RunningTurn,
+    answer: TurnResult,
+    *,
+    events: Sequence[Event],
+    reply: Mapping[str, Any] | None = None,
+    question: NewQuestion | None = None,
+) -> EndedTurn:
+    """Close a turn: store its last step, payment, reply and question, and mark its inbox rows as finished.
+
+    A child turn has no reply: the parent turn reads its answer. Raises `Superseded` when another attempt has taken
+    over the turn: nothing is written, and nothing may be sent.
+    """
+    note = turn.announcer.note(is_end=True) if reply is not None else ""
+    given = Entry([_to_last_step(turn, answer)], events, note).to_parameters() | {
+        "turn_id": turn.key.id,
+        "attempt": turn.key.attempt,
+        "status": answer.status,
+        "finished": answer.finished,
+        "waves": turn.log.waves,
+        "error": answer.error,
+        "cause": answer.cause,
+        "calls": to_json(turn.spend.unpaid),
+        "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
+        "question": json.dumps(asdict(question)) if question else None,
+        "reasons": json.dumps(clean_json(_to_reasons(turn))),
+    }
+    row = (await session.execute(END_AND_NOTE if reply is None else END_AND_REMEMBER, given)).one_or_none()
+    if row is None:
+        raise Superseded
+    return EndedTurn(row.reply_id or 0, row.live_message_id)
 
 
 async def filtered(turn: RunningTurn, answer: TurnResult) -> TurnResult:
@@ -168,20 +250,8 @@ async def filtered(turn: RunningTurn, answer: TurnResult) -> TurnResult:
     return replace(answer, text=text, choices=tuple(map(outflow.filtered, answer.choices)))
 
 
-def to_ending(turn: RunningTurn, answer: TurnResult) -> Ending:
-    """Convert the result to the end of the turn as the database stores it."""
-    return Ending(
-        status=answer.status,
-        finished=answer.finished,
-        waves=turn.log.waves,
-        error=answer.error,
-        cause=answer.cause,
-        calls=turn.spend.unpaid,
-    )
-
-
-def to_reasons(turn: RunningTurn) -> dict[str, Any]:
-    """Return why the turn went as it did, for `turn_contexts`: names, numbers and ids, no text of people."""
+def _to_reasons(turn: RunningTurn) -> dict[str, Any]:
+    # Why the turn went as it did, for `turn_contexts`: names, numbers and ids, no text of people.
     return {
         **(turn.log.reasons or {}),
         "persona": {"chosen_by": turn.persona.choice.by},
@@ -190,8 +260,7 @@ def to_reasons(turn: RunningTurn) -> dict[str, Any]:
     }
 
 
-def to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:
-    """Convert the answer to the last step of the turn's journal."""
+def _to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:
     return Step(
         seq=1 + max(step.seq for step in turn.log.steps),
         role="assistant",

@@ -15,8 +15,8 @@ from agent.context.builder import Context, to_messages
 from agent.events.tool_events import ToolEvents
 from agent.journal.full_results import keep_full_results
 from agent.journal.positions import call_seq
-from agent.journal.steps import Step, ToolUse
-from agent.journal.turns import Entry, Recorded, pay, record
+from agent.journal.records import Recorded, pay, record
+from agent.journal.steps import Entry, Step, ToolUse
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.llm.tokens import count_tokens
 from agent.policies.base import Policy

@@ -1,29 +1,24 @@
-"""Opens a turn: a new one for waiting messages, or the next attempt at one that was interrupted.
-
-All data is read first; then one statement writes the start of the turn.
-"""
+"""Opens the next turn of a place: all data is read first; then one statement writes the start of the turn."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import NOT_REQUESTED, Admission, Reservation, abandon, reserve
+from agent.billing.budget import NOT_REQUESTED, Admission, Reservation, to_admission
 from agent.confirmations.decisions import TYPED, DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
-from agent.context.attachments import PendingFile, draw_files, list_pending, record_files, with_file_lines
+from agent.context.attachments import PendingFile, draw_files, record_files, with_file_lines
 from agent.context.builder import estimate
 from agent.context.due_jobs import list_check_steps
 from agent.context.history import PastStep, Window, load_history
 from agent.context.quotes import with_earlier
 from agent.context.replied_to import MOST_CHARS, without_forgotten
 from agent.events.tool_events import ToolEvents
-from agent.journal.steps import Step, TurnKey, TurnLog, list_steps
-from agent.journal.turns import Entry, NewTurn, begin_turn, settle
+from agent.journal.steps import Entry, Step, TurnKey, TurnLog
 from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.personas import LoopMode, ResolvedPersona, choose_mode
-from agent.people.users import Participants, ResolvedUser, resolve_participants
+from agent.people.users import Participants, resolve_participants
 from agent.prompts import prompts
 from agent.queue.inbox import list_open
 from agent.queue.job import MAX_COALESCED, Job, Waiting
@@ -32,13 +27,15 @@ from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, 
 from agent.turn.services import TurnServices
 from shared.credentials.typed import had_typed
 from shared.db.driver import Connection, Session
-from shared.errors import Superseded
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What an attempt at a turn starts with; `answer` is set when the message may answer a request for approval."""
+    """What an attempt at a turn starts with; `began` are seconds on the monotonic clock.
+
+    `answer` is set when the message may answer a request for approval.
+    """
 
     job: Job
     inbox_ids: tuple[int, ...]
@@ -49,9 +46,12 @@ class Opening:
     offer: Offer
     history: tuple[PastStep, ...]
     answer: GivenAnswer | None
+    began: float
 
 
-async def prepare(services: TurnServices, session: Connection, job: Job, run: Sequence[Waiting]) -> Opening:
+async def prepare(
+    services: TurnServices, session: Connection, *, job: Job, run: Sequence[Waiting], began: float
+) -> Opening:
     """Read everything that is needed to open the turn of these waiting messages."""
     message = await _without_forgotten(session, merge(run))
     participants = await resolve_participants(session, message, database=services.database, settings=services.settings)
@@ -79,6 +79,7 @@ async def prepare(services: TurnServices, session: Connection, job: Job, run: Se
         offer=offer,
         history=tuple(history),
         answer=read_answer(run) if may_answer else None,
+        began=began,
     )
 
 
@@ -168,21 +169,20 @@ def merge(run: Sequence[Waiting]) -> IncomingMessage:
     )
 
 
-TAKE_OVER = text("""
-UPDATE turns SET attempt = attempt + 1, handovers = least(handovers + :forgiven, attempt)
-WHERE id = :turn_id AND status = 'running'
-RETURNING attempt, handovers, user_id, stop_requested, loop_mode
+BEGIN = text("""
+SELECT * FROM parley_open_turn_v4(
+    p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
+    p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
+    p_steps => :steps, p_events => :events, p_note => :note, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),
+    p_seconds => :seconds, p_persona_version_id => :persona_version_id
+)
 """)
-# The identity may have been linked to another user since the last attempt: the turn is then charged to that user.
-LAST_SEQ = text("SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id")
-CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
 
 
-async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
-    """Open the next turn in the job's place, or continue one that was interrupted.
+async def open_turn(services: TurnServices, job: Job) -> RunningTurn | Opening | None:
+    """Open the next turn in the job's place; return what an interrupted one resumes with.
 
-    Returns None when the place has no waiting messages, or another worker has claimed it. Raises `Superseded` when
-    the interrupted turn is no longer running.
+    Returns None when the place has no waiting messages, or another worker has claimed it.
     """
     began = services.clock.monotonic()
     while True:
@@ -190,18 +190,18 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
             run = next_run(await list_open(session, job))
             if not run:
                 return None
-            opening = await prepare(services, session, job=job, run=run)
+            opening = await prepare(services, session, job=job, run=run, began=began)
             if run[0].turn_id is not None:
-                return await _take_over(services, opening, began)
+                return opening
             if opening.message.attachments or opening.answer:
-                turn = await _begin_with_more(services, opening, began)
+                turn = await _begin_with_more(services, opening)
             else:
-                turn = await _begin(services, session, opening, began=began)
+                turn = await _begin(services, session, opening)
         if turn is not None:
             return turn
 
 
-async def _begin_with_more(services: TurnServices, opening: Opening, began: float) -> RunningTurn | None:
+async def _begin_with_more(services: TurnServices, opening: Opening) -> RunningTurn | None:
     # Files and the answer to a question are recorded in the same transaction as the new turn.
     user, conversation = opening.participants.user, opening.participants.conversation
     attachments = opening.message.attachments
@@ -210,7 +210,7 @@ async def _begin_with_more(services: TurnServices, opening: Opening, began: floa
             session, opening.answer, user, conversation_id=conversation.id, turn_id=opening.turn_id
         )
         files = await draw_files(session, user.id, attachments) if attachments else []
-        turn = await _begin(services, session, opening, began=began, files=files, decision=decision)
+        turn = await _begin(services, session, opening, files=files, decision=decision)
         if turn is not None:
             await note_answer(session, decision, opening.turn_id)
             if attachments:
@@ -224,7 +224,6 @@ async def _begin(
     services: TurnServices,
     session: Session,
     opening: Opening,
-    began: float,
     *,
     files: Sequence[PendingFile] = (),
     decision: DecisionResult | None = None,
@@ -233,14 +232,9 @@ async def _begin(
     loop_mode = choose_loop_mode(services, opening)
     key = TurnKey(opening.turn_id, attempt=1)
     announcer = services.events.announcer(key, opening.inbox_ids, watched=message.wants_stream)
-    written = with_file_lines(message.content, files) if files else message.content
-    earlier = message.platform_context.earlier
-    content = with_earlier(written, earlier) if earlier or prompts().turn.earlier_heading in written else written
-    steps = [_user_step(participants.user, message, content), *(decision.steps if decision else ())]
-    if message.due_job is not None:
-        steps += list_check_steps(message.due_job, opening.turn_id)
+    steps = _first_steps(opening, files, decision)
     events = [
-        announcer.event("user_message", content=content, speaker=participants.user.name),
+        announcer.event("user_message", content=steps[0].content, speaker=participants.user.name),
         announcer.event("turn_started", conversation_id=participants.conversation.id, user_id=participants.user.id),
     ]
     if decision:
@@ -252,10 +246,19 @@ async def _begin(
     price = services.models.router.highest_price(participants.persona.model)
     # From here on the turn may exist, even if the acknowledgement of its commit is lost.
     opening.job.unpaid[key] = ()
-    admission = await begin_turn(
+    admission = await _begin_turn(
         session,
-        _to_new(services, opening, loop_mode=loop_mode, tokens=tokens + room, price=price),
+        opening,
         Entry(steps, events, announcer.note()),
+        loop_mode=loop_mode,
+        reservation=Reservation(
+            participants.user.id,
+            opening.turn_id,
+            1,
+            tokens=tokens + room,
+            cost=None if price is None else (tokens + room) * price,
+            seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
+        ),
     )
     if admission is None:
         return None
@@ -265,7 +268,12 @@ async def _begin(
         participants=participants,
         scope=opening.scope,
         offer=opening.offer,
-        start=Start(began, began + services.settings.turn_deadline_seconds, decision=decision, slot=opening.job.slot),
+        start=Start(
+            opening.began,
+            opening.began + services.settings.turn_deadline_seconds,
+            decision=decision,
+            slot=opening.job.slot,
+        ),
         loop_mode=loop_mode,
         announcer=announcer,
         log=TurnLog(key.id, steps),
@@ -273,107 +281,36 @@ async def _begin(
     )
 
 
-def _to_new(
-    services: TurnServices, opening: Opening, *, loop_mode: LoopMode, tokens: int, price: float | None
-) -> NewTurn:
-    participants = opening.participants
-    return NewTurn(
-        job_id=opening.job.id,
-        inbox_ids=opening.inbox_ids,
-        conversation_id=participants.conversation.id,
-        persona_id=participants.persona.id,
-        persona_version_id=participants.persona.choice.version_id,
-        loop_mode=loop_mode,
-        reservation=Reservation(
-            participants.user.id,
-            opening.turn_id,
-            1,
-            tokens=tokens,
-            cost=None if price is None else tokens * price,
-            seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
-        ),
-    )
-
-
-async def _take_over(services: TurnServices, opening: Opening, began: float) -> RunningTurn:
-    participants, message, turn_id, job = opening.participants, opening.message, opening.turn_id, opening.job
-    user, conversation = participants.user, participants.conversation
-    async with services.database.transaction() as session:
-        # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
-        is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
-        given = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
-        row = (await session.execute(TAKE_OVER, given)).one_or_none()
-        if row is None:
-            raise Superseded
-        key = TurnKey(turn_id, row.attempt)
-        steps = await list_steps(session, turn_id)
-        await _end_last_attempt(services, session, opening, key=key)
-        job.unpaid[key] = ()
-        if row.user_id != user.id:
-            await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
-        # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
-        is_open = opening.answer is not None and len(steps) == 1
-        decision = (
-            await apply_answer(session, opening.answer, user, conversation_id=conversation.id, turn_id=turn_id)
-            if is_open
-            else None
-        )
-        files = await list_pending(session, turn_id, message.attachments)
-        last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
-        loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.models.modes else "native"
-        tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
-        log = TurnLog(key.id, steps)
-        spend = Spend(NOT_REQUESTED, tokens, services.models.router.highest_price(participants.persona.model))
-        spend.admit(await _reserve_again(services, session, user.id, log=log, key=key, spend=spend))
-    start = Start(
-        began,
-        began + services.settings.turn_deadline_seconds,
-        failures=row.attempt - 1 - row.handovers + (job.deaths or 0),
-        is_stopped=row.stop_requested,
-        decision=decision,
-        slot=opening.job.slot,
-    )
-    return RunningTurn(
-        key=key,
-        request=Request(message, opening.inbox_ids, history=opening.history, files=tuple(files)),
-        participants=participants,
-        scope=opening.scope,
-        offer=opening.offer,
-        start=start,
-        loop_mode=loop_mode,
-        announcer=services.events.announcer(key, opening.inbox_ids, last_seq=last, watched=message.wants_stream),
-        log=log,
-        spend=spend,
-    )
-
-
-async def _end_last_attempt(services: TurnServices, session: AsyncSession, opening: Opening, key: TurnKey) -> None:
-    # This process knows the calls of its own attempt; of one whose worker died only the reservation is known.
-    unpaid = opening.job.unpaid.get(TurnKey(key.id, key.attempt - 1))
-    if unpaid is not None:
-        await settle(session, key, unpaid)
-        return
+async def _begin_turn(
+    session: Session, opening: Opening, entry: Entry, *, loop_mode: LoopMode, reservation: Reservation
+) -> Admission | None:
+    # Returns None, without any change, when a message has been cancelled or another worker has claimed the job since
+    # they were read.
     persona = opening.participants.persona
-    routes = services.models.router.routes((persona.model,) if persona.model else ())
-    await abandon(session, key.id, model=routes[0])
+    given = {
+        "job_id": opening.job.id,
+        "inbox_ids": list(opening.inbox_ids),
+        "conversation_id": opening.participants.conversation.id,
+        "persona_id": persona.id,
+        "persona_version_id": persona.choice.version_id,
+        "loop_mode": loop_mode,
+    }
+    row = (await session.execute(BEGIN, given | asdict(reservation) | entry.to_parameters())).one_or_none()
+    return None if row is None else to_admission(row)
 
 
-async def _reserve_again(
-    services: TurnServices, session: AsyncSession, user_id: int, *, log: TurnLog, key: TurnKey, spend: Spend
-) -> Admission:
-    if log.open_calls:
-        # Calls of tools come first, and reserve for themselves.
-        return NOT_REQUESTED
-    seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
-    return await reserve(session, spend.to_reservation(user_id, key, seconds))
-
-
-def _user_step(user: ResolvedUser, message: IncomingMessage, content: str) -> Step:
-    return Step(
+def _first_steps(opening: Opening, files: Sequence[PendingFile], decision: DecisionResult | None) -> list[Step]:
+    message, earlier = opening.message, opening.message.platform_context.earlier
+    content = with_file_lines(message.content, files) if files else message.content
+    if earlier or prompts().turn.earlier_heading in content:
+        content = with_earlier(content, earlier)
+    asked = Step(
         seq=0,
         role="user",
         content=content,
         token_count=count_tokens(content),
-        speaker=user.name,
+        speaker=opening.participants.user.name,
         platform_message_id=message.platform_message_id,
     )
+    checked = () if message.due_job is None else list_check_steps(message.due_job, opening.turn_id)
+    return [asked, *(decision.steps if decision else ()), *checked]

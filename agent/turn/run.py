@@ -22,8 +22,9 @@ from agent.context.images import PromptImages, load_images
 from agent.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
 from agent.events.announcer import CANCELLATIONS, LiveTurn, shown_live
-from agent.journal.steps import TurnKey, count_calls
-from agent.journal.turns import Entry, record, settle
+from agent.journal.lookups import count_calls
+from agent.journal.records import record, settle
+from agent.journal.steps import Entry, TurnKey
 from agent.people.pauses import to_refusal
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
@@ -32,7 +33,8 @@ from agent.queue.outbox import deliver
 from agent.tools.made_files import list_file_ids
 from agent.turn.close import TurnResult, close, count_iterations, to_question, to_response
 from agent.turn.loop import respond
-from agent.turn.open import open_turn
+from agent.turn.open import Opening, open_turn
+from agent.turn.resume import resume
 from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_models import ToolModels
@@ -86,6 +88,8 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
     Unexpected exceptions propagate.
     """
     turn = await open_turn(services, job)
+    if isinstance(turn, Opening):
+        turn = await resume(services, turn)
     if turn is None:
         return
     seconds = services.clock.monotonic() - turn.start.began
@@ -125,7 +129,8 @@ async def _run(services: TurnServices, job: Job, turn: RunningTurn, cancellation
         # After an error, the next attempt of this job pays for the calls.
         job.unpaid[turn.key] = turn.spend.unpaid
     closed_at = services.clock.monotonic()
-    await deliver(database, services.senders, closed.reply)
+    if closed.reply.claim is not None:
+        await deliver(database, services.senders, closed.reply)
     _log_end(services, turn, answer, closed_at=closed_at)
     if turn.request.files:
         with suppress(DatabaseLost):

@@ -16,7 +16,7 @@ from agent.billing.budget import (
     wait_while_busy,
 )
 from agent.context.images import with_images
-from agent.journal.turns import pay, settle
+from agent.journal.records import pay, settle
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
 from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
 from agent.llm.tokens import count_prompt

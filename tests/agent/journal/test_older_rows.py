@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agent.confirmations.questions import find_question
-from agent.journal.steps import OutcomeKind, Step, ToolUse, with_outcome
+from agent.journal.lookups import with_outcome
+from agent.journal.steps import OutcomeKind, Step, ToolUse
 
 ASKED = {"confirmation_asked": {"reason": "tool", "question": "Shall I?"}, "message": "Wait."}
 
