@@ -18,7 +18,7 @@ import pytest
 from adapters.cli.platforms import list_setting_names
 from adapters.cli.registry import GROUPS
 from agent.llm.scripted.model import ERRORS, ScriptedReply
-from agent.people.personas import ResolvedPersona
+from agent.people.participants import ResolvedPersona
 from agent.tools.calls import PendingCall
 from agent.tools.modules import ModuleTools, discover
 from agent.tools.offer import Scope

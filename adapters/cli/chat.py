@@ -15,7 +15,7 @@ from adapters.cli.opening import find_database, kept_up, prepare, read_settings
 if TYPE_CHECKING:
     from adapters.terminal import Output, Reader
     from agent.app import App
-    from agent.people.users import ResolvedUser
+    from agent.people.participants import ResolvedUser
     from agent.queue.heartbeats import LiveWorkers
     from shared.db.database import Address
     from shared.settings import Settings

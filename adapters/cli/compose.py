@@ -17,7 +17,7 @@ from agent.llm.router import Router
 from agent.maintenance.known_words import Kind, note_words
 from agent.mcp.servers import RemoteTools
 from agent.outflow.reply import OutflowRules, Secrets
-from agent.people.personas import LoopMode
+from agent.people.participants import LoopMode
 from agent.planner.mode import PlannerMode
 from agent.queue.outbox import Senders
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask

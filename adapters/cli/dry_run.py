@@ -15,7 +15,7 @@ from shared.permissions import Permission
 if TYPE_CHECKING:
     from agent.app import App
     from agent.dry_run.replay import Prepared, Replayed
-    from agent.people.personas import ResolvedPersona
+    from agent.people.participants import ResolvedPersona
     from shared.settings import Settings
 
 app = typer.Typer()

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from adapters.terminal import terminal_sender
 from agent.app import App
-from agent.people.users import ResolvedUser, resolve_user
+from agent.people.participants import ResolvedUser, resolve_user
 from shared.models import User, UserPlatformLink
 from shared.permissions import Permission
 

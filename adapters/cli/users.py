@@ -201,8 +201,8 @@ async def _read(session: "AsyncSession", where: str, **given: Any) -> list[Any]:
 
 async def find_user(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
     """Return the user's id; with `new_budget`, an unknown account gets a new user. Raises `Refusal`."""
-    from agent.people.users import find_user as find_account
-    from agent.people.users import resolve_user
+    from agent.people.participants import find_user as find_account
+    from agent.people.participants import resolve_user
     from shared.messages import Sender
     from shared.models import User
 

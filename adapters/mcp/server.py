@@ -31,8 +31,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from adapters.terminal import terminal_place, terminal_sender
 from adapters.web.app import listen, run_server, to_config
 from agent.app import App
+from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
 from agent.people.personas import resolve_persona
-from agent.people.users import ResolvedUser, resolve_conversation, resolve_user
 from agent.tools.arguments import read_arguments
 from agent.tools.calls import PendingCall
 from agent.tools.offer import Scope as CallScope

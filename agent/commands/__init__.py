@@ -6,7 +6,7 @@ from agent.app import App
 from agent.commands.base import Answered, Command, CommandChoice, CommandReply, Request, command
 from agent.commands.credentials import find_credential_form, keep_credential
 from agent.commands.registry import find_command, list_commands, unknown_command
-from agent.people.users import resolve_user, with_roles
+from agent.people.participants import resolve_user, with_roles
 from shared.errors import ParleyError
 from shared.messages import Place, PlatformContext, Sender
 from shared.text import clean, cut

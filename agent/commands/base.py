@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from inspect import getdoc
 
 from agent.app import App
-from agent.people.users import ResolvedUser
+from agent.people.participants import ResolvedUser
 from shared.errors import Refusal
 from shared.messages import Place, ReplyFile, Sender
 from shared.permissions import Permission

@@ -4,7 +4,7 @@ import re
 
 from agent.app import App
 from agent.commands.base import Request, command
-from agent.people.users import resolve_user
+from agent.people.participants import resolve_user
 from agent.prompts import prompts
 from shared.credentials.people import NAME, CredentialsOfUser, check_name
 from shared.errors import Refusal

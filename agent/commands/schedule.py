@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from agent.commands.base import Request, command
+from agent.people.participants import resolve_conversation
 from agent.people.personas import resolve_persona
-from agent.people.users import resolve_conversation
 from shared.dates.zones import find_zone
 from shared.errors import NotFound, Refusal, ToolError
 from shared.permissions import Permission

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.confirmations.decisions import lacks_level
-from agent.people.users import ResolvedUser, resolve_user, with_roles
+from agent.people.participants import ResolvedUser, resolve_user, with_roles
 from shared.db.database import Database
 from shared.errors import ApprovalNeeded, ConfirmationClosed
 from shared.messages import Decision, IncomingMessage, PlatformContext, Sender

@@ -15,7 +15,7 @@ from agent.confirmations.rows import ANSWER, EXPIRE, FIND
 from agent.journal.positions import to_call_id
 from agent.journal.steps import Step, ToolUse
 from agent.llm.tokens import count_tokens
-from agent.people.users import ResolvedUser
+from agent.people.participants import ResolvedUser
 from agent.queue.job import Waiting
 from agent.tools.outcomes import ApprovalRequest
 from shared.db.driver import Session

@@ -24,8 +24,7 @@ from agent.context.quotes import (
 from agent.context.replied_to import RepliedTo
 from agent.journal.steps import Step
 from agent.llm.tokens import count_tokens
-from agent.people.personas import ResolvedPersona
-from agent.people.users import ResolvedConversation, ResolvedUser
+from agent.people.participants import ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.prompts import prompts
 from agent.tools.arguments import to_shown_arguments
 from agent.tools.offer import Offer, to_wire_name

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, select, text
 from agent.context.images import find_named
 from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, UNREAD, Step, to_step
 from agent.llm.tokens import IMAGE_TOKENS, count_tokens
-from agent.people.users import ResolvedConversation
+from agent.people.participants import ResolvedConversation
 from shared.db.driver import Session
 from shared.log import get_logger
 from shared.models import Message

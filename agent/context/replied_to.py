@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from agent.context.history import PastStep
 from agent.memories.turns import DELETED
-from agent.people.users import ResolvedConversation
+from agent.people.participants import ResolvedConversation
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.messages import IncomingMessage, QuotedMessage

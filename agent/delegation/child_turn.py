@@ -19,8 +19,8 @@ from agent.journal.lookups import list_steps
 from agent.journal.records import record, settle
 from agent.journal.steps import Entry, Step, TurnKey, TurnLog
 from agent.llm.tokens import count_tokens
-from agent.people.personas import LoopMode, get_persona
-from agent.people.users import Participants
+from agent.people.participants import LoopMode, Participants
+from agent.people.personas import get_persona
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.made_files import list_files

@@ -11,8 +11,8 @@ from agent.context.history import PastStep, list_history
 from agent.journal.lookups import list_steps
 from agent.journal.steps import Step
 from agent.people.agents import LISTED, ListedAgent, to_agents
+from agent.people.participants import ResolvedConversation, ResolvedUser
 from agent.people.rights import RIGHTS, to_rights
-from agent.people.users import ResolvedConversation, ResolvedUser
 from shared.db.driver import Session
 from shared.errors import Refusal
 from shared.memory.memories import Memories, RecalledMemory

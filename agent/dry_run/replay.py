@@ -22,8 +22,7 @@ from agent.dry_run.recorded import RecordedTurn
 from agent.journal.steps import Step, ToolUse, TurnKey, TurnLog
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.llm.tokens import count_prompt
-from agent.people.personas import ResolvedPersona
-from agent.people.users import Participants
+from agent.people.participants import Participants, ResolvedPersona
 from agent.tools.offer import Scope
 from agent.turn.modes import Mode, ModelTurn
 from agent.turn.running import Request, RunningTurn, Spend, Start

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.grants.limits import Limit, Table, find_exhausted, find_limit
 from agent.grants.people import list_approvers, notify
-from agent.people.users import ResolvedUser
+from agent.people.participants import ResolvedUser
 from agent.prompts import prompts
 from shared.errors import Refusal
 from shared.messages import Place

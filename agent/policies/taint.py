@@ -25,7 +25,7 @@ from agent.context.history import PastStep
 from agent.journal.steps import Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, squeeze
-from agent.people.users import Participants
+from agent.people.participants import Participants
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
 from agent.tools.arguments import parse_arguments

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.people.users import ResolvedUser, find_user, with_roles
+from agent.people.participants import ResolvedUser, find_user, with_roles
 from agent.prompts import prompts
 from agent.queue.inbox import accept_within
 from shared.dates.zones import find_zone

@@ -6,7 +6,7 @@ from enum import Flag, auto
 from typing import Any
 
 from agent.journal.steps import Step, TurnKey
-from agent.people.users import ResolvedConversation, ResolvedUser
+from agent.people.participants import ResolvedConversation, ResolvedUser
 from agent.tools.offer import Offer, Scope
 from shared.messages import IncomingMessage
 from shared.tools import Tool

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.llm.tokens import count_prompt
 from agent.people.agents import ListedAgent
-from agent.people.personas import ResolvedPersona, built_in_modules
+from agent.people.participants import ResolvedPersona, built_in_modules
 from agent.people.rights import Rights
 from shared.messages import Place
 from shared.settings import Settings

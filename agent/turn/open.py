@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 
 from sqlalchemy import text
 
@@ -17,8 +18,7 @@ from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Entry, Step, TurnKey, TurnLog
 from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
-from agent.people.personas import LoopMode, ResolvedPersona, choose_mode
-from agent.people.users import Participants, resolve_participants
+from agent.people.participants import LoopMode, Participants, ResolvedPersona, resolve_participants
 from agent.prompts import prompts
 from agent.queue.inbox import list_open
 from agent.queue.job import MAX_COALESCED, Job, Waiting
@@ -98,6 +98,17 @@ def _find_window(services: TurnServices, persona: ResolvedPersona, offer: Offer)
     texts = count_tokens(persona.system_prompt) + count_tokens(offer.instructions)
     reserved = persona.max_output_tokens + offer.tokens + texts
     return Window.of(model_window, reserved, services.settings.history_tokens)
+
+
+def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
+    """Return `chosen` if it is set; otherwise `planner` for `planner_percent` percent of all conversations.
+
+    The mode of a conversation is stable: one that is planned at 10 percent is also planned at 20.
+    """
+    if chosen is not None:
+        return chosen
+    digest = sha256(f"planner {conversation_id}".encode()).digest()
+    return "planner" if int.from_bytes(digest[:8]) % 100 < planner_percent else "native"
 
 
 def choose_loop_mode(services: TurnServices, opening: Opening) -> LoopMode:
@@ -246,20 +257,10 @@ async def _begin(
     price = services.models.router.highest_price(participants.persona.model)
     # From here on the turn may exist, even if the acknowledgement of its commit is lost.
     opening.job.unpaid[key] = ()
-    admission = await _begin_turn(
-        session,
-        opening,
-        Entry(steps, events, announcer.note()),
-        loop_mode=loop_mode,
-        reservation=Reservation(
-            participants.user.id,
-            opening.turn_id,
-            1,
-            tokens=tokens + room,
-            cost=None if price is None else (tokens + room) * price,
-            seconds=services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS,
-        ),
-    )
+    seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
+    wanted = Spend(NOT_REQUESTED, tokens + room, price).to_reservation(participants.user.id, key, seconds)
+    entry = Entry(steps, events, announcer.note())
+    admission = await _begin_turn(session, opening, entry, loop_mode=loop_mode, reservation=wanted)
     if admission is None:
         return None
     return RunningTurn(

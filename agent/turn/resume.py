@@ -9,7 +9,7 @@ from agent.context.attachments import list_pending
 from agent.journal.lookups import list_steps
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey, TurnLog
-from agent.people.personas import LoopMode
+from agent.people.participants import LoopMode
 from agent.turn.open import Opening, estimate_first_call
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
@@ -43,12 +43,8 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
         if row.user_id != user.id:
             await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
-        is_open = opening.answer is not None and len(steps) == 1
-        decision = (
-            await apply_answer(session, opening.answer, user, conversation_id=conversation.id, turn_id=turn_id)
-            if is_open
-            else None
-        )
+        answer = opening.answer if len(steps) == 1 else None
+        decision = await apply_answer(session, answer, user, conversation_id=conversation.id, turn_id=turn_id)
         files = await list_pending(session, turn_id, message.attachments)
         last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
         loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.models.modes else "native"

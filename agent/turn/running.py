@@ -15,8 +15,7 @@ from agent.context.history import PastStep
 from agent.events.announcer import Announcer
 from agent.journal.steps import TurnKey, TurnLog
 from agent.llm.completions import RejectedCall, RouteAttempt
-from agent.people.personas import LoopMode, ResolvedPersona
-from agent.people.users import Participants, ResolvedConversation, ResolvedUser
+from agent.people.participants import LoopMode, Participants, ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.queue.job import Slot
 from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agent.events.listener import Listener
 from agent.llm.router import Router
-from agent.people.personas import LoopMode
+from agent.people.participants import LoopMode
 from agent.queue.outbox import Senders
 from agent.tools.toolbox import Toolbox
 from agent.turn.modes import Mode

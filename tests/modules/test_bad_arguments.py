@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from agent.people.personas import ResolvedPersona
+from agent.people.participants import ResolvedPersona
 from agent.tools.calls import PendingCall
 from agent.tools.modules import discover
 from agent.tools.offer import Scope

@@ -23,8 +23,8 @@ from agent.billing.budget import find_server_budget_status, get_budget_status
 from agent.billing.servers import get_server_spend, set_server_budget
 from agent.commands.base import Request
 from agent.panels import find_panel, list_panels
+from agent.people.participants import resolve_user, with_roles
 from agent.people.personas import resolve_persona
-from agent.people.users import resolve_user, with_roles
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
 from shared.messages import Place

@@ -13,7 +13,7 @@ from adapters.web.guard import app_of
 from adapters.web.page.chat import PLATFORM, Key, place_of
 from adapters.web.page.sessions import session_of, with_session
 from agent import commands
-from agent.people.users import find_user
+from agent.people.participants import find_user
 from shared.memory.own import list_own
 from shared.memory.visibility import Visibility
 from shared.messages import Sender

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agent.confirmations.decisions import read_word
-from agent.people.personas import ResolvedPersona
+from agent.people.participants import ResolvedPersona
 from agent.tools.approvals import request_for_taint, show_arguments
 from agent.tools.calls import PendingCall
 from agent.tools.modules import ModuleTools

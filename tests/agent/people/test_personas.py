@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent.people.personas import DEFAULT_MAX_OUTPUT_TOKENS, ResolvedPersona, resolve_persona
+from agent.people.participants import DEFAULT_MAX_OUTPUT_TOKENS, ResolvedPersona
+from agent.people.personas import resolve_persona
 from agent.prompts import prompts
 from shared.db.database import Database
 from shared.messages import Place

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.journal.steps import OutcomeKind, Step, ToolUse
-from agent.people.personas import ResolvedPersona
+from agent.people.participants import ResolvedPersona
 from agent.tools.calls import PendingCall
 from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.journal.steps import TurnLog
-from agent.people.users import Participants, ResolvedConversation, ResolvedUser
+from agent.people.participants import Participants, ResolvedConversation, ResolvedUser
 from agent.policies.taint import TaintGuard, TurnTaint
 from agent.tools.calls import PendingCall, Taint
 from agent.tools.outcomes import Failed, NeedsApproval

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from agent.people.personas import ResolvedPersona
+from agent.people.participants import ResolvedPersona
 from agent.tools.arguments import read_arguments
 from agent.tools.calls import PendingCall
 from agent.tools.modules import ModuleTools

@@ -1,0 +1,344 @@
+"""The participants of a turn: the user of an identity, the persona and the conversation of a place.
+
+All are found in one statement; a user and a conversation that do not exist are created.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from sqlalchemy import func, insert, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.people.agents import ListedAgent, to_agents
+from agent.people.skills import NO_SKILLS, PersonaSkills, to_skills
+from agent.people.statements import CHANNEL, DEFAULT, FIND_PARTICIPANTS, PLATFORM, RESOLVE_CONVERSATION, SERVER, USER
+from agent.prompts import prompts
+from shared.db.database import Database
+from shared.db.driver import Connection, Session
+from shared.memory.visibility import restricted_thread
+from shared.messages import IncomingMessage, Place, PlatformContext, Sender
+from shared.models import User, UserPlatformLink
+from shared.permissions import Permission
+from shared.settings import Settings
+from shared.tools import Caller
+
+LoopMode = Literal["native", "planner"]
+# Why a persona answers: it belongs to the channel, server or platform, it is the default, or there is none of these; or
+# the turn is that of an agent.
+ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent"]
+
+DEFAULT_MAX_OUTPUT_TOKENS = 2048
+CHOSEN_BY: dict[int, ChosenBy] = {CHANNEL: "channel", SERVER: "server", PLATFORM: "platform", DEFAULT: "default"}
+RENAME = text("UPDATE user_platform_links SET platform_username = :username WHERE id = :link_id")
+# Stores the roles on this server; for other servers the roles last seen there count. The resulting budget is stored
+# with the user, because every model call reads it.
+GRANTS = text("""
+WITH kept AS (
+    INSERT INTO member_roles (platform, platform_user_id, server, user_id, roles)
+    VALUES (:platform, :platform_user_id, :server, :user_id, to_jsonb(CAST(:roles AS text[])))
+    ON CONFLICT (platform, platform_user_id, server) DO UPDATE SET roles = excluded.roles, user_id = excluded.user_id
+    WHERE member_roles.roles <> excluded.roles OR member_roles.user_id <> excluded.user_id
+), here AS (
+    SELECT permission_level, token_budget FROM role_grants
+    WHERE platform = :platform AND server = :server AND role = ANY(CAST(:roles AS text[]))
+), elsewhere AS (
+    SELECT token_budget FROM role_grants JOIN member_roles USING (platform, server)
+    WHERE member_roles.user_id = :user_id AND jsonb_exists(member_roles.roles, role_grants.role)
+      AND (member_roles.platform, member_roles.platform_user_id, server) <> (:platform, :platform_user_id, :server)
+), best AS (
+    SELECT max(token_budget) AS budget FROM (SELECT token_budget FROM here UNION ALL SELECT * FROM elsewhere) AS given
+), changed AS (
+    UPDATE users SET budget_from_roles = best.budget FROM best
+    WHERE users.id = :user_id AND budget_from_roles IS DISTINCT FROM best.budget
+)
+SELECT permission_level FROM here WHERE permission_level IS NOT NULL
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedUser:
+    """The fields of a user that a turn needs."""
+
+    id: int
+    permission: Permission
+    name: str
+    time_zone: str
+    week_start: str
+    has_memories: bool = False
+    is_paused: bool = False
+
+    def as_caller(self) -> Caller:
+        """Return the fields of the user that tools may see."""
+        return Caller(
+            id=self.id,
+            permission=self.permission,
+            name=self.name,
+            time_zone=self.time_zone,
+            week_start=self.week_start,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which version of a persona answers, a row of `persona_versions`, and why it; the built-in one has no versions."""
+
+    by: ChosenBy = "built_in"
+    version_id: int | None = None
+
+
+BUILT_IN = Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPersona:
+    """The fields of a persona that a turn needs.
+
+    `allowed_modules` None: all modules that the permission allows. `loop_mode` None: `choose_mode` decides.
+    """
+
+    id: int | None
+    name: str
+    system_prompt: str
+    allowed_modules: frozenset[str] | None
+    model: str | None
+    max_output_tokens: int
+    max_iterations: int
+    loop_mode: LoopMode | None = None
+    skills: PersonaSkills = NO_SKILLS
+    choice: Choice = BUILT_IN
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedConversation:
+    """The fields of a conversation that a turn needs.
+
+    `is_new`: it was made just now. `summary` holds what was said up to `summarized_turn_id`. That of a direct
+    conversation is shown only to the person whose turns it holds. `has_memories` is set for a person without memories
+    of their own.
+    """
+
+    id: int
+    place: Place
+    summary: str | None
+    window_turn_id: int
+    summarized_turn_id: int = 0
+    is_new: bool = False
+    has_memories: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Participants:
+    """The participants of a turn; `turn_id` is the id for the turn if it is a new one.
+
+    `agents` are the enabled agents of this installation.
+    """
+
+    user: ResolvedUser
+    persona: ResolvedPersona
+    conversation: ResolvedConversation
+    turn_id: int
+    agents: tuple[ListedAgent, ...]
+    is_server_paused: bool = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether an admin has paused the person or the server."""
+        return self.user.is_paused or self.is_server_paused
+
+    @property
+    def have_memories(self) -> bool:
+        """Return whether anything is remembered of the person or of the place; else a search would be for nothing."""
+        return self.user.has_memories or self.conversation.has_memories
+
+
+async def resolve_participants(
+    session: Connection, message: IncomingMessage, *, database: Database, settings: Settings
+) -> Participants:
+    """Return the participants of a message; the user and the conversation are created if they do not exist."""
+    participants = await _find_participants(session, message, settings)
+    if participants is not None:
+        return participants
+    async with database.transaction() as creating:
+        await resolve_user(creating, message.sender, settings.default_guest_token_budget)
+    participants = await _find_participants(session, message, settings)
+    if participants is None:
+        raise RuntimeError("a user that was just created is missing")
+    return participants
+
+
+async def _find_participants(session: Session, message: IncomingMessage, settings: Settings) -> Participants | None:
+    sender, place = message.sender, message.place
+    given = {
+        "sender_platform": sender.platform,
+        "platform_user_id": sender.platform_user_id,
+        **_to_parameters(place),
+        "memory_thread": restricted_thread(place),
+    }
+    row = (await session.execute(FIND_PARTICIPANTS, given)).one_or_none()
+    if row is None:
+        return None
+    await note_username(session, _Part(row, "identity"), sender)
+    user = to_user(_Part(row, "identity"), sender)
+    # Most people never have a role that counts: they need no second statement.
+    if message.platform_context.role_ids or row.identity_has_roles:
+        user = await with_roles(session, user, sender=sender, place=place, platform_context=message.platform_context)
+    persona = _Part(row, "persona") if row.persona_id is not None else None
+    return Participants(
+        user=user,
+        persona=to_persona(persona, user.permission, settings),
+        conversation=replace(
+            to_conversation(_Part(row, "conversation"), place, user.id), has_memories=row.place_has_memories
+        ),
+        turn_id=row.turn_id,
+        agents=to_agents(row.agents) if row.agents else (),
+        is_server_paused=row.is_server_paused,
+    )
+
+
+class _Part:
+    # One part of the joined row (identity, persona or conversation); its columns have the part's name as prefix.
+    def __init__(self, row: Any, name: str) -> None:
+        self._row, self._name = row, name
+
+    def __getattr__(self, column: str) -> Any:
+        return getattr(self._row, f"{self._name}_{column}")
+
+
+def to_user(row: Any, sender: Sender) -> ResolvedUser:
+    """Return the user from a row of `USER`."""
+    # The database names people as their account is called, which may have been renamed since.
+    chosen = row.display_name if row.display_name != row.platform_username else None
+    name = chosen or sender.username or row.platform_username or sender.platform_user_id
+    permission = Permission.from_label(row.permission_level)
+    return ResolvedUser(
+        id=row.id,
+        permission=permission,
+        name=name,
+        time_zone=row.time_zone,
+        week_start=row.week_start,
+        has_memories=row.has_memories,
+        is_paused=row.is_paused,
+    )
+
+
+def to_persona(row: Any, permission: Permission, settings: Settings) -> ResolvedPersona:
+    """Return the persona from a row of `CLOSEST`; the built-in one if the row is None."""
+    if row is None:
+        return _built_in(permission, settings)
+    return ResolvedPersona(
+        id=row.id,
+        name=row.name,
+        system_prompt=row.system_prompt,
+        allowed_modules=None if row.allowed_modules is None else frozenset(row.allowed_modules),
+        model=row.default_model,
+        max_output_tokens=row.max_tokens_per_request or DEFAULT_MAX_OUTPUT_TOKENS,
+        max_iterations=row.max_iterations or settings.max_agent_iterations,
+        loop_mode=row.loop_mode,
+        skills=to_skills(row.skills, row.stored_skills),
+        choice=Choice(CHOSEN_BY.get(row.closeness, "agent"), row.version_id),
+    )
+
+
+def built_in_modules(permission: Permission, settings: Settings) -> frozenset[str] | None:
+    """Return the modules that the built-in persona allows; None: all that the permission allows."""
+    # No persona restricts the modules of guests here, so the setting does.
+    return frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
+
+
+def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
+    return ResolvedPersona(
+        id=None,
+        name="Parley",
+        system_prompt=prompts().persona.system,
+        allowed_modules=built_in_modules(permission, settings),
+        model=None,
+        max_output_tokens=DEFAULT_MAX_OUTPUT_TOKENS,
+        max_iterations=settings.max_agent_iterations,
+    )
+
+
+def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversation:
+    """Return the conversation from a row of `upsert`, as this user may see it."""
+    if place.is_direct and row.owner_id != user_id:
+        return ResolvedConversation(row.id, place, summary=None, window_turn_id=row.window_turn_id)
+    return ResolvedConversation(
+        row.id,
+        place,
+        summary=row.summary,
+        window_turn_id=row.window_turn_id,
+        summarized_turn_id=row.summarized_turn_id,
+        is_new=row.is_new,
+    )
+
+
+async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
+    """Return the user of this identity and store a changed username; None if the identity is unknown."""
+    given = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
+    row = (await session.execute(USER, given)).one_or_none()
+    if row is None:
+        return None
+    await note_username(session, row, sender)
+    return to_user(row, sender)
+
+
+async def note_username(session: Session, row: Any, sender: Sender) -> None:
+    """Store the person's current username on the platform if it has changed."""
+    if sender.username and sender.username != row.platform_username:
+        await session.execute(RENAME, {"link_id": row.link_id, "username": sender.username})
+
+
+async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:
+    """Return the user of this identity; a new user is created as a guest with `guest_budget` tokens a month."""
+    user = await find_user(session, sender)
+    if user is not None:
+        return user
+    # Several first messages may arrive at once: with the lock, one of them creates the user and the others find it.
+    await session.execute(
+        select(func.pg_advisory_xact_lock(func.hashtextextended(f"{sender.platform}:{sender.platform_user_id}", 0)))
+    )
+    user = await find_user(session, sender)
+    if user is not None:
+        return user
+    made = await session.execute(insert(User).values(token_budget_monthly=guest_budget).returning(User.id))
+    link = {
+        "user_id": made.scalar_one(),
+        "platform": sender.platform,
+        "platform_user_id": sender.platform_user_id,
+        "platform_username": sender.username,
+    }
+    await session.execute(insert(UserPlatformLink).values(link))
+    user = await find_user(session, sender)
+    if user is None:
+        raise RuntimeError("a user that was just created is missing")
+    return user
+
+
+async def with_roles(
+    session: Session, user: ResolvedUser, *, sender: Sender, place: Place, platform_context: PlatformContext
+) -> ResolvedUser:
+    """Return the user with the highest permission that the roles on this server grant; also stores their budget."""
+    if platform_context.role_ids is None or place.server is None:
+        return user
+    given = {
+        "platform": sender.platform,
+        "platform_user_id": sender.platform_user_id,
+        "server": place.server,
+        "user_id": user.id,
+        "roles": list(platform_context.role_ids),
+    }
+    rows = (await session.execute(GRANTS, given)).all()
+    granted = [Permission.from_label(row.permission_level) for row in rows]
+    return replace(user, permission=max([user.permission, *granted]))
+
+
+async def resolve_conversation(
+    session: Session, user_id: int, persona_id: int | None, place: Place
+) -> ResolvedConversation:
+    """Return the conversation of a place, created if there is none; sets its last activity to now."""
+    given = {**_to_parameters(place), "user_id": user_id, "persona_id": persona_id}
+    return to_conversation((await session.execute(RESOLVE_CONVERSATION, given)).one(), place, user_id)
+
+
+def _to_parameters(place: Place) -> dict[str, Any]:
+    names = ("platform", "server", "channel", "thread", "is_direct")
+    return {name: getattr(place, name) for name in names}
