@@ -1,7 +1,7 @@
-"""What a running turn tells: events and text for readers, and a live message on platforms that can edit messages.
+"""What a running turn tells: numbered events, its text, a live message, and its answer to those who wait for it.
 
-The announcer notifies readers of the turn's stored events and sends its text in small batches, by NOTIFY. The channels
-and the JSON payloads of these notifications stand here too.
+Stored events are announced to readers in all processes by NOTIFY. Those who wait in the process that runs the turn get
+the answer at once.
 
 The live message is only a preview; the reply is what the turn commits at its end. The id of the live message is stored
 with the turn, so that the final delivery edits that message, also after a crash.
@@ -10,35 +10,27 @@ with the turn, so that the final delivery edits that message, also after a crash
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from sqlalchemy import text
 
+from agent.events.deltas import DeltaSender
+from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
 from agent.outflow.reply import Outflow, OutflowRules
-from shared.db.database import REFUSED, Database, DatabaseLost
+from shared.db.database import Database, DatabaseLost
 from shared.log import get_logger
-from shared.messages import IncomingMessage, Place
-from shared.text import clean
+from shared.messages import AgentResponse, IncomingMessage, Place
 
-# `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
-# `READERS`: a process asks whether any reader waits for a message, and another process answers. `DUE`: a scheduled job
-# has sent a message into a place (its key).
-TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
-# Sent by triggers, with the name of the table that an admin has changed.
-CHANGES = "parley_changes"
-
-BATCH_SECONDS = 0.05
-# A notification can hold 8,000 bytes; one character takes up to six bytes, and the inbox ids take up to a thousand.
-DELTA_CHARS = 1000
 SEQS_PER_ATTEMPT = 1_000_000
 # At the end, a message that is just being posted is awaited up to this long, so that its id is known.
 SETTLE_SECONDS = 5.0
+REMEMBERED_ENDS = 5000
+READ_AGAIN_SECONDS = 5.0
 
-NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")
 KEEP_LIVE = text("""
 UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
 RETURNING id
@@ -50,45 +42,14 @@ log = get_logger()
 Observer = Callable[[str, dict[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """The readers of one turn: those who wait for one of the messages that it answers."""
-
-    turn_id: int
-    inbox_ids: tuple[int, ...] = ()
-
-    def note(self, *, is_end: bool = False) -> str:
-        """Return the payload that announces new stored events of the turn, or its end."""
-        return to_note(self.turn_id, self.inbox_ids, is_end=is_end)
-
-    def delta_note(self, seq: int, delta: dict[str, Any]) -> str:
-        """Return the payload with a text delta of the turn."""
-        return to_delta_note(self.turn_id, self.inbox_ids, seq=seq, delta=delta)
-
-
 def to_note(turn_id: int, inbox_ids: Sequence[int], *, is_end: bool = False) -> str:
     """Return the payload that announces new stored events of this turn, or its end."""
     # 500 ids fit into one notification; a turn answers at most 50 messages.
     return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "end": is_end})
 
 
-def to_delta_note(turn_id: int, inbox_ids: Sequence[int], *, seq: int, delta: dict[str, Any]) -> str:
-    """Return the payload with a text delta of a turn."""
-    return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "seq": seq, "delta": delta}, ensure_ascii=False)
-
-
-def to_question_note(token: str, inbox_ids: Sequence[int]) -> str:
-    """Return the payload that asks other processes whether a reader waits for one of these messages."""
-    return json.dumps({"asked": token, "inbox": list(inbox_ids)})
-
-
-def to_answer_note(token: str) -> str:
-    """Return the payload that answers the request with this token: a reader is waiting."""
-    return json.dumps({"here": token})
-
-
 def read_note(payload: object) -> dict[str, Any]:
-    """Parse a payload of `TURNS` or `READERS`."""
+    """Parse a payload."""
     note: dict[str, Any] = json.loads(str(payload))
     return note
 
@@ -111,21 +72,19 @@ class Announcer:
     ) -> None:
         """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none."""
         self.outflow = Outflow(rules)
-        self._database = database
-        self._readers = Readers(key.id, tuple(inbox_ids))
+        self._turn_id, self._inbox_ids = key.id, inbox_ids
         # Deltas are numbered but not stored, so readers may have seen higher numbers of the previous attempt.
         self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
-        self._waiting: list[str] = []
-        self._is_reset = key.attempt > 1
-        self._sender: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
         self._observer: Observer | None = None
-        self.is_watched = watched
+        self._deltas: DeltaSender | None = None
+        if watched:
+            is_reset = key.attempt > 1
+            self._deltas = DeltaSender(database, key.id, inbox_ids, next_seq=self._next_seq, is_reset=is_reset)
 
     @property
     def wants_text(self) -> bool:
         """Return whether a reader or an observer wants text deltas, so that the model has to stream."""
-        return self.is_watched or self._observer is not None
+        return self._deltas is not None or self._observer is not None
 
     def observe(self, observer: Observer) -> None:
         """Register the observer, which is called with the name and payload of every event, in this process."""
@@ -133,10 +92,13 @@ class Announcer:
 
     def event(self, name: str, **payload: Any) -> Event:
         """Create the next event of the turn; the caller stores it in a journal transaction."""
-        self._seq += 1
-        if self._observer is not None and name != "text_delta":
+        if self._observer is not None:
             self._observer(name, payload)
-        return Event(self._readers.turn_id, self._seq - 1, name=name, payload=payload)
+        return Event(self._turn_id, self._next_seq(), name=name, payload=payload)
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq - 1
 
     def thinking(self, text: str) -> list[Event]:
         """Return the event with the model's thinking; an empty list if the text is empty."""
@@ -144,7 +106,7 @@ class Announcer:
 
     def note(self, *, is_end: bool = False) -> str:
         """Return the payload to notify in this transaction; empty without a watching reader, except at the end."""
-        return self._readers.note(is_end=is_end) if self.is_watched or is_end else ""
+        return to_note(self._turn_id, self._inbox_ids, is_end=is_end) if self._deltas is not None or is_end else ""
 
     def add_text(self, delta: str) -> None:
         """Add a piece of text from the model; what is certain of it is sent within 50 ms."""
@@ -155,56 +117,23 @@ class Announcer:
     def _tell(self, text: str) -> None:
         if text and self._observer is not None:
             self._observer("text_delta", {"text": text})
-        if text and self.is_watched:
-            self._waiting.append(text)
-            self._send_soon()
-
-    def _send_soon(self) -> None:
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._send_batches(), name="text deltas")
+        if text and self._deltas is not None:
+            self._deltas.add(text)
 
     def reset_text(self) -> None:
         """Tell readers to drop the text of this step: the model's stream was interrupted and starts again."""
         self.outflow.drop_stream()
         if self._observer is not None:
             self._observer("text_delta", {"text": "", "reset": True})
-        if not self.is_watched:
-            return
-        self._waiting.clear()
-        self._is_reset = True
-        self._send_soon()
+        if self._deltas is not None:
+            self._deltas.reset()
 
     async def flush(self) -> None:
         """Send the rest of the text at once, so that it arrives before the stored event that follows it."""
-        self._tell(self.outflow.finish())
-        if self._sender is not None and not self._sender.done():
-            self._hurry.set()
-            # Not awaited directly, because a cancellation would then also cancel the sender and break the next flush.
-            await asyncio.wait({self._sender})
-
-    async def _send_batches(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), BATCH_SECONDS)
-        self._hurry.clear()
-        while self._waiting or self._is_reset:
-            whole = clean("".join(self._waiting))
-            self._waiting.clear()
-            # Lost deltas do no harm: they are a preview, and the stored message has the whole text.
-            with contextlib.suppress(DatabaseLost, *REFUSED):
-                await self._send(whole)
-
-    async def _send(self, whole: str) -> None:
-        notes = [self._delta(whole[start : start + DELTA_CHARS]) for start in range(0, max(1, len(whole)), DELTA_CHARS)]
-        async with self._database.statement() as session:
-            await session.execute(NOTIFY, {"channel": TURNS, "notes": notes})
-
-    def _delta(self, piece: str) -> str:
-        payload: dict[str, Any] = {"text": piece}
-        if self._is_reset:
-            payload["reset"] = True
-            self._is_reset = False
-        seq = self.event("text_delta").seq
-        return self._readers.delta_note(seq, payload)
+        if self.wants_text:
+            self._tell(self.outflow.finish())
+        if self._deltas is not None:
+            await self._deltas.flush()
 
 
 class LiveTurn:
@@ -316,3 +245,92 @@ async def shown_live(sender: object, turn: LiveTurn, announcer: Announcer) -> As
         await asyncio.gather(showing, return_exceptions=True)
         if not showing.cancelled() and (error := showing.exception()) is not None:
             log.warning("live_message_failed", turn=turn.turn_id, cause=repr(error))
+
+
+class TurnReaders:
+    """Those who wait for the answers of turns in this process."""
+
+    def __init__(self, database: Database, rules: OutflowRules | None = None) -> None:
+        self._database = database
+        self._rules = rules or OutflowRules()
+        self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
+        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._here: set[int] = set()
+
+    def announcer(
+        self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
+    ) -> Announcer:
+        """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
+        return Announcer(self._database, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
+
+    @contextlib.contextmanager
+    def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
+        """Wake this process's readers at the end of the block, unless `finish` did, instead of by the notification."""
+        self._here.update(inbox_ids)
+        try:
+            yield
+        finally:
+            self._wake([each for each in inbox_ids if each in self._here])
+
+    def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        """Pass the answer of a turn to the readers in this process; if it is None, they read it from the tables."""
+        self._wake(inbox_ids, response)
+
+    async def response(self, inbox_id: int) -> AgentResponse:
+        """Wait for the end of the turn that answers this message, and return its answer."""
+        with self._queue(inbox_id) as queue:
+            found = await self._read_response(inbox_id) if inbox_id in self._ended else None
+            while found is None:
+                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id)
+        return found
+
+    async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
+        while True:
+            try:
+                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+            except TimeoutError:
+                note = {"end": True}
+            if note.get("end"):
+                self._remember_end(inbox_id)
+                response: AgentResponse | None = note.get("response")
+                return response
+
+    async def _read_response(self, inbox_id: int) -> AgentResponse | None:
+        with contextlib.suppress(DatabaseLost):
+            async with self._database.statement() as session:
+                return await find_response(session, inbox_id)
+        return None
+
+    @contextlib.contextmanager
+    def _queue(self, inbox_id: int) -> Iterator[asyncio.Queue[dict[str, Any]]]:
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._queues[inbox_id].add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues[inbox_id].discard(queue)
+            if not self._queues[inbox_id]:
+                del self._queues[inbox_id]
+
+    def _wake(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        self._here.difference_update(inbox_ids)
+        for inbox_id in inbox_ids:
+            self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait({"end": True, "response": response})
+
+    def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        note = read_note(payload)
+        for inbox_id in note["inbox"]:
+            if note.get("end") and inbox_id in self._here:
+                continue
+            if note.get("end"):
+                self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait(note)
+
+    def _remember_end(self, inbox_id: int) -> None:
+        # A reader may begin to wait just after the end was notified.
+        self._ended[inbox_id] = None
+        while len(self._ended) > REMEMBERED_ENDS:
+            self._ended.popitem(last=False)

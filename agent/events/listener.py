@@ -6,8 +6,9 @@ notifications, in small batches. Readers may be on other machines; a slow or dis
 
 import asyncio
 import contextlib
-from collections import OrderedDict, defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+import json
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -15,28 +16,14 @@ from uuid import uuid4
 import asyncpg
 from sqlalchemy import bindparam, select
 
-from agent.events.announcer import (
-    CANCELLATIONS,
-    CHANGES,
-    DUE,
-    NOTIFY,
-    READERS,
-    TURNS,
-    Announcer,
-    read_note,
-    to_answer_note,
-    to_question_note,
-)
-from agent.journal.responses import find_response
-from agent.journal.steps import Event, TurnKey
+from agent.events.announcer import READ_AGAIN_SECONDS, TurnReaders, read_note
+from agent.events.channels import CANCELLATIONS, CHANGES, DUE, NOTIFY, READERS, TURNS
+from agent.journal.steps import Event
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
 from shared.log import get_logger
-from shared.messages import AgentResponse
 from shared.models import InboxMessage, TurnEvent
 
-REMEMBERED_ENDS = 5000
-READ_AGAIN_SECONDS = 5.0
 # A reader of due jobs looks again after this time, whatever it was told.
 LOOK_AGAIN_SECONDS = 60.0
 LAST_EVENT = "turn_complete"
@@ -58,18 +45,14 @@ class _Observers:
     of_changes: list[Callable[[str | None], None]] = field(default_factory=list)
 
 
-class Listener:
+class Listener(TurnReaders):
     """Keeps one LISTEN connection per process and wakes the readers of turns.
 
     A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
     """
 
     def __init__(self, database: Database, rules: OutflowRules | None = None) -> None:
-        self._database = database
-        self._rules = rules or OutflowRules()
-        self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
-        self._ended: OrderedDict[int, None] = OrderedDict()
-        self._here: set[int] = set()
+        super().__init__(database, rules)
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
@@ -81,12 +64,6 @@ class Listener:
     def outflow(self) -> Outflow:
         """Return a new filter for what is sent outside of a turn."""
         return Outflow(self._rules)
-
-    def announcer(
-        self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
-    ) -> Announcer:
-        """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
-        return Announcer(self._database, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
 
     async def start(self) -> None:
         """Open the connection, as soon as the database accepts it; it is kept until `close`."""
@@ -110,27 +87,6 @@ class Listener:
         changed.
         """
         self._observers.of_changes.append(called)
-
-    @contextlib.contextmanager
-    def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
-        """Wake this process's readers at the end of the block, unless `finish` did, instead of by the notification."""
-        self._here.update(inbox_ids)
-        try:
-            yield
-        finally:
-            self._wake([each for each in inbox_ids if each in self._here])
-
-    def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
-        """Pass the answer of a turn to the readers in this process; if it is None, they read it from the tables."""
-        self._wake(inbox_ids, response)
-
-    async def response(self, inbox_id: int) -> AgentResponse:
-        """Wait for the end of the turn that answers this message, and return its answer."""
-        with self._queue(inbox_id) as queue:
-            found = await self._read_response(inbox_id) if inbox_id in self._ended else None
-            while found is None:
-                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id)
-        return found
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end."""
@@ -169,7 +125,7 @@ class Listener:
         token = uuid4().hex
         answered = self._asked[token] = asyncio.Event()
         try:
-            await self._notify_readers(to_question_note(token, inbox_ids))
+            await self._notify_readers({"asked": token, "inbox": list(inbox_ids)})
             await asyncio.wait_for(answered.wait(), seconds)
         except TimeoutError:
             return self._has_reader(inbox_ids)
@@ -180,9 +136,9 @@ class Listener:
     def _has_reader(self, inbox_ids: Sequence[int]) -> bool:
         return any(inbox_id in self._queues for inbox_id in inbox_ids)
 
-    async def _notify_readers(self, note: str) -> None:
+    async def _notify_readers(self, note: dict[str, Any]) -> None:
         async with self._database.statement() as session:
-            await session.execute(NOTIFY, {"channel": READERS, "notes": [note]})
+            await session.execute(NOTIFY, {"channel": READERS, "notes": [json.dumps(note)]})
 
     async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
         while True:
@@ -198,23 +154,6 @@ class Listener:
             if note["seq"] > last:
                 last = note["seq"]
                 yield Event(note["turn"], note["seq"], name="text_delta", payload=note["delta"])
-
-    async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
-        while True:
-            try:
-                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
-            except TimeoutError:
-                note = {"end": True}
-            if note.get("end"):
-                self._remember_end(inbox_id)
-                response: AgentResponse | None = note.get("response")
-                return response
-
-    async def _read_response(self, inbox_id: int) -> AgentResponse | None:
-        with contextlib.suppress(DatabaseLost):
-            async with self._database.statement() as session:
-                return await find_response(session, inbox_id)
-        return None
 
     async def _read_events(self, inbox_id: int, after: int) -> list[Event]:
         with contextlib.suppress(DatabaseLost):
@@ -234,17 +173,6 @@ class Listener:
             Event(0, 0, name="message", payload={"content": found.content, "files": []}),
             Event(0, 1, name=LAST_EVENT, payload=end),
         ]
-
-    @contextlib.contextmanager
-    def _queue(self, inbox_id: int) -> Iterator[asyncio.Queue[dict[str, Any]]]:
-        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._queues[inbox_id].add(queue)
-        try:
-            yield queue
-        finally:
-            self._queues[inbox_id].discard(queue)
-            if not self._queues[inbox_id]:
-                del self._queues[inbox_id]
 
     async def _open(self) -> asyncpg.Connection:
         connection = await self._database.connect()
@@ -282,13 +210,6 @@ class Listener:
                 self._tell_change(None)
                 return connection
 
-    def _wake(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
-        self._here.difference_update(inbox_ids)
-        for inbox_id in inbox_ids:
-            self._remember_end(inbox_id)
-            for queue in self._queues.get(inbox_id, ()):
-                queue.put_nowait({"end": True, "response": response})
-
     def _wake_all(self) -> None:
         for queue in [queue for queues in self._queues.values() for queue in queues]:
             queue.put_nowait({"end": True})
@@ -298,16 +219,6 @@ class Listener:
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for arrived in self._places.get(str(payload), ()):
             arrived.set()
-
-    def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        note = read_note(payload)
-        for inbox_id in note["inbox"]:
-            if note.get("end") and inbox_id in self._here:
-                continue
-            if note.get("end"):
-                self._remember_end(inbox_id)
-            for queue in self._queues.get(inbox_id, ()):
-                queue.put_nowait(note)
 
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for called in self._observers.of_cancellations:
@@ -332,10 +243,4 @@ class Listener:
 
     async def _answer_reader(self, token: str) -> None:
         with contextlib.suppress(DatabaseLost):
-            await self._notify_readers(to_answer_note(token))
-
-    def _remember_end(self, inbox_id: int) -> None:
-        # A reader may begin to wait just after the end was notified.
-        self._ended[inbox_id] = None
-        while len(self._ended) > REMEMBERED_ENDS:
-            self._ended.popitem(last=False)
+            await self._notify_readers({"here": token})

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from sqlalchemy import text
 
-from agent.events.announcer import CANCELLATIONS, TURNS, to_note
+from agent.events.announcer import to_note
+from agent.events.channels import CANCELLATIONS, TURNS
 from agent.events.listener import Listener
 from shared.db.database import Database, DatabaseLost
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, text
 
-from agent.events.announcer import DUE, TURNS
+from agent.events.channels import DUE, TURNS
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.credentials.typed import without_typed
 from shared.db.batching import BatchLoader

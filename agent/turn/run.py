@@ -21,7 +21,8 @@ from agent.context.history import PastStep, names_files
 from agent.context.images import PromptImages, load_images
 from agent.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
-from agent.events.announcer import CANCELLATIONS, LiveTurn, shown_live
+from agent.events.announcer import LiveTurn, shown_live
+from agent.events.channels import CANCELLATIONS
 from agent.journal.lookups import count_calls
 from agent.journal.records import record, settle
 from agent.journal.steps import Entry, TurnKey
