@@ -1,18 +1,25 @@
 """The procrastinate app for our Postgres; a restart of the database is waited for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
 from psycopg import AsyncConnection, OperationalError
 from psycopg_pool import AsyncConnectionPool
-from tenacity import RetryCallState, retry, retry_if_exception, wait_chain, wait_fixed
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    wait_chain,
+    wait_fixed,
+)
 
 from shared.db.database import Database, is_stale
 from shared.db.driver import QUEUE_NAME
+from shared.db.retries import retried
 from shared.log import get_logger
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
@@ -20,16 +27,11 @@ DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
 log = get_logger()
 
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
 def _is_lost(error: BaseException) -> bool:
     cause = error.__cause__
-    return (
-        isinstance(error, ConnectorException)
-        and cause is not None
-        and (isinstance(cause, OperationalError) or is_stale(cause))
-    )
+    if not isinstance(error, ConnectorException) or cause is None:
+        return False
+    return isinstance(cause, OperationalError) or is_stale(cause)
 
 
 async def _replace_lost(state: RetryCallState) -> None:
@@ -41,9 +43,15 @@ async def _replace_lost(state: RetryCallState) -> None:
     await pool.check()
 
 
-def _retried(method: Method) -> Method:
-    waits = wait_chain(*map(wait_fixed, DATABASE_WAITS))
-    return cast(Method, retry(retry=retry_if_exception(_is_lost), wait=waits, before_sleep=_replace_lost)(method))
+_retried = retried(
+    _is_lost,
+    ConnectorException,
+    AsyncRetrying(
+        retry=retry_if_exception(_is_lost),
+        wait=wait_chain(*map(wait_fixed, DATABASE_WAITS)),
+        before_sleep=_replace_lost,
+    ),
+)
 
 
 class RetryingConnector(procrastinate.PsycopgConnector):

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from tenacity import (
     AsyncRetrying,
@@ -15,6 +16,7 @@ from tenacity import (
 from shared.db.database import REFUSED, DatabaseLost, is_duplicate
 
 Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 FIRST_WAIT_SECONDS = 0.1
 
@@ -51,3 +53,25 @@ async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float
         reraise=True,
     )
     return await retrying(again)
+
+
+def retried(
+    is_lost: Callable[[Exception], bool], kind: type[Exception], policy: AsyncRetrying
+) -> Callable[[Method], Method]:
+    """Let tenacity retry a coroutine function once a try of it has raised an error of this kind that `is_lost`."""
+
+    def decorate(method: Method) -> Method:
+        again = policy.wraps(method)
+
+        @wraps(method)
+        async def call(*given: Any, **named: Any) -> Any:
+            try:
+                return await method(*given, **named)
+            except kind as error:
+                if not is_lost(error):
+                    raise
+            return await again(*given, **named)
+
+        return cast(Method, call)
+
+    return decorate
