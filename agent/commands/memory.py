@@ -1,6 +1,7 @@
 """The command `/memory`, with which users list and delete their own memories."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from sqlalchemy import text
 
@@ -59,11 +60,10 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
     if not everywhere and not place.is_direct:
         # It would count for everybody in the channel.
         request.require(Permission.ADMIN)
-    given = {"platform": place.platform, "channel": place.channel, "server": place.server, "thread": place.thread}
     async with request.app.database.transaction() as session:
         if everywhere:
             await session.execute(PAUSE_PERSON, {"paused": paused, "user_id": request.user.id})
-        elif not (await session.execute(PAUSE_CONVERSATION, given | {"paused": paused})).all():
+        elif not (await session.execute(PAUSE_CONVERSATION, asdict(place) | {"paused": paused})).all():
             raise Refusal("There is no conversation here yet.")
     where = "of what you say anywhere" if everywhere else "of this conversation"
     if paused:

@@ -1,6 +1,7 @@
 """The command `/why`: why the person was answered as they were."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import text
@@ -34,15 +35,7 @@ async def explain_answer(request: Request) -> str:
     if given and turn_id is None:
         raise Refusal("Write /why for your last answer here, or /why and the number of one of your turns.")
     place = request.place
-    wanted = {
-        "user_id": request.user.id,
-        "turn_id": turn_id,
-        "is_direct": place.is_direct,
-        "platform": place.platform,
-        "server": place.server,
-        "channel": place.channel,
-        "thread": place.thread,
-    }
+    wanted = asdict(place) | {"user_id": request.user.id, "turn_id": turn_id}
     async with request.app.database.transaction() as session:
         story = (await session.execute(EXPLAIN, wanted)).scalar_one_or_none()
     if story is None:

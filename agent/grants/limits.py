@@ -1,6 +1,6 @@
 """The limits as people read about them: which apply in a place, and how full one is."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -81,14 +81,7 @@ async def find_limit(session: AsyncSession, table: Table, limit_id: int) -> Limi
 
 async def find_exhausted(session: AsyncSession, user_id: int, place: Place) -> Limit | None:
     """Return the limit that refuses the person in this place; None if none is used up."""
-    given = {
-        "user_id": user_id,
-        "platform": place.platform,
-        "server": place.server,
-        "channel": place.channel,
-        "thread": place.thread,
-    }
-    row = (await session.execute(EXHAUSTED, given)).one_or_none()
+    row = (await session.execute(EXHAUSTED, asdict(place) | {"user_id": user_id})).one_or_none()
     return None if row is None else _to_limit(row)
 
 

@@ -3,7 +3,7 @@
 All are found in one statement; a user and a conversation that do not exist are created.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import func, insert, select, text
@@ -107,6 +107,11 @@ class ResolvedPersona:
     skills: PersonaSkills = NO_SKILLS
     choice: Choice = BUILT_IN
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Return the models to try before those of the settings."""
+        return (self.model,) if self.model else ()
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConversation:
@@ -171,7 +176,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
     given = {
         "sender_platform": sender.platform,
         "platform_user_id": sender.platform_user_id,
-        **_to_parameters(place),
+        **asdict(place),
         "memory_thread": restricted_thread(place),
     }
     row = (await session.execute(FIND_PARTICIPANTS, given)).one_or_none()
@@ -335,10 +340,5 @@ async def resolve_conversation(
     session: Session, user_id: int, persona_id: int | None, place: Place
 ) -> ResolvedConversation:
     """Return the conversation of a place, created if there is none; sets its last activity to now."""
-    given = {**_to_parameters(place), "user_id": user_id, "persona_id": persona_id}
+    given = {**asdict(place), "user_id": user_id, "persona_id": persona_id}
     return to_conversation((await session.execute(RESOLVE_CONVERSATION, given)).one(), place, user_id)
-
-
-def _to_parameters(place: Place) -> dict[str, Any]:
-    names = ("platform", "server", "channel", "thread", "is_direct")
-    return {name: getattr(place, name) for name in names}

@@ -57,7 +57,7 @@ class PlannerMode:
             messages=(*context.messages, *to_planned(turn.log.in_order)),
             tools=turn.offer.schemas,
             max_tokens=turn.persona.max_output_tokens,
-            models=(turn.persona.model,) if turn.persona.model else (),
+            models=turn.persona.models,
             position=turn.spend.next_number(),
             temperature=0.0,
             tokens=turn.spend.estimate,

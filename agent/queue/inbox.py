@@ -284,13 +284,9 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         content = message.decision.word
     return {
         "door": message.adapter,
-        "platform": place.platform,
+        **asdict(place),
         "event_id": clean(message.event_id),
         "place_key": place.key,
-        "server": place.server,
-        "channel": place.channel,
-        "thread": place.thread,
-        "is_direct": place.is_direct,
         "user_id": clean(sender.platform_user_id),
         "username": _cleaned_or_none(sender.username),
         "message_id": _cleaned_or_none(message.platform_message_id),

@@ -190,14 +190,9 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
 
 def _to_row(reply: Reply, lease: float | None) -> dict[str, Any]:
     # The outbox row, as `parley_close_turn_v3` expects it; `lease` are the seconds for which this worker claims it.
-    place = reply.place
     return {
         "door": reply.adapter,
-        "platform": place.platform,
-        "server": place.server,
-        "channel": place.channel,
-        "thread": place.thread,
-        "is_direct": place.is_direct,
+        **asdict(reply.place),
         "reply_to": reply.reply_to,
         "content": reply.content,
         "files": [asdict(each) for each in reply.files],

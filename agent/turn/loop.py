@@ -298,7 +298,7 @@ class NativeMode:
             messages=tuple(messages),
             tools=turn.offer.schemas if left > 0 else (),
             max_tokens=turn.persona.max_output_tokens,
-            models=(turn.persona.model,) if turn.persona.model else (),
+            models=turn.persona.models,
             position=turn.spend.next_number(),
             tokens=turn.spend.estimate,
             images=context.images,

@@ -94,7 +94,7 @@ async def _without_forgotten(session: Connection, message: IncomingMessage) -> I
 
 def _find_window(services: TurnServices, persona: ResolvedPersona, offer: Offer) -> Window:
     # The model that is asked first counts; for one with a smaller window the router shortens the request.
-    model_window = services.models.router.window((persona.model,) if persona.model else ())
+    model_window = services.models.router.window(persona.models)
     texts = count_tokens(persona.system_prompt) + count_tokens(offer.instructions)
     reserved = persona.max_output_tokens + offer.tokens + texts
     return Window.of(model_window, reserved, services.settings.history_tokens)
@@ -117,7 +117,7 @@ def choose_loop_mode(services: TurnServices, opening: Opening) -> LoopMode:
     Falls back to "native" when no route of the persona can plan, or the chosen mode is not installed.
     """
     persona = opening.participants.persona
-    if not services.models.router.can_plan((persona.model,) if persona.model else ()):
+    if not services.models.router.can_plan(persona.models):
         return "native"
     percent = services.settings.planner_percent
     chosen = choose_mode(persona.loop_mode, opening.participants.conversation.id, percent)

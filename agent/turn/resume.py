@@ -80,8 +80,7 @@ async def _end_last_attempt(services: TurnServices, session: AsyncSession, openi
     if unpaid is not None:
         await settle(session, key, unpaid)
         return
-    persona = opening.participants.persona
-    routes = services.models.router.routes((persona.model,) if persona.model else ())
+    routes = services.models.router.routes(opening.participants.persona.models)
     await abandon(session, key.id, model=routes[0])
 
 

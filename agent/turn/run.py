@@ -4,13 +4,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from sqlalchemy import text
 
-from agent.billing.budget import AdmissionStatus, PaidCall, release
+from agent.billing.budget import AdmissionStatus, PaidCall
 from agent.context.attachments import (
-    AttachmentStore,
     FailedFile,
     drop_pending,
     with_failed_files,
@@ -19,26 +18,26 @@ from agent.context.attachments import (
 from agent.context.builder import Context, PromptParts, build_context
 from agent.context.history import PastStep, names_files
 from agent.context.images import PromptImages, load_images
-from agent.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
+from agent.context.recordings import Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
 from agent.events.announcer import LiveTurn, shown_live
 from agent.events.channels import CANCELLATIONS
 from agent.journal.lookups import count_calls
-from agent.journal.records import record, settle
-from agent.journal.steps import Entry, TurnKey
+from agent.journal.records import settle
+from agent.journal.steps import TurnKey
 from agent.people.pauses import to_refusal
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
 from agent.queue.job import Job
 from agent.queue.outbox import deliver
 from agent.tools.made_files import list_file_ids
+from agent.turn.attachments import store_files, transcribe_recordings
 from agent.turn.close import TurnResult, close, count_iterations, to_question, to_response
 from agent.turn.loop import respond
 from agent.turn.open import Opening, open_turn
 from agent.turn.resume import resume
 from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
-from agent.turn.tool_models import ToolModels
 from shared.credentials.typed import had_typed
 from shared.db.database import Database, DatabaseLost
 from shared.db.retries import retry_on_lost_db
@@ -257,8 +256,8 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
         return to_question(turn, decision.again, again=True)
     if turn.spend.admission.status is AdmissionStatus.EXHAUSTED and not turn.log.answers:
         raise turn.spend.admission.refusal()
-    failed = await _store_files(services, turn) if turn.request.files else []
-    unheard = await _listen(services, turn) if turn.message.attachments else []
+    failed = await store_files(services, turn) if turn.request.files else []
+    unheard = await transcribe_recordings(services, turn) if turn.message.attachments else []
     with span("build_context", {}), turn.start.timings.measure("context", services.clock):
         context = await _build_context(services, turn, failed, unheard=unheard)
     turn.log.keep_reasons(context.reasons)
@@ -269,41 +268,6 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
     if failed or unheard:
         return replace(result, text=with_unheard_notice(with_failed_notice(result.text, failed), unheard))
     return result
-
-
-async def _store_files(services: TurnServices, turn: RunningTurn) -> list[FailedFile]:
-    files = services.files
-    attachments = AttachmentStore(
-        services.database,
-        files.storage,
-        http=files.http,
-        senders=services.senders,
-        downloads=files.downloads,
-        clock=services.clock,
-    )
-    async with turn.start.slot.released():
-        failed = await attachments.store(turn.user.id, turn.request.files)
-    # A worker that was frozen meanwhile has lost the turn: its next request would be paid by nobody.
-    async with services.database.statement() as session:
-        await record(session, turn.key, Entry())
-    return failed
-
-
-async def _listen(services: TurnServices, turn: RunningTurn) -> list[Unheard]:
-    # Transcribes the recordings of the message, and returns those that could not be.
-    files = services.files.storage.of_user(services.database, turn.user.id, turn.conversation.id, turn.key.id)
-    listener = Listener(services.database, files, services.settings, transcribe=ToolModels(services, turn).transcribe)
-    recordings = await listener.find(turn.key, turn.message.attachments, turn.log.message)
-    if recordings and turn.spend.admission.is_admitted:
-        # The budget admits one model call of a turn after the other.
-        async with services.database.statement() as session:
-            await release(session, turn.key.id)
-        turn.spend.release()
-    before = turn.log.message
-    message, unheard = await listener.listen(turn.key, before, recordings)
-    turn.log.replace_message(message)
-    turn.spend.grow(message.token_count - before.token_count)
-    return unheard
 
 
 async def _build_context(
@@ -358,12 +322,5 @@ async def request_stop(database: Database, place: Place, user_id: int | None) ->
 
     With `user_id` only a turn of this user is stopped, with None the turn of any user.
     """
-    given = {
-        "platform": place.platform,
-        "server": place.server,
-        "channel": place.channel,
-        "thread": place.thread,
-        "user_id": user_id,
-    }
     async with database.transaction() as session:
-        return bool((await session.execute(STOP, given)).all())
+        return bool((await session.execute(STOP, asdict(place) | {"user_id": user_id})).all())

@@ -48,13 +48,13 @@ class ToolModels:
         messages = [{"role": "user", "content": with_images(prompt, list(images)) if images else prompt}]
         if instructions:
             messages.insert(0, {"role": "system", "content": instructions})
-        model, spend = self.turn.persona.model, self.turn.spend
+        spend = self.turn.spend
         async with spend.one_call:
             request = ModelRequest(
                 messages=tuple(messages),
                 tools=(),
                 max_tokens=max_tokens,
-                models=(model,) if model else (),
+                models=self.turn.persona.models,
                 position=spend.next_number(),
                 tokens=count_prompt(messages) + max_tokens,
                 images=images,
