@@ -208,15 +208,7 @@ class DryRun:
 
 def _play_results(turn: RunningTurn, mode: Mode, *, answer: ModelTurn, known: Results) -> list[Step]:
     # Adds the answer and the recorded results of its calls to the log; returns the calls that have none.
-    step = Step(
-        turn.log.next_seq,
-        "assistant",
-        content=answer.text,
-        token_count=answer.token_count,
-        model_used=answer.model,
-        plan=answer.plan,
-    )
-    turn.log.append([step, *answer.calls])
+    turn.log.append([answer.to_step(turn.log.next_seq), *answer.calls])
     calls: Sequence[Step] = answer.calls
     while calls:
         unknown = [call for call in calls if _key(call) not in known]

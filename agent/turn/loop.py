@@ -16,7 +16,7 @@ from agent.events.tool_events import ToolEvents
 from agent.journal.full_results import keep_full_results
 from agent.journal.positions import call_seq
 from agent.journal.records import Recorded, pay, record
-from agent.journal.steps import Entry, Step, ToolUse
+from agent.journal.steps import Entry, Event, Step, ToolUse
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.llm.tokens import count_tokens
 from agent.policies.base import Policy
@@ -179,39 +179,41 @@ class _Stream:
 async def _record_answer(services: TurnServices, turn: RunningTurn, answer: ModelTurn) -> Scope:
     # Returns the scope in which the calls of the answer may run.
     await turn.announcer.flush()
-    log, spend = turn.log, turn.spend
-    step = Step(
-        log.next_seq,
-        "assistant",
-        content=answer.text,
-        token_count=answer.token_count,
-        model_used=answer.model,
-        plan=answer.plan,
-    )
-    steps = [step, *answer.calls]
+    spend = turn.spend
+    steps = [answer.to_step(turn.log.next_seq), *answer.calls]
     events = turn.announcer.thinking(answer.thinking) + _events(services, turn).of_calls(answer.calls)
     spend.grow(sum(step.token_count for step in steps))
     # Upper estimate of the results, which are not known yet: one token per character.
-    results = answer.results * services.settings.tool_result_max_chars
-    seconds = turn.deadline - services.clock.monotonic()
-    tokens = spend.estimate + results
-    payment = Payment(spend.unpaid, tokens, spend.cost_of(tokens), seconds=seconds + RESERVATION_SLACK_SECONDS)
+    tokens = spend.estimate + answer.results * services.settings.tool_result_max_chars
+    seconds = _reservation_seconds(services, turn)
+    payment = Payment(spend.unpaid, tokens, spend.cost_of(tokens), seconds=seconds)
+    return await _record(services, turn, steps, events=events, payment=payment)
 
+
+async def _record(
+    services: TurnServices,
+    turn: RunningTurn,
+    steps: Sequence[Step],
+    *,
+    events: Sequence[Event],
+    payment: Payment | None = None,
+    full: Sequence[tuple[int, str]] = (),
+) -> Scope:
     async def write() -> Recorded:
-        entry = Entry(steps, events, turn.announcer.note())
+        if full:
+            async with services.database.statement() as session:
+                await keep_full_results(session, turn.key, full)
         async with services.database.statement() as session:
-            return await record(session, turn.key, entry, payment=payment)
+            return await record(session, turn.key, Entry(steps, events, turn.announcer.note()), payment=payment)
 
     async def record_it() -> Recorded:
-        recorded = await retry_on_lost_db(write, seconds)
-        log.append(steps)
-        spend.settle(recorded.admission)
+        recorded = await retry_on_lost_db(write, turn.deadline - services.clock.monotonic())
+        turn.log.append(steps)
+        if payment is not None:
+            turn.spend.settle(recorded.admission)
         return recorded
 
-    return _read_scope(services, turn, await shield_until_done(record_it()))
-
-
-def _read_scope(services: TurnServices, turn: RunningTurn, recorded: Recorded) -> Scope:
+    recorded = await shield_until_done(record_it())
     if recorded.stop_requested:
         raise Stopped
     return with_rights(turn.scope, recorded.rights, services.settings)
@@ -258,24 +260,10 @@ async def _record_results(
     tool_events = _events(services, turn)
     events = [event for result in results for event in tool_events.of_result(*result)] + tool_events.of_calls(following)
     steps = [*(step for step, *_ in results), *following]
-
+    turn.spend.grow(sum(step.token_count for step in steps))
     secret = turn.announcer.outflow.json_without_secrets
     full = [(step.seq, secret(each.full)) for step, _, each in results if isinstance(each, Result) and each.full]
-
-    async def write() -> Recorded:
-        if full:
-            async with services.database.statement() as session:
-                await keep_full_results(session, turn.key, full)
-        async with services.database.statement() as session:
-            return await record(session, turn.key, Entry(steps, events, turn.announcer.note()))
-
-    async def record_it() -> Recorded:
-        recorded = await retry_on_lost_db(write, turn.deadline - services.clock.monotonic())
-        turn.log.append(steps)
-        turn.spend.grow(sum(step.token_count for step in steps))
-        return recorded
-
-    return _read_scope(services, turn, await shield_until_done(record_it()))
+    return await _record(services, turn, steps, events=events, full=full)
 
 
 def _events(services: TurnServices, turn: RunningTurn) -> ToolEvents:

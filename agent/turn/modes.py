@@ -34,6 +34,17 @@ class ModelTurn:
     plan: dict[str, Any] | None = None
     token_count: int = 0
 
+    def to_step(self, seq: int) -> Step:
+        """Return the answer as the journal step at this position; its calls are steps of their own."""
+        return Step(
+            seq,
+            "assistant",
+            content=self.text,
+            token_count=self.token_count,
+            model_used=self.model,
+            plan=self.plan,
+        )
+
 
 class Listener(Protocol):
     """Filters a streamed answer, so that users see only the text that is meant for them."""
