@@ -1,1 +1,1 @@
-"""Database access for turns: opening, recording steps, closing, and reading the response. Makes no decisions."""
+"""The steps of turns: their values and log, recording, look-ups, and the response of a finished turn. Makes no decisions."""
