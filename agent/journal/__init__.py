@@ -1,1 +1,1 @@
-"""The steps of turns: their values and log, recording, look-ups, and the response of a finished turn. Makes no decisions."""
+"""The steps of turns: values and log, recording, look-ups, the response of a finished turn. Makes no decisions."""
