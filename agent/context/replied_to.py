@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from agent.context.history import PastStep
+from agent.journal.steps import PastStep
 from agent.memories.turns import DELETED
 from agent.people.participants import ResolvedConversation
 from shared.db.database import Database

@@ -7,9 +7,8 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.context.history import PastStep, list_history
 from agent.journal.lookups import list_steps
-from agent.journal.steps import Step
+from agent.journal.steps import PastStep, Step, list_history
 from agent.people.agents import LISTED, ListedAgent, to_agents
 from agent.people.participants import ResolvedConversation, ResolvedUser
 from agent.people.rights import RIGHTS, to_rights

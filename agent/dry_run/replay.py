@@ -17,9 +17,8 @@ from agent.billing.budget import (
     to_json,
 )
 from agent.context.builder import Context, PromptParts, assemble, estimate
-from agent.context.history import PastStep
 from agent.dry_run.recorded import RecordedTurn
-from agent.journal.steps import Step, ToolUse, TurnKey, TurnLog
+from agent.journal.steps import PastStep, Step, ToolUse, TurnKey, TurnLog
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.llm.tokens import count_prompt
 from agent.people.participants import Participants, ResolvedPersona

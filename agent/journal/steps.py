@@ -5,7 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from sqlalchemy import bindparam, select
+
 from agent.journal.positions import call_seq, result_seq
+from agent.people.participants import ResolvedConversation
+from shared.db.driver import Session
 from shared.models import Message
 from shared.text import clean_json
 
@@ -130,6 +134,39 @@ class Entry:
             "events": json.dumps(clean_json(events)),
             "note": self.note,
         }
+
+
+HISTORY = (
+    select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS)
+    .where(
+        Message.conversation_id == bindparam("conversation_id"),
+        Message.turn_id >= bindparam("first"),
+        Message.turn_id < bindparam("before"),
+    )
+    .order_by(Message.turn_id, Message.seq)
+)
+OWN_HISTORY = HISTORY.where(Message.user_id == bindparam("user_id"))
+
+
+@dataclass(frozen=True, slots=True)
+class PastStep:
+    """One entry of the history: a step with the id of its turn and the user of that turn."""
+
+    turn_id: int
+    user_id: int | None
+    step: Step
+
+
+async def list_history(
+    session: Session, conversation: ResolvedConversation, *, first: int, before: int, user_id: int
+) -> list[PastStep]:
+    """Return the steps of the turns from `first` on, before `before`; in a direct conversation the user's own."""
+    query = OWN_HISTORY if conversation.place.is_direct else HISTORY
+    given = {"conversation_id": conversation.id, "first": first, "before": before}
+    given |= {"user_id": user_id} if query is OWN_HISTORY else {}
+    split = 2 + len(STEP_COLUMNS)
+    rows = (await session.execute(query, given)).all()
+    return [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
 
 
 class TurnLog:

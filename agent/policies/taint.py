@@ -21,8 +21,7 @@ from sqlalchemy import text
 
 from agent.context.attachments import FILES_HEADING
 from agent.context.builder import shows_recordings
-from agent.context.history import PastStep
-from agent.journal.steps import Step, TurnLog
+from agent.journal.steps import PastStep, Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, squeeze
 from agent.people.participants import Participants

@@ -9,13 +9,12 @@ from sqlalchemy import text
 from agent.billing.budget import NOT_REQUESTED, Admission, Reservation, to_admission
 from agent.confirmations.decisions import TYPED, DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
 from agent.context.attachments import PendingFile, draw_files, record_files, with_file_lines
-from agent.context.builder import estimate
+from agent.context.builder import Window, estimate, load_history
 from agent.context.due_jobs import list_check_steps
-from agent.context.history import PastStep, Window, load_history
 from agent.context.quotes import with_earlier
 from agent.context.replied_to import MOST_CHARS, without_forgotten
 from agent.events.tool_events import ToolEvents
-from agent.journal.steps import Entry, Step, TurnKey, TurnLog
+from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
 from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.participants import LoopMode, Participants, ResolvedPersona, resolve_participants

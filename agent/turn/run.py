@@ -15,8 +15,7 @@ from agent.context.attachments import (
     with_failed_files,
     with_failed_notice,
 )
-from agent.context.builder import Context, PromptParts, build_context
-from agent.context.history import PastStep, names_files
+from agent.context.builder import Context, PromptParts, build_context, names_files
 from agent.context.images import PromptImages, load_images
 from agent.context.recordings import Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
@@ -24,7 +23,7 @@ from agent.events.announcer import LiveTurn, shown_live
 from agent.events.channels import CANCELLATIONS
 from agent.journal.lookups import count_calls
 from agent.journal.records import settle
-from agent.journal.steps import TurnKey
+from agent.journal.steps import PastStep, TurnKey
 from agent.people.pauses import to_refusal
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts

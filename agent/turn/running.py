@@ -11,9 +11,8 @@ from typing import Any, Literal
 from agent.billing.budget import Admission, AdmissionStatus, PaidCall, Reservation, add_usage
 from agent.confirmations.decisions import DecisionResult
 from agent.context.attachments import PendingFile
-from agent.context.history import PastStep
 from agent.events.announcer import Announcer
-from agent.journal.steps import TurnKey, TurnLog
+from agent.journal.steps import PastStep, TurnKey, TurnLog
 from agent.llm.completions import RejectedCall, RouteAttempt
 from agent.people.participants import LoopMode, Participants, ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.queue.job import Slot

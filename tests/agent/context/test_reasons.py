@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from agent.context.history import PAST_RESULT_CHARS, PastStep, count_history
-from agent.journal.steps import Step, ToolUse
+from agent.context.builder import PAST_RESULT_CHARS, count_history
+from agent.journal.steps import PastStep, Step, ToolUse
 from agent.llm.tokens import IMAGE_TOKENS
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley

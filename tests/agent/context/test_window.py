@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agent.context.history import PastStep, Window, drop_blocks
-from agent.journal.steps import Step
+from agent.context.builder import Window, drop_blocks
+from agent.journal.steps import PastStep, Step
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
