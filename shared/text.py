@@ -1,10 +1,12 @@
-"""Sanitises and shortens text that enters or leaves the program, and finds the code blocks in its Markdown."""
+"""Sanitises, measures and shortens text that enters or leaves the program, and finds code blocks in its Markdown."""
 
 import re
 from math import isfinite
 from typing import Any
 
 MAX_DEPTH = 32
+# About 4 bytes per token in English, 3 in most other scripts; the provider's count replaces the estimate afterwards.
+BYTES_PER_TOKEN = 3
 # A line that opens or closes a code block.
 FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
 
@@ -37,6 +39,11 @@ def cut(text: str, limit: int) -> str:
         return text
     note = f"… [cut: {len(text):,} characters in all]"
     return text[: max(0, limit - len(note))] + note
+
+
+def count_tokens(text: str) -> int:
+    """Return an upper estimate of the tokens in the text."""
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
 def to_label(text: str) -> str:

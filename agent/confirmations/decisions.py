@@ -14,13 +14,13 @@ from typing import Any, Literal
 from agent.confirmations.rows import ANSWER, EXPIRE, FIND
 from agent.journal.positions import to_call_id
 from agent.journal.steps import Step, ToolUse
-from agent.llm.tokens import count_tokens
 from agent.people.participants import ResolvedUser
 from agent.queue.job import Waiting
 from agent.tools.outcomes import ApprovalRequest
 from shared.db.driver import Session
 from shared.errors import ApprovalNeeded, ConfirmationClosed, ConfirmationExpired, Refusal
 from shared.permissions import Permission
+from shared.text import count_tokens
 
 # A typed answer; group 1 is a yes.
 TYPED = re.compile(r"\s*(?ai:(yes|y)|no|n)[.!]*\s*")

@@ -28,7 +28,7 @@ from agent.context.quotes import (
 )
 from agent.context.replied_to import RepliedTo
 from agent.journal.steps import UNREAD, PastStep, Step, list_history
-from agent.llm.tokens import IMAGE_TOKENS, count_tokens
+from agent.llm.tokens import IMAGE_TOKENS
 from agent.people.participants import ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.prompts import prompts
 from agent.tools.arguments import to_shown_arguments
@@ -38,7 +38,7 @@ from shared.db.driver import Session
 from shared.log import get_logger
 from shared.memory.memories import Memories, RecalledMemory
 from shared.messages import PlatformContext
-from shared.text import cut
+from shared.text import count_tokens, cut
 
 # The context window of a model that litellm does not know.
 UNKNOWN_WINDOW = 32_000

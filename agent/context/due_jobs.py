@@ -4,8 +4,8 @@ import json
 
 from agent.journal.positions import call_seq, result_seq, to_call_id
 from agent.journal.steps import Step, ToolUse
-from agent.llm.tokens import count_tokens
 from shared.messages import DueJob
+from shared.text import count_tokens
 
 
 def list_check_steps(due_job: DueJob, turn_id: int) -> list[Step]:

@@ -9,7 +9,6 @@ from sqlalchemy import text
 
 from agent.journal.steps import Step, TurnKey
 from agent.llm.media_requests import TranscriptionRequest
-from agent.llm.tokens import count_tokens
 from agent.memories.recordings import heading_of
 from agent.prompts import prompts
 from shared.db.database import Database
@@ -19,7 +18,7 @@ from shared.files.storage import FilesOfUser
 from shared.log import get_logger
 from shared.messages import Attachment
 from shared.settings import Settings
-from shared.text import clean
+from shared.text import clean, count_tokens
 
 # Containers of video that platforms record voices in.
 MIME_TYPES = re.compile(r"audio/|video/(?:mp4|webm)$")

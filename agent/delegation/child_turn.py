@@ -18,7 +18,6 @@ from agent.events.listener import Listener
 from agent.journal.lookups import list_steps
 from agent.journal.records import record, settle
 from agent.journal.steps import Entry, Step, TurnKey, TurnLog
-from agent.llm.tokens import count_tokens
 from agent.people.participants import LoopMode, Participants
 from agent.people.personas import get_persona
 from agent.prompts import prompts
@@ -33,6 +32,7 @@ from shared.errors import Stopped, Superseded, ToolError
 from shared.messages import Usage
 from shared.models import Agent, TurnEvent
 from shared.permissions import Permission
+from shared.text import count_tokens
 
 # The parent reserves this part of its remaining time, to answer after the child has ended or timed out.
 KEPT_SHARE, KEPT_SECONDS = 0.25, 30.0

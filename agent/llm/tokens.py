@@ -1,4 +1,4 @@
-"""Token counts of texts and prompts: upper estimates, without a tokenizer or network access."""
+"""Token counts of prompts: upper estimates, without a tokenizer or network access."""
 
 import json
 from collections.abc import Iterable
@@ -6,17 +6,11 @@ from typing import Any
 
 from agent.llm.completions import ModelRequest, ToolCall
 from shared.messages import EstimatedUsage
+from shared.text import count_tokens
 
-# About 4 bytes per token in English, 3 in most other scripts; the provider's count replaces the estimate afterwards.
-BYTES_PER_TOKEN = 3
 TOKENS_PER_MESSAGE = 4
 # The highest token count of any provider for an image of the size that we send.
 IMAGE_TOKENS = 1600
-
-
-def count_tokens(text: str) -> int:
-    """Return an upper estimate of the tokens in the text."""
-    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
 def count_prompt(messages: Iterable[dict[str, Any]]) -> int:

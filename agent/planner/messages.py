@@ -14,9 +14,9 @@ from agent.context.builder import to_messages
 from agent.journal.steps import Step
 from agent.llm.completions import ModelRequest
 from agent.llm.protocols.plain_text import describe, dotted, merge_roles, without_results, write_results
-from agent.llm.tokens import count_tokens
 from agent.planner.plan import Plan
 from agent.prompts import prompts
+from shared.text import count_tokens
 
 Message = dict[str, Any]
 

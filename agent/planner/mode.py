@@ -10,7 +10,6 @@ from functools import cached_property
 from agent.context.builder import Context
 from agent.journal.steps import Step
 from agent.llm.completions import Completion, ModelRequest
-from agent.llm.tokens import count_tokens
 from agent.planner.execution import find_response, find_results, following_calls, ready_calls
 from agent.planner.messages import PlanWriter, count_form, to_planned
 from agent.planner.plan import (
@@ -34,7 +33,7 @@ from agent.turn.loop import steps_note
 from agent.turn.modes import Listener, ModelTurn
 from agent.turn.running import RunningTurn
 from shared.errors import PlanUnreadable
-from shared.text import cut
+from shared.text import count_tokens, cut
 
 # A stream is parsed again after this many new characters, or after 1/50 of its length if that is more, to bound the
 # cost of long streams.

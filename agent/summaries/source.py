@@ -8,13 +8,12 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.llm.tokens import count_tokens
 from agent.memories.facts import Statement
 from agent.memories.recordings import Transcript, list_transcripts
 from agent.summaries.claims import Claim
 from shared.db.driver import Session
 from shared.messages import AGENT_ADAPTERS
-from shared.text import cut
+from shared.text import count_tokens, cut
 
 MAX_LINES = 600
 MAX_LINE_CHARS = 6000

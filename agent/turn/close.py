@@ -13,7 +13,6 @@ from agent.confirmations.questions import CHOICES, find_question
 from agent.confirmations.rows import NewQuestion, add_question
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Entry, Event, Step
-from agent.llm.tokens import count_tokens
 from agent.policies import circuit_breaker
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
@@ -27,7 +26,7 @@ from shared.db.driver import Session
 from shared.errors import Superseded
 from shared.files.storage import VISIBLE_FILES, Storage
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label
-from shared.text import clean_json, with_closed_fence
+from shared.text import clean_json, count_tokens, with_closed_fence
 
 STORED_FILES = text(f"""
 SELECT id, filename, mime_type, size_bytes FROM file_records

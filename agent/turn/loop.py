@@ -18,7 +18,6 @@ from agent.journal.positions import call_seq
 from agent.journal.records import Recorded, pay, record
 from agent.journal.steps import Entry, Event, Step, ToolUse
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
-from agent.llm.tokens import count_tokens
 from agent.policies.base import Policy
 from agent.policies.surplus import MAX_CALLS
 from agent.policies.taint import TurnTaint, to_taint
@@ -34,6 +33,7 @@ from agent.turn.tool_batch import ToolBatch
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ModelsUnavailable, PromptTooLong, Refusal, Stopped
 from shared.tasks import shield_until_done
+from shared.text import count_tokens
 
 # The model is told how many waves are left when there are so few.
 STEPS_LEFT_NOTED = 2

@@ -9,11 +9,11 @@ from agent.context.builder import Context
 from agent.journal.positions import to_call_id
 from agent.journal.steps import Step, ToolUse
 from agent.llm.completions import Completion, ModelRequest, Stop
-from agent.llm.tokens import count_tokens
 from agent.policies.base import Policy
 from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.tools.search import unwrap
 from agent.turn.running import RunningTurn
+from shared.text import count_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from agent.context.quotes import with_earlier
 from agent.context.replied_to import MOST_CHARS, without_forgotten
 from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
-from agent.llm.tokens import count_tokens
 from agent.people.hops import inbound_hops
 from agent.people.participants import LoopMode, Participants, ResolvedPersona, resolve_participants
 from agent.prompts import prompts
@@ -27,6 +26,7 @@ from agent.turn.services import TurnServices
 from shared.credentials.typed import had_typed
 from shared.db.driver import Connection, Session
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
+from shared.text import count_tokens
 
 
 @dataclass(frozen=True, slots=True)
