@@ -9,8 +9,7 @@ from agent.journal.steps import PastStep
 from agent.memories.turns import DELETED
 from agent.people.participants import ResolvedConversation
 from shared.db.database import Database
-from shared.db.driver import Session
-from shared.messages import IncomingMessage, QuotedMessage
+from shared.messages import IncomingMessage
 from shared.text import cut
 
 # Of a message that the history shows, only so much that it is recognised.
@@ -42,11 +41,6 @@ FROM (
       AND (surroundings -> 'earlier') @> jsonb_build_array(jsonb_build_object('message_id', CAST(:event_id AS text)))
       AND quoted ->> 'message_id' = :event_id
 ) AS found ORDER BY place LIMIT 1
-""")
-FORGOTTEN = text("""
-SELECT DISTINCT named.id FROM unnest(CAST(:ids AS text[])) AS named (id)
-JOIN inbox ON inbox.platform = :platform AND inbox.platform_event_id = named.id
-JOIN forgotten_turns USING (turn_id)
 """)
 
 
@@ -96,13 +90,3 @@ async def find_replied_to(
     content = cut(row.content, SHOWN_CHARS if is_shown else MOST_CHARS)
     speaker = None if row.is_from_bot else row.speaker or "somebody"
     return RepliedTo(speaker, content, is_own=bool(row.is_own), turn_id=row.turn_id)
-
-
-async def without_forgotten(session: Session, platform: str, quoted: Sequence[QuotedMessage]) -> list[QuotedMessage]:
-    """Return these messages without those that their persons asked to forget."""
-    ids = [each.message_id for each in quoted if each.message_id is not None]
-    if not ids:
-        return list(quoted)
-    rows = (await session.execute(FORGOTTEN, {"platform": platform, "ids": ids})).all()
-    forgotten = {row.id for row in rows}
-    return [each for each in quoted if each.message_id not in forgotten]

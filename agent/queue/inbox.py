@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, literal_column, select, text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from agent.events.channels import DUE, TURNS
 from agent.queue.job import MAX_COALESCED, Job, Waiting
@@ -323,6 +324,19 @@ def _cleaned_or_none(given: str | None) -> str | None:
     return clean(given) if given is not None else None
 
 
+# Platforms repeat earlier messages also after their persons asked to forget them.
+SURROUNDINGS = """
+CASE WHEN inbox.surroundings ? 'earlier' AND EXISTS (SELECT FROM forgotten_turns) THEN
+    jsonb_set(inbox.surroundings, '{earlier}', coalesce((
+        SELECT jsonb_agg(quoted ORDER BY place)
+        FROM jsonb_array_elements(inbox.surroundings -> 'earlier') WITH ORDINALITY AS earlier (quoted, place)
+        WHERE NOT EXISTS (
+            SELECT FROM inbox AS stored JOIN forgotten_turns USING (turn_id)
+            WHERE stored.platform = inbox.platform AND stored.platform_event_id = quoted ->> 'message_id'
+        )
+    ), '[]'))
+ELSE inbox.surroundings END
+"""
 COLUMNS = (
     InboxMessage.id,
     InboxMessage.door,
@@ -338,7 +352,7 @@ COLUMNS = (
     InboxMessage.content,
     InboxMessage.attachments,
     InboxMessage.wants_stream,
-    InboxMessage.surroundings,
+    literal_column(SURROUNDINGS, JSONB).label("surroundings"),
     InboxMessage.sent_at,
     InboxMessage.turn_id,
     InboxMessage.decision,

@@ -15,9 +15,9 @@ from sqlalchemy import text
 
 from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.quotes import with_earlier
-from agent.context.replied_to import without_forgotten
 from agent.memories.recordings import list_transcripts
 from agent.memories.turns import DELETED, forget_turns
+from agent.queue.inbox import SURROUNDINGS
 from agent.summaries.claims import forget_summaries
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -53,8 +53,9 @@ UPDATE inbox SET content = :deleted, attachments = '[]', surroundings = '{}',
 WHERE id = ANY(:ids)
 """)
 REMOVE_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
-MESSAGES = text("""
-SELECT id, platform, content, attachments, surroundings FROM inbox WHERE turn_id = :turn_id ORDER BY sent_at, id
+MESSAGES = text(f"""
+SELECT id, content, attachments, {SURROUNDINGS} AS surroundings FROM inbox
+WHERE turn_id = :turn_id ORDER BY sent_at, id
 """)
 SAID = text("""
 SELECT content, file_records.id AS file_id, filename FROM messages JOIN file_records USING (turn_id)
@@ -180,8 +181,7 @@ async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], go
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
     text_left = "\n".join(row.content for row in kept) or DELETED
-    quoted = [line for row in kept for line in PlatformContext.from_row(_without(row.surroundings, gone)).earlier]
-    earlier = await without_forgotten(session, kept[0].platform, quoted) if quoted else []
+    earlier = [line for row in kept for line in PlatformContext.from_row(_without(row.surroundings, gone)).earlier]
     left = [file for row in kept for file in files[row.id]]
     content = with_earlier(with_file_lines(text_left, left), earlier)
     content = "\n\n".join([content, *(await _list_transcripts(session, turn_id, left))])

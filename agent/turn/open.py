@@ -12,7 +12,7 @@ from agent.context.attachments import PendingFile, draw_files, record_files, wit
 from agent.context.builder import Window, estimate, load_history
 from agent.context.due_jobs import list_check_steps
 from agent.context.quotes import with_earlier
-from agent.context.replied_to import MOST_CHARS, without_forgotten
+from agent.context.replied_to import MOST_CHARS
 from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
 from agent.people.hops import inbound_hops
@@ -52,7 +52,7 @@ async def prepare(
     services: TurnServices, session: Connection, *, job: Job, run: Sequence[Waiting], began: float
 ) -> Opening:
     """Read everything that is needed to open the turn of these waiting messages."""
-    message = await _without_forgotten(session, merge(run))
+    message = merge(run)
     participants = await resolve_participants(session, message, database=services.database, settings=services.settings)
     turn_id = run[0].turn_id or participants.turn_id
     scope = Scope(
@@ -80,15 +80,6 @@ async def prepare(
         answer=read_answer(run) if may_answer else None,
         began=began,
     )
-
-
-async def _without_forgotten(session: Connection, message: IncomingMessage) -> IncomingMessage:
-    # Platforms repeat earlier messages also after their persons asked to forget them.
-    context = message.platform_context
-    if not context.earlier:
-        return message
-    kept = await without_forgotten(session, message.place.platform, context.earlier)
-    return replace(message, platform_context=replace(context, earlier=tuple(kept)))
 
 
 def _find_window(services: TurnServices, persona: ResolvedPersona, offer: Offer) -> Window:
