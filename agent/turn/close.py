@@ -47,7 +47,7 @@ WITH ending AS (
     SELECT id FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
 ), noted AS (
     INSERT INTO turn_contexts (turn_id, reasons)
-    SELECT id, jsonb_set(CAST(:reasons AS jsonb), '{budget,limits}', coalesce(parley_turn_limits_v1(id), '[]'))
+    SELECT id, jsonb_set(CAST(:reasons AS jsonb), '{budget,limits}', parley_turn_limits_v2(id))
     FROM ending WHERE CAST(:reasons AS jsonb) IS NOT NULL
     ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
 )
