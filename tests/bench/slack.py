@@ -6,7 +6,7 @@ One adapter process listens through Socket Mode, two workers answer through the 
 import argparse
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from tests.bench.chat import CHANNELS, MODEL_SECONDS, WORKERS, listening
@@ -36,16 +36,25 @@ async def run(events: int, threads: int, workers: int, log: Path | None) -> list
 
 async def _answered(slack: SlackStandIn, channels: list[Json], asked: list[Json]) -> dict[str, float]:
     """Return when each message's thread had its complete answer."""
-    known = {each["ts"] for each in asked}
+    waiting: dict[str, set[str]] = defaultdict(set)
+    for number, each in enumerate(asked):
+        waiting[channels[number % CHANNELS]["id"]].add(each["ts"])
+    first = min(each["ts"] for each in asked)
     done: dict[str, float] = {}
 
     def all_are() -> bool:
-        for channel in channels:
-            for message in slack.world.messages[channel["id"]].values():
+        # Runs after each change of the stand-in, on the processors that are measured: older messages are left out.
+        for channel in list(waiting):
+            for message in reversed(slack.world.messages[channel].values()):
+                if message["ts"] < first:
+                    break
                 root = str(message.get("thread_ts"))
-                if root in known and root not in done and "bot_id" in message and not message.get("is_streaming"):
+                if root in waiting[channel] and "bot_id" in message and not message.get("is_streaming"):
                     done[root] = time.monotonic()
-        return len(done) == len(known)
+                    waiting[channel].discard(root)
+            if not waiting[channel]:
+                del waiting[channel]
+        return not waiting
 
     await slack.until(all_are, WAIT_SECONDS)
     return done
