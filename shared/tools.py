@@ -34,6 +34,8 @@ ModuleSettings = TypeVar("ModuleSettings")
 # With more validation errors than this, they are counted instead of listed.
 MAX_LISTED_PROBLEMS = 1000
 MAX_QUESTION_CHARS = 1500
+# Arguments that are not a valid JSON object are stored as an object that holds their text under this key.
+GARBLED = "not_json"
 # Begins an example in the docstring of a tool.
 EXAMPLE = "\n\nExample:"
 

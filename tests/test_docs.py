@@ -215,9 +215,15 @@ def test_every_page_of_the_docs_can_be_reached_from_the_first_one() -> None:
     assert pages - linked == set()
 
 
-def test_the_page_on_how_it_works_names_every_table() -> None:
+def test_the_page_on_how_it_works_names_every_package_and_table() -> None:
     page = document("docs/architecture.md").text
+    packages = {
+        init.parent.relative_to(ROOT)
+        for top in ("adapters", "agent", "shared")
+        for init in ROOT.glob(f"{top}/*/__init__.py")
+    }
 
+    assert [name for name in sorted(map(str, packages)) if f"`{name}`" not in page] == []
     assert [name for name in Base.metadata.tables if f"`{name}`" not in page] == []
 
 

@@ -15,8 +15,6 @@ from shared.text import clean_json
 
 Role = Literal["user", "assistant", "tool_call", "tool_result"]
 OutcomeKind = Literal["result", "failed", "not_run", "needs_approval"]
-# Arguments that are not a valid JSON object are stored as an object that holds their text under this key.
-GARBLED = "not_json"
 
 
 @dataclass(frozen=True, slots=True)

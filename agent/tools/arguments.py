@@ -6,26 +6,15 @@ from contextlib import suppress
 from math import isfinite
 from typing import Any
 
-from agent.journal.steps import GARBLED
 from shared.errors import ToolError
 from shared.text import MAX_DEPTH, clean, clean_json
-from shared.tools import Tool
+from shared.tools import GARBLED, Tool
 
 MAX_ARGUMENT_CHARS = 1_000_000
-
-
 PROBLEM = "problem"
-
-
 GARBLED_CHARS = 2000
-
-
 SHOWN_CHARS = 32_000
-
-
 NO_JSON = "The arguments are not valid JSON."
-
-
 NO_OBJECT = f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep."
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from agent.journal.steps import GARBLED
 from agent.prompts import prompts
+from shared.tools import GARBLED
 
 RESULT = "tool_result"
 # Up to eight other characters between the bracket and the word also match.
