@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import signal
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,10 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected, run_as_owner
 from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts programs in the background like that, and the commands that tests interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
