@@ -18,6 +18,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 # Tells an operator which process holds a connection.
 PROGRAM_NAME, QUEUE_NAME = f"parley, process {os.getpid()}", f"parley's queue, process {os.getpid()}"
+# These statements look rows up by their keys: one plan suits all parameters. Otherwise the first five uses of each
+# statement, and of each statement in a function, are planned anew, which takes longer than to run them.
+PLANNING = {"plan_cache_mode": "force_generic_plan"}
 DIALECT = dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 
 
@@ -101,7 +104,8 @@ class Pool:
 
     def __init__(self, arguments: Mapping[str, Any], size: int, is_stale: Callable[[BaseException], bool]) -> None:
         self._is_stale = is_stale
-        self._arguments = dict(arguments)
+        settings = {**arguments["server_settings"], **PLANNING}
+        self._arguments = {**arguments, "server_settings": settings}
         self._size = size
         self._pool: asyncpg.Pool | None = None
 
@@ -114,7 +118,7 @@ class Pool:
                 min_size=0,
                 max_size=self._size,
                 max_inactive_connection_lifetime=0,
-                init=_set_up,
+                init=_set_json_codecs,
                 reset=_skip_reset,
                 max_cached_statement_lifetime=0,
                 timeout=10,
@@ -146,10 +150,7 @@ class Pool:
             self._pool = None
 
 
-async def _set_up(driver: Any) -> None:
-    # These statements look rows up by their keys: one plan suits all parameters. Otherwise the first five uses of each
-    # statement, and of each statement in a function, are planned anew, which takes longer than to run them.
-    await driver.execute("SET plan_cache_mode = force_generic_plan")
+async def _set_json_codecs(driver: Any) -> None:
     await driver.set_type_codec("jsonb", schema="pg_catalog", encoder=str, decoder=json.loads)
     await driver.set_type_codec("json", schema="pg_catalog", encoder=str, decoder=json.loads)
 

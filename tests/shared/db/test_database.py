@@ -62,6 +62,11 @@ async def test_a_constraint_violation_is_raised_as_an_integrity_error(database: 
     assert await count(database) == 0
 
 
+async def test_a_single_statement_is_planned_once_for_all_parameters(database: Database) -> None:
+    async with database.statement() as session:
+        assert (await session.execute(text("SHOW plan_cache_mode"))).scalar_one() == "force_generic_plan"
+
+
 async def test_a_terminated_connection_raises_database_lost_and_the_next_one_works(database: Database) -> None:
     with pytest.raises(DatabaseLost):
         async with database.transaction() as session:
