@@ -3,7 +3,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from sqlalchemy import URL
 
 from shared.clock import SystemClock
 from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, of_the_ledger, rows_are
-from tests.crash.stage import WAVE, Stage, WorkerAtWork, open_stage, run_with_fault
+from tests.crash.stage import WAVE, Stage, open_stage, run_with_fault
 
 TRANSCRIPT = [
     (0, "user", None),
@@ -24,8 +24,6 @@ TRANSCRIPT = [
     (5, "tool_result", "stage.effect"),
     (6, "assistant", None),
 ]
-
-Damage = Callable[[WorkerAtWork, Stage], Awaitable[None]]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from tests.standins.openai_api.script import (
 )
 from tests.standins.stand_in import StandIn
 
-MAX_BODY = 64 * 1024 * 1024
 JSON_TYPE = "application/json"
 VOICES = ("alloy", "coral", "nova")
 # What begins like sound: WAV, Ogg, MP3.
