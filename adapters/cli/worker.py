@@ -1,6 +1,8 @@
 """The composition root of a worker: the function that runs turns, and the periodic jobs."""
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import text
@@ -46,27 +48,10 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         partial(run_turn, app.turns, cancellations=cancellations),
         periodic_tasks=(
             PeriodicTask("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
-            PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS),
-            PeriodicTask(
-                "turn memories", TurnMemories(app.database, app.memory, app.toolbox.find).run, REMEMBER_SECONDS
-            ),
-            PeriodicTask(
-                "summaries",
-                Summarizer(app.database, app.models.router, app.memory, clock=app.clock).run,
-                SUMMARY_SECONDS,
-            ),
-            PeriodicTask("budget notices", partial(send_notices, app.database), maintenance_seconds),
             PeriodicTask("model prices", partial(app.models.router.prices.refresh, app.database), PRICE_SECONDS),
             PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS),
             PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),
-            PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
             PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
-            PeriodicTask(
-                "model events",
-                partial(store_events, app.database, app.models.router.take_events, Counter()),
-                EVENT_SECONDS,
-            ),
-            PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
             *(
@@ -74,6 +59,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
                 for each in app.tools.modules.ticks
             ),
             *list_periodic_tasks(app),
+            *(replace(each, can_wait=True) for each in _list_work_that_can_wait(app, maintenance_seconds)),
         ),
         limits=Limits(
             bounds=Bounds(
@@ -84,6 +70,21 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             retry_seconds=app.settings.turn_deadline_seconds,
             grace_seconds=grace,
         ),
+    )
+
+
+def _list_work_that_can_wait(app: App, maintenance_seconds: float) -> Sequence[PeriodicTask]:
+    memories = TurnMemories(app.database, app.memory, app.toolbox.find)
+    summarizer = Summarizer(app.database, app.models.router, app.memory, clock=app.clock)
+    events = partial(store_events, app.database, app.models.router.take_events, Counter())
+    return (
+        PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS),
+        PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS),
+        PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
+        PeriodicTask("summaries", summarizer.run, SUMMARY_SECONDS),
+        PeriodicTask("budget notices", partial(send_notices, app.database), maintenance_seconds),
+        PeriodicTask("model events", events, EVENT_SECONDS),
+        PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
     )
 
 

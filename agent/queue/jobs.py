@@ -151,7 +151,7 @@ class Gate:
     """Lets jobs of one process run beside each other, and suspects one at a time with nothing beside them."""
 
     def __init__(self) -> None:
-        self._running = 0
+        self._running = self._begun = 0
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._is_open = asyncio.Event()
@@ -164,6 +164,7 @@ class Gate:
         while not self._is_open.is_set():
             await self._is_open.wait()
         self._running += 1
+        self._begun += 1
         self._is_empty.clear()
         try:
             yield
@@ -171,6 +172,14 @@ class Gate:
             self._running -= 1
             if not self._running:
                 self._is_empty.set()
+
+    async def wait_until_quiet(self, seconds: float) -> None:
+        """Wait until no job has run for so many seconds."""
+        begun = -1
+        while begun != self._begun:
+            await self._is_empty.wait()
+            begun = self._begun
+            await asyncio.sleep(seconds)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -286,6 +295,12 @@ class Runner:
         finally:
             if self.slots.end(job_id):
                 await self._jobs.wake()
+
+    async def wait_until_quiet(self, seconds: float, *, most: float) -> None:
+        """Wait until no turn has run for so many seconds, but at most for `most` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                await self._gate.wait_until_quiet(seconds)
 
     async def _run_beside_others(self, job: Job) -> None:
         async with self._gate.shared():

@@ -29,6 +29,8 @@ SWEEP_SECONDS = 2.0
 GRACE_SECONDS = 20.0
 # A notification that arrives during an empty fetch is lost; then polling finds the job after this time.
 POLL_SECONDS = 0.05
+# Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
+QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 5.0
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
 RESTART_SECONDS = 1.0
@@ -86,11 +88,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled."""
+    """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled.
+
+    Work that nobody waits for `can_wait`: it begins when no turn has run here for half a second, or after five seconds.
+    """
 
     name: str
     run: Callable[[], Awaitable[object]]
     seconds: float | None = None
+    can_wait: bool = False
 
 
 class _Sweeper:
@@ -143,7 +149,7 @@ class Worker:
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are queued again for another worker."""
         async with opened(self._queue):
-            running = [asyncio.create_task(_repeat(each), name=each.name) for each in self._periodic_tasks]
+            running = [asyncio.create_task(self._repeat(each), name=each.name) for each in self._periodic_tasks]
             try:
                 await self._run_on()
             finally:
@@ -182,18 +188,19 @@ class Worker:
         async with self._database.statement() as session:
             await session.execute(PROBE)
 
-
-async def _repeat(task: PeriodicTask) -> None:
-    while True:
-        await asyncio.sleep(task.seconds or 0)
-        try:
-            await task.run()
+    async def _repeat(self, task: PeriodicTask) -> None:
+        while True:
+            await asyncio.sleep(task.seconds or 0)
+            if task.can_wait:
+                await self._runner.wait_until_quiet(QUIET_SECONDS, most=MOST_WAIT_SECONDS)
+            try:
+                await task.run()
+                if task.seconds is None:
+                    return
+            except DatabaseLost:
+                log.warning("database_lost")
+            except Exception:
+                # Periodic tasks work on many rows: one row that fails must not end them.
+                log.exception("periodic_task_failed")
             if task.seconds is None:
-                return
-        except DatabaseLost:
-            log.warning("database_lost")
-        except Exception:
-            # Periodic tasks work on many rows: one row that fails must not end them.
-            log.exception("periodic_task_failed")
-        if task.seconds is None:
-            await asyncio.sleep(RESTART_SECONDS)
+                await asyncio.sleep(RESTART_SECONDS)

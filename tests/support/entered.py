@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from agent.queue.worker import _repeat
+from agent.queue.worker import Worker
 from tests.support.source_tree import ROOT
 
 FOLLOWED = tuple(f"{ROOT}/{package}/" for package in ("adapters", "agent"))
@@ -42,7 +42,7 @@ def is_periodic() -> bool:
         task = asyncio.current_task()
     except RuntimeError:
         return False
-    return task is not None and getattr(task.get_coro(), "cr_code", None) is _repeat.__code__
+    return task is not None and getattr(task.get_coro(), "cr_code", None) is Worker._repeat.__code__
 
 
 def in_each(rounds: list[dict[str, set[str]]]) -> dict[str, set[str]]:
