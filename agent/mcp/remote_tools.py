@@ -61,7 +61,8 @@ class RemoteTool(Tool):
     @cached_property
     def schema(self) -> dict[str, Any]:
         """Return the tool in the OpenAI function format."""
-        function = {"name": self.wire_name, "description": self.description, "parameters": dict(self.input_schema)}
+        parameters = _without_closing(self.input_schema)
+        function = {"name": self.wire_name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}
 
     @cached_property
@@ -118,6 +119,16 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     shown = {"type": "object", "properties": {}, **{key: each for key, each in schema.items() if key != "$schema"}}
     # Few servers forbid additional properties, but an unknown key is a mistake of the model and should be rejected.
     return shown if OPENING & shown.keys() else {**shown, "additionalProperties": False}
+
+
+def _without_closing(schema: Any) -> Any:
+    # For the model: unknown keys are refused by `check` anyway, and some providers refuse this keyword.
+    if isinstance(schema, list):
+        return [_without_closing(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {key: value for key, value in schema.items() if key != "additionalProperties" or value is not False}
+    return {key: _without_closing(value) for key, value in kept.items()}
 
 
 class _Check:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -52,8 +51,7 @@ class Parley:
         **request: Any,
     ) -> Completion:
         """Ask as a turn does; `told` has the streamed text that was not withdrawn."""
-        # litellm removes keys that a provider does not support from the tool's schema in place.
-        given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **deepcopy(request)})
+        given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **request})
         return await self.router.complete(
             given,
             deadline=self.clock.monotonic() + seconds,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent.llm.providers.requests import MARK, MARKED_MODEL, with_marks
+from tests.support.model_calls import parley
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "You are Parley."}
 HISTORY: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]
@@ -63,3 +64,15 @@ def test_litellm_sends_the_marks_to_anthropic() -> None:
     assert sent["system"][0]["cache_control"] == MARK
     parts = [part for message in sent["messages"] for part in message["content"]]
     assert [part.get("text") or part["type"] for part in parts if "cache_control" in part] == ["Hello.", "tool_result"]
+
+
+async def test_the_schema_of_a_tool_arrives_as_it_is() -> None:
+    switch = {"type": "boolean", "description": "Refuse what is unclear."}
+    parameters = {"type": "object", "properties": {"strict": switch}, "required": ["strict"]}
+    tool = {"type": "function", "function": {"name": "law__read", "description": "Read.", "parameters": parameters}}
+    async with parley() as own:
+        await own.asks(tools=(tool,))
+        await own.asks(tools=(tool,), is_streamed=True)
+
+    assert [each.body["tools"] for each in own.stub.requests] == [[tool], [tool]]
+    assert parameters["properties"] == {"strict": switch}

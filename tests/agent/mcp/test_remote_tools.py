@@ -51,6 +51,14 @@ def test_arguments_are_checked_down_to_their_parts() -> None:
     assert problems(schema, itms=[]) == ["Additional properties are not allowed ('itms' was unexpected)"]
 
 
+def test_the_model_is_not_shown_that_other_keys_are_forbidden() -> None:
+    inner = {"type": "object", "properties": {"a": {"type": "string"}}}
+    closed = {"type": "object", "properties": {"in": {**inner, "additionalProperties": False}}}
+
+    assert tool(closed).schema["function"]["parameters"] == {"type": "object", "properties": {"in": inner}}
+    assert problems(closed, **{"in": {"b": 1}}) == ["in: Additional properties are not allowed ('b' was unexpected)"]
+
+
 def test_a_schema_that_allows_other_keys_gets_them() -> None:
     assert problems({"type": "object", "additionalProperties": True}, anything=1) == []
     assert problems({"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False}, y=1) == []
