@@ -35,7 +35,11 @@ REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
 
 # The largest count that the ledger can store; a higher one is not credible and is ignored.
 MOST_TOKENS = 2**31 - 1
-OPENAI_ROUTES = ("hosted_vllm/", "openai/")
+# litellm's route for servers with OpenAI's API.
+OWN_SERVER = "hosted_vllm/"
+OPENAI_ROUTES = (OWN_SERVER, "openai/")
+# What of a request is sent to them beside model and messages.
+BODY = ("max_tokens", "temperature", "response_format", "tools", "stream_options")
 
 
 def _has_failed(loading: asyncio.Task[Library]) -> bool:
@@ -156,12 +160,25 @@ class Providers:
         litellm = self.library.litellm
         if "client" not in asked:
             return await litellm.acompletion(**asked)
-        # acompletion() prepares each call in a small thread pool, in case a provider has to log in first. Ours does
-        # not, and under load the threads slow down the event loop.
+        # acompletion() ends with this for such a server. Before, it goes through special cases of a hundred providers,
+        # which takes half of a call's CPU time, and deletes from schemas of tools in place, even an argument "strict".
         try:
-            return await litellm.completion(**asked, acompletion=True)
+            return await self.library.handler.completion(
+                **{key: asked[key] for key in ("messages", "api_base", "api_key", "client", "timeout")},
+                model=asked["model"].removeprefix(OWN_SERVER),
+                custom_llm_provider=OWN_SERVER.rstrip("/"),
+                provider_config=self.library.own_server,
+                litellm_params={},
+                logging_obj=asked["litellm_logging_obj"],
+                model_response=litellm.ModelResponse(),
+                encoding=None,
+                acompletion=True,
+                stream=asked.get("stream", False),
+                # In `extra_body`, schemas of tools are sent without being walked through.
+                optional_params={"extra_body": {key: asked[key] for key in BODY if key in asked}},
+            )
         except Exception as error:  # noqa: BLE001  # litellm raises bare ones for an answer that it can't read
-            raise litellm.exception_type(asked["model"], error, custom_llm_provider="hosted_vllm") from None
+            raise litellm.exception_type(asked["model"], error, custom_llm_provider=OWN_SERVER.rstrip("/")) from None
 
     def _best_form(self, name: str) -> Form:
         target = self.target(name)
@@ -190,10 +207,7 @@ class Providers:
         if request.answer_schema is not None:
             asked |= to_response_format(request.answer_schema, form)
         if request.tools:
-            tools = {"tools": list(request.tools)}
-            # As an argument of this route, litellm walks through all schemas several times in each call (a fifth of its
-            # CPU time) and deletes from them what is called "strict", a tool's own argument included.
-            asked |= {"extra_body": tools} if "client" in asked else tools
+            asked["tools"] = list(request.tools)
         elif "client" not in asked and any("tool_calls" in message for message in request.messages):
             asked |= {"tools": [NO_TOOL], "tool_choice": "none"}
         return asked
@@ -223,17 +237,19 @@ class Providers:
         if REASONING_MODEL.match(bare):
             return {"model": f"openai/{bare}", **server}
         # The same wire format with less than half of the CPU time of litellm's `openai/` route.
-        return {"model": f"hosted_vllm/{bare}", "client": self.library.client, **server}
+        return {"model": f"{OWN_SERVER}{bare}", "client": self.library.client, **server}
 
     def _whole(self, name: str, request: ModelRequest, answer: Any) -> Completion:
+        # Without a count from the provider, litellm's answer has no such field.
+        counted = _to_usage(getattr(answer, "usage", None))
         if not answer.choices:
-            raise RouteFailed(Cause.EMPTY, usage=self.priced(name, _to_usage(answer.usage) or estimate(request)))
+            raise RouteFailed(Cause.EMPTY, usage=self.priced(name, counted or estimate(request)))
         choice = answer.choices[0]
         written = choice.message.tool_calls or ()
         given = ((call.id, call.function.name, call.function.arguments) for call in written)
         calls = to_tool_calls(given) if written else ()
         text = clean(choice.message.content or "")
-        usage = self.priced(name, _to_usage(answer.usage) or estimate(request, text, calls))
+        usage = self.priced(name, counted or estimate(request, text, calls))
         thinking = clean(getattr(choice.message, "reasoning_content", None) or "")
         return _to_completion(
             name, text=text, tool_calls=calls, finish_reason=choice.finish_reason, usage=usage, thinking=thinking
@@ -274,7 +290,7 @@ class Providers:
 
     def litellm_name(self, name: str) -> str:
         """Return the name by which litellm lists a model's price."""
-        return str(self.target(name)["model"]).replace("hosted_vllm/", "openai/")
+        return str(self.target(name)["model"]).replace(OWN_SERVER, "openai/")
 
 
 def _to_usage(given: Any) -> Usage | None:

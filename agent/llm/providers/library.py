@@ -16,10 +16,15 @@ EMPTY_LOG: dict[str, Any] = {"messages": [], "stream": False, "litellm_call_id":
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The parts of litellm that we use, available once it is imported."""
+    """The parts of litellm that we use, available once it is imported.
+
+    `handler` sends requests to providers, by the rules of `own_server` to servers with OpenAI's API.
+    """
 
     litellm: Any
     client: Any
+    handler: Any
+    own_server: Any
     timeout: Any
     is_internal_call: Any
     log: Callable[..., Any]
@@ -36,6 +41,8 @@ def import_litellm() -> Library:
     from litellm.litellm_core_utils.litellm_logging import Logging
     from litellm.llms.base_llm.chat.transformation import BaseLLMException
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+    from litellm.llms.custom_httpx.llm_http_handler import BaseLLMHTTPHandler
+    from litellm.llms.hosted_vllm.chat.transformation import HostedVLLMChatConfig
     from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
     from openai import OpenAIError
 
@@ -64,6 +71,8 @@ def import_litellm() -> Library:
     return Library(
         litellm=litellm,
         client=AsyncHTTPHandler(),
+        handler=BaseLLMHTTPHandler(),
+        own_server=HostedVLLMChatConfig(),
         timeout=httpx.Timeout,
         is_internal_call=is_internal_call,
         log=partial(Unpriced, call_type="acompletion", **EMPTY_LOG),
