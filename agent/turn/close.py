@@ -215,7 +215,9 @@ async def end_turn(
     A child turn has no reply: the parent turn reads its answer. Raises `Superseded` when another attempt has taken
     over the turn: nothing is written, and nothing may be sent.
     """
-    note = turn.announcer.note(is_end=True) if reply is not None else ""
+    # Who gets the reply on a platform does not wait for the note, for which commits would wait for each other.
+    has_reader = turn.message.adapter in READ_BY_CALLER or turn.message.wants_stream
+    note = turn.announcer.note(is_end=True) if reply is not None and has_reader else ""
     given = Entry([_to_last_step(turn, answer)], events, note).to_parameters() | {
         "turn_id": turn.key.id,
         "attempt": turn.key.attempt,

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy import URL
 
-from agent.events.listener import Listener
+from agent.journal.responses import find_response
 from agent.queue import inbox
 from shared.clock import SystemClock
 from shared.db.database import Database
@@ -107,12 +107,11 @@ class WorkerAtWork:
 
 @dataclass
 class Stage:
-    """A separate database with a listener; messages go into the inbox, workers are started on it."""
+    """A separate database; messages go into the inbox, workers are started on it."""
 
     url: URL
     home: Path
     database: Database
-    events: Listener
     owner: asyncpg.Connection
     leaving: AsyncExitStack
     delivered: asyncio.Event = field(default_factory=asyncio.Event)
@@ -136,9 +135,17 @@ class Stage:
         return accepted.inbox_id
 
     async def response(self, inbox_id: int) -> AgentResponse:
-        """Wait for the answer to a message."""
+        """Wait for the answer to a message, at most for a minute."""
         async with asyncio.timeout(TIMEOUT):
-            return await self.events.response(inbox_id)
+            return await self.answer(inbox_id)
+
+    async def answer(self, inbox_id: int) -> AgentResponse:
+        """Wait for the answer to a message, as long as it takes; nobody is told of the end of a platform's turn."""
+        while True:
+            async with self.database.statement() as session:
+                if (found := await find_response(session, inbox_id)) is not None:
+                    return found
+            await asyncio.sleep(0.05)
 
     async def attachment(self) -> Attachment:
         """Put a file into the storage that all workers share."""
@@ -213,9 +220,6 @@ async def open_stage(server: URL, home: Path) -> AsyncIterator[Stage]:
         await owner.execute(TABLES)
         database = Database(address, pool_size=2)
         leaving.push_async_callback(database.close)
-        events = Listener(database)
-        await events.start()
-        leaving.push_async_callback(events.close)
-        stage = Stage(address.url, folder, database, events, owner, leaving)
+        stage = Stage(address.url, folder, database, owner, leaving)
         await owner.add_listener("stage", lambda *_: stage.delivered.set())
         yield stage

@@ -79,7 +79,7 @@ async def write_until(stage: Stage, clock: SystemClock, end: float) -> int:
             # An answer may have to wait until several dead workers in a row are detected.
             # One person's budget would be used up by all these turns, and the last ones wait for it.
             given = {"user": f"user-{number}", "channel": f"c{number}"}
-            await stage.events.response(await stage.accepts(f"room-{number}: note this", **given))
+            await stage.answer(await stage.accepts(f"room-{number}: note this", **given))
 
     await asyncio.gather(*(write(number) for number in range(PLACES)))
     count: int = await stage.value("SELECT count(*) FROM turns")
