@@ -30,7 +30,7 @@ GRACE_SECONDS = 20.0
 # A notification that arrives during an empty fetch is lost; then polling finds the job after this time.
 POLL_SECONDS = 0.05
 # Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
-QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 5.0
+QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
 RESTART_SECONDS = 1.0
@@ -90,7 +90,7 @@ class Limits:
 class PeriodicTask:
     """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled.
 
-    Work that nobody waits for `can_wait`: it begins when no turn has run here for half a second, or after five seconds.
+    Work that nobody waits for `can_wait`: it begins when no turn has run here for half a second, or after ten seconds.
     """
 
     name: str
