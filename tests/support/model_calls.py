@@ -75,6 +75,8 @@ async def parley(script: Script | None = None, *models: str, **settings: Any) ->
         given = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test", **settings}
         router = Router(Settings(llm_models=models or ("small",), **given), clock, jitter=lambda: 0.0)
         try:
+            # The import of litellm takes seconds, which would count towards the deadlines of calls.
+            await router.warm()
             yield Parley(router, stub, clock)
         finally:
             await router.aclose()

@@ -37,7 +37,6 @@ REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
 MOST_TOKENS = 2**31 - 1
 # litellm's route for servers with OpenAI's API.
 OWN_SERVER = "hosted_vllm/"
-OPENAI_ROUTES = (OWN_SERVER, "openai/")
 # What of a request is sent to them beside model and messages.
 BODY = ("max_tokens", "temperature", "response_format", "tools", "stream_options")
 
@@ -259,14 +258,16 @@ class Providers:
         self, name: str, request: ModelRequest, asked: dict[str, Any], accumulator: StreamAccumulator
     ) -> Completion:
         answer = await self._send({**asked, "stream": True, "stream_options": {"include_usage": True}})
+        counted = None
         try:
-            await self._follow(answer, accumulator, speaks_openai=asked["model"].startswith(OPENAI_ROUTES))
+            await self._follow(answer, accumulator, model=asked["model"])
+            counted = _to_usage(self._read_usage(accumulator.usage))
         except self.library.stream_faults:
             accumulator.finish_reason = None
         text, calls = accumulator.text, accumulator.tool_calls
         if accumulator.finish_reason is None:
             raise RouteFailed(Cause.CUT, usage=self.priced(name, estimate(request, *accumulator.written)))
-        usage = self.priced(name, _to_usage(accumulator.usage) or estimate(request, text, calls))
+        usage = self.priced(name, counted or estimate(request, text, calls))
         return _to_completion(
             name,
             text=text,
@@ -276,11 +277,19 @@ class Providers:
             thinking=accumulator.thinking,
         )
 
-    async def _follow(self, answer: Any, accumulator: StreamAccumulator, *, speaks_openai: bool) -> None:
+    async def _follow(self, answer: Any, accumulator: StreamAccumulator, *, model: str) -> None:
         async with aclosing(answer):
+            if model.startswith(OWN_SERVER):
+                async for line in answer.completion_stream.streaming_response:
+                    accumulator.add_line(line)
+                return
             # The inner stream, because litellm's wrapper reports an interrupted stream as complete and leaks tasks.
-            async for chunk in answer.completion_stream if speaks_openai else answer:
+            async for chunk in answer.completion_stream if model.startswith("openai/") else answer:
                 accumulator.add(chunk)
+
+    def _read_usage(self, given: Any) -> Any:
+        # litellm knows by which names servers report cached tokens.
+        return self.library.litellm.Usage(**given) if isinstance(given, dict) else given
 
     def priced(self, name: str, usage: Usage) -> Usage:
         """Return the usage with its cost, as far as prices are known."""

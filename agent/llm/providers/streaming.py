@@ -1,5 +1,6 @@
 """Assembles the chunks of a streamed answer."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,11 @@ from shared.text import clean
 
 # No real answer is this long; the limit protects the memory from an endless stream.
 MOST_CHARS = 8_000_000
+
+
+class _Fields(dict[str, Any]):
+    # A JSON object whose fields are attributes, None where it has none, as those of litellm's chunks.
+    __getattr__ = dict.get
 
 
 @dataclass(slots=True)
@@ -56,11 +62,25 @@ class StreamAccumulator:
         """Return all output so far, for estimating its tokens: thinking and text, and the tool calls."""
         return self.thinking + self.text, self.tool_calls
 
+    def add_line(self, line: str) -> None:
+        """Add a line of a stream in OpenAI's format; raises `ValueError` if it reports an error.
+
+        litellm takes a tenth of a millisecond for each of these lines, as long as for all else that is done with it.
+        """
+        name, _, data = line.partition(":")
+        if name != "data" or data.strip() == "[DONE]":
+            return
+        try:
+            chunk = json.loads(data, object_hook=_Fields)
+        except ValueError:
+            # Comments of proxies, and whatever else is no JSON; an answer that lacks its end is not taken for complete.
+            return
+        if chunk.error:
+            raise ValueError("the stream reports an error")
+        self.add(chunk)
+
     def add(self, chunk: Any) -> None:
         """Add one chunk."""
-        # litellm passes the end marker and unreadable lines as empty dicts.
-        if isinstance(chunk, dict):
-            return
         self.usage = getattr(chunk, "usage", None) or self.usage
         for choice in chunk.choices[:1]:
             self.finish_reason = choice.finish_reason or self.finish_reason
@@ -69,7 +89,7 @@ class StreamAccumulator:
             if choice.delta.content:
                 self._keep(self._text, choice.delta.content)
                 self._on_text(clean(choice.delta.content))
-            if thought := getattr(choice.delta, "reasoning_content", None):
+            if thought := getattr(choice.delta, "reasoning_content", None) or getattr(choice.delta, "reasoning", None):
                 self._keep(self._thinking, thought)
             for piece in choice.delta.tool_calls or ():
                 self._add_call(piece)
