@@ -240,7 +240,8 @@ async def test_a_message_that_kills_its_workers_is_parked_and_the_next_is_served
 async def test_two_workers_never_overlap_in_one_place(postgres: URL, tmp_path: Path) -> None:
     async with open_stage(postgres, tmp_path) as stage:
         answers = [{"content": "It is done.", "delay": 0.2}]
-        await asyncio.gather(*(stage.worker(name, answers) for name in ("first", "second")))
+        # With two turns at once, no worker can keep all three places.
+        await asyncio.gather(*(stage.worker(name, answers, max_turns=2) for name in ("first", "second")))
         # A different sender each time, so that the messages are not coalesced into one turn.
         inbox_ids = [
             await stage.accepts(

@@ -13,7 +13,7 @@ import procrastinate
 from procrastinate.connector import BaseConnector
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job as QueuedJob
-from procrastinate.jobs import Status
+from procrastinate.jobs import Notification, Status
 from procrastinate.manager import JobManager, NotificationCallback
 from psycopg.errors import RaiseException
 
@@ -38,6 +38,12 @@ SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs_v1(
     p_queue => %(queue)s, p_worker_id => %(worker_id)s, p_limit => %(limit)s,
     p_persons => %(persons)s::text[], p_servers => %(servers)s::text[]
 ) AS taken
+"""
+FINISH = """
+SELECT procrastinate_finish_job_v1(%(job_id)s, %(status)s, %(delete_job)s), EXISTS (
+    SELECT FROM procrastinate_jobs AS ending JOIN procrastinate_jobs AS waiting USING (lock)
+    WHERE ending.id = %(job_id)s AND waiting.status = 'todo'
+) AS is_awaited
 """
 log = get_logger()
 
@@ -201,17 +207,26 @@ class FairJobs(JobManager):
         self.slots = slots
         self._taken: deque[QueuedJob] = deque()
         self._notify: NotificationCallback | None = None
+        # How often this worker was told that there may be a job for it.
+        self._told = 0
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
         """Return the next job that has a slot, if there is one."""
-        if not self._taken:
+        told = -1
+        # procrastinate forgets what it is told during a fetch.
+        while not self._taken and told != self._told:
+            told = self._told
             await self._take(worker_id)
         return self._taken.popleft() if self._taken else None
 
     async def finish_job_by_id_async(self, job_id: int, status: Status, delete_job: bool) -> None:
-        """Set a job to its final state, unless another worker has it by now."""
+        """Set a job to its final state, unless another worker has it by now; then look for one that waits for it."""
+        told = self._told
+        given = {"job_id": job_id, "status": status.value, "delete_job": delete_job}
         try:
-            await super().finish_job_by_id_async(job_id, status, delete_job)
+            row = await self.connector.execute_query_one_async(FINISH, **given)
+            if row["is_awaited"] or told != self._told:
+                await self.wake()
         except ConnectorException as error:
             # Another worker considered this one dead, ended this job and queued it again.
             if not isinstance(error.__cause__, RaiseException):
@@ -226,11 +241,16 @@ class FairJobs(JobManager):
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
     ) -> None:
         """Listen for notifications of new jobs until cancelled."""
-        self._notify = on_notification
-        await super().listen_for_jobs(on_notification=on_notification, queues=queues)
+
+        async def notify(*, channel: str, notification: Notification) -> None:
+            self._told += 1
+            await on_notification(channel=channel, notification=notification)
+
+        self._notify = notify
+        await super().listen_for_jobs(on_notification=notify, queues=queues)
 
     async def wake(self) -> None:
-        """Make the worker look for jobs now, because a slot has become free."""
+        """Make the worker look for jobs now, because a slot or a place has become free."""
         if self._notify is not None:
             await self._notify(channel="", notification={"type": "job_inserted", "job_id": 0})
 

@@ -27,8 +27,8 @@ HEARTBEAT_SECONDS = 5.0
 NEVER_SECONDS = 100 * 365 * 86400.0
 SWEEP_SECONDS = 2.0
 GRACE_SECONDS = 20.0
-# A notification that arrives during an empty fetch is lost; then polling finds the job after this time.
-POLL_SECONDS = 0.05
+# For jobs with a time, and for what a lost connection did not tell.
+POLL_SECONDS = 0.25
 # Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
 QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
@@ -78,12 +78,13 @@ class Limits:
     """The limits of a worker.
 
     A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
-    `grace_seconds` to finish.
+    `grace_seconds` to finish. It looks for jobs every `poll_seconds`, whatever it is told.
     """
 
     bounds: Bounds = field(default_factory=Bounds)
     retry_seconds: float = 180.0
     grace_seconds: float = GRACE_SECONDS
+    poll_seconds: float = POLL_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ class Worker:
                 await self._queue.run_worker_async(
                     queues=[QUEUE],
                     concurrency=JOBS_PER_SLOT * self._limits.bounds.running,
-                    fetch_job_polling_interval=POLL_SECONDS,
+                    fetch_job_polling_interval=self._limits.poll_seconds,
                     shutdown_graceful_timeout=self._limits.grace_seconds,
                     install_signal_handlers=False,
                     update_heartbeat_interval=HEARTBEAT_SECONDS,

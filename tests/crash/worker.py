@@ -105,6 +105,7 @@ class Orders:
     last_tool: str = ""
     deadly: str = ""
     blocking: str = ""
+    max_turns: int = 200
 
 
 class Points:
@@ -313,6 +314,7 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
         debug_mock_responses=orders.answers,
         default_guest_modules=("stage",),
         default_guest_token_budget=1_000_000,
+        max_turns=orders.max_turns,
     )
     address = Address(orders.url, is_embedded=True)
     counts = Counts(address)
