@@ -258,16 +258,14 @@ class Providers:
         self, name: str, request: ModelRequest, asked: dict[str, Any], accumulator: StreamAccumulator
     ) -> Completion:
         answer = await self._send({**asked, "stream": True, "stream_options": {"include_usage": True}})
-        counted = None
         try:
             await self._follow(answer, accumulator, model=asked["model"])
-            counted = _to_usage(self._read_usage(accumulator.usage))
         except self.library.stream_faults:
             accumulator.finish_reason = None
         text, calls = accumulator.text, accumulator.tool_calls
         if accumulator.finish_reason is None:
             raise RouteFailed(Cause.CUT, usage=self.priced(name, estimate(request, *accumulator.written)))
-        usage = self.priced(name, counted or estimate(request, text, calls))
+        usage = self.priced(name, self._read_usage(accumulator.usage) or estimate(request, text, calls))
         return _to_completion(
             name,
             text=text,
@@ -287,9 +285,14 @@ class Providers:
             async for chunk in answer.completion_stream if model.startswith("openai/") else answer:
                 accumulator.add(chunk)
 
-    def _read_usage(self, given: Any) -> Any:
-        # litellm knows by which names servers report cached tokens.
-        return self.library.litellm.Usage(**given) if isinstance(given, dict) else given
+    def _read_usage(self, given: Any) -> Usage | None:
+        if not isinstance(given, dict):
+            return _to_usage(given)
+        try:
+            # litellm knows by which names servers report cached tokens.
+            return _to_usage(self.library.litellm.Usage(**given))
+        except self.library.stream_faults:
+            return None
 
     def priced(self, name: str, usage: Usage) -> Usage:
         """Return the usage with its cost, as far as prices are known."""

@@ -75,14 +75,14 @@ class StreamAccumulator:
         except ValueError:
             # Comments of proxies, and whatever else is no JSON; an answer that lacks its end is not taken for complete.
             return
-        if chunk.error:
+        if not isinstance(chunk, _Fields) or chunk.get("error"):
             raise ValueError("the stream reports an error")
         self.add(chunk)
 
     def add(self, chunk: Any) -> None:
         """Add one chunk."""
         self.usage = getattr(chunk, "usage", None) or self.usage
-        for choice in chunk.choices[:1]:
+        for choice in (chunk.choices or ())[:1]:
             self.finish_reason = choice.finish_reason or self.finish_reason
             if choice.delta is None:
                 continue
@@ -102,12 +102,15 @@ class StreamAccumulator:
             call = _Call()
             self._open[index] = call
             self._calls.append(call)
-        call.id = call.id or piece.id or ""
+        call.id = call.id or str(piece.id or "")
         if piece.function is not None:
-            call.name = call.name or piece.function.name or ""
-            self._keep(call.arguments, piece.function.arguments or "")
+            call.name = call.name or str(piece.function.name or "")
+            arguments = piece.function.arguments or ""
+            self._keep(call.arguments, json.dumps(arguments) if isinstance(arguments, dict) else arguments)
 
     def _keep(self, pieces: list[str], piece: str) -> None:
+        if not isinstance(piece, str):
+            raise TypeError("a piece of the answer is no text")
         self._size += len(piece)
         if self._size > MOST_CHARS:
             raise ValueError("the answer has no end")
