@@ -128,13 +128,14 @@ async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: as
 
 
 async def _warm(app: App, *, answers: bool) -> None:
-    # The models are known once their library is there.
-    warming = (app.models.router.warm, app.memory.warm, app.memory.plan, partial(note_known_words, app))
-    for warm in warming if answers else ():
+    # All connections but one plan the search in memories; meanwhile the models' library is imported, without which no
+    # turn needs them. The models are known once it is there.
+    warming = ((app.memory.plan, app.models.router.warm), (app.memory.warm,), (partial(note_known_words, app),))
+    for together in warming if answers else ():
         # An import may fail in any way, a connection may be lost; the first message tries it again.
-        (error,) = await asyncio.gather(warm(), return_exceptions=True)
-        if isinstance(error, Exception):
-            log.error("warming_failed", exc_info=error)
+        for error in await asyncio.gather(*(warm() for warm in together), return_exceptions=True):
+            if isinstance(error, Exception):
+                log.error("warming_failed", exc_info=error)
     # Half a million objects of libraries are never freed: the collector need not visit them.
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
