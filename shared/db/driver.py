@@ -18,9 +18,6 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 # Tells an operator which process holds a connection.
 PROGRAM_NAME, QUEUE_NAME = f"parley, process {os.getpid()}", f"parley's queue, process {os.getpid()}"
-# These statements look rows up by their keys: one plan suits all parameters. Otherwise the first five uses of each
-# statement, and of each statement in a function, are planned anew, which takes longer than to run them.
-PLANNING = {"plan_cache_mode": "force_generic_plan"}
 DIALECT = dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 
 
@@ -104,8 +101,7 @@ class Pool:
 
     def __init__(self, arguments: Mapping[str, Any], size: int, is_stale: Callable[[BaseException], bool]) -> None:
         self._is_stale = is_stale
-        settings = {**arguments["server_settings"], **PLANNING}
-        self._arguments = {**arguments, "server_settings": settings}
+        self._arguments = arguments
         self._size = size
         self._pool: asyncpg.Pool | None = None
 
