@@ -31,6 +31,9 @@ TABLES = """
 SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
 WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT')
 """
+# A statement takes a millisecond, so that these run as many as a process asks for. And each connection has to plan
+# every statement once, which takes longer than running it.
+MOST_STATEMENTS = 6
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSIONS = MIGRATIONS / "versions"
 CONNECTION_SETTINGS = {
@@ -302,7 +305,7 @@ class Database:
         )
         event.listen(self.engine.sync_engine, "handle_error", _replace_stale_connections)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
-        self._pool = Pool(address.asyncpg_arguments(), max(1, pool_size - pool_size // 2), is_stale)
+        self._pool = Pool(address.asyncpg_arguments(), min(MOST_STATEMENTS, pool_size - pool_size // 2), is_stale)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
