@@ -31,16 +31,13 @@ TABLES = """
 SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
 WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT')
 """
-# A statement takes a millisecond, so that these run as many as a process asks for. And each connection has to plan
-# every statement once, which takes longer than running it.
-MOST_STATEMENTS = 6
+MOST_STATEMENTS = 6  # each takes a millisecond, and each connection has to plan all of them once
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSIONS = MIGRATIONS / "versions"
 CONNECTION_SETTINGS = {
     "application_name": PROGRAM_NAME,
-    # Our statements are short: compiling their plans takes longer than running them.
+    # Statements are few, short and indexed: to compile one, or to plan it for each run, takes longer than to run it.
     "jit": "off",
-    # Our statements are few, short and indexed: planning each execution takes longer than running it.
     "plan_cache_mode": "force_generic_plan",
     # A worker that hangs loses its locks at about the time when other workers take over its turns.
     "idle_in_transaction_session_timeout": "10s",

@@ -193,5 +193,5 @@ async def test_connections_have_planned_the_search_before_a_burst(memories: Memo
     await memories.plan()
     await database.warm(note)
 
-    assert len(plans) == 9
+    assert len(plans) == 5
     assert all(plans.values())

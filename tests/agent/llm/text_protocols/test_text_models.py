@@ -1,5 +1,6 @@
 """Models that know no tool calling, from the message to the reply, over real HTTP."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -158,17 +159,22 @@ async def test_a_text_model_takes_over_within_a_turn(parley: Parley) -> None:
 @pytest.mark.parametrize("chunk_chars", [1, 5, 1000])
 async def test_a_reader_of_the_stream_sees_no_block_and_no_thinking(parley: Parley, chunk_chars: int) -> None:
     await choose(parley, TAGS)
-    block = tag("file_manager", "list_files")
+    block, end = tag("file_manager", "list_files"), asyncio.Event()
     parley.model.play(
         [
             Answer(f"<think>Files, {block}?</think>\n\nLooking.\n\n{block}\n", chunk_chars=chunk_chars),
-            Answer("<reasoning>None.</reasoning>No files, not `<tool>` either.", chunk_chars=chunk_chars),
+            # A reader that is behind gets the end without the pieces before it: it does not come before the first one.
+            Answer("<reasoning>None.</reasoning>No files, not `<tool>` either.", chunk_chars=chunk_chars, end=end),
         ]
     )
 
-    events = await parley.follow("list my files")
+    accepted, events, streamed = await parley.accept("list my files", wants_stream=True), [], ""
+    async for event in parley.app.events.follow(accepted.inbox_id):
+        events.append(event)
+        streamed += event.payload["text"] if event.name == "text_delta" else ""
+        if "No" in streamed:
+            end.set()
 
-    streamed = "".join(event.payload["text"] for event in events if event.name == "text_delta")
     assert streamed == "Looking.\n\nNo files, not `<tool>` either."
     names = [event.name for event in events if event.name != "text_delta"]
     assert names[2:] == ["thinking", "tool_call", "tool_result", "thinking", "message", "turn_complete"]
