@@ -37,11 +37,6 @@ class StreamAccumulator:
         self._size = 0
 
     @property
-    def is_complete(self) -> bool:
-        """Return whether the answer is complete."""
-        return self.finish_reason is not None
-
-    @property
     def text(self) -> str:
         """Return the text so far."""
         return clean("".join(self._text))
@@ -95,14 +90,14 @@ class StreamAccumulator:
                 self._add_call(piece)
 
     def _add_call(self, piece: Any) -> None:
-        index = piece.index or 0
+        index, call_id = piece.index or 0, str(piece.id or "")
         call = self._open.get(index)
         # Some servers send index 0 for every call, so a different id also starts a new call.
-        if call is None or (piece.id and call.id and piece.id != call.id):
+        if call is None or (call_id and call.id and call_id != call.id):
             call = _Call()
             self._open[index] = call
             self._calls.append(call)
-        call.id = call.id or str(piece.id or "")
+        call.id = call.id or call_id
         if piece.function is not None:
             call.name = call.name or str(piece.function.name or "")
             arguments = piece.function.arguments or ""

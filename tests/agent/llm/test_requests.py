@@ -76,10 +76,3 @@ async def test_the_schema_of_a_tool_arrives_as_it_is() -> None:
 
     assert [each.body["tools"] for each in own.stub.requests] == [[tool], [tool]]
     assert parameters["properties"] == {"strict": switch}
-
-
-async def test_an_answer_may_contain_the_mark_that_ends_a_stream() -> None:
-    async with parley(["It ends with data: [DONE], as always."]) as own:
-        streamed = await own.asks(is_streamed=True)
-
-    assert streamed.text == "".join(own.told) == "It ends with data: [DONE], as always."

@@ -36,7 +36,7 @@ def test_what_is_no_piece_of_the_answer_is_passed_over() -> None:
 
 def test_thinking_and_calls_are_read_by_the_names_that_servers_use() -> None:
     first = {"index": 0, "id": 7, "function": {"name": "dice__roll", "arguments": '{"sides": '}}
-    rest = {"index": 0, "function": {"arguments": "6}"}}
+    rest = {"index": 0, "id": 7, "function": {"arguments": "6}"}}
     whole = {"index": 1, "id": "b", "function": {"name": "dice__roll", "arguments": {"sides": 8}}}
 
     found = read(
@@ -65,6 +65,7 @@ def test_a_line_that_no_answer_has_ends_it(bad: str) -> None:
     [
         ({"prompt_tokens": 100, "completion_tokens": 10, "prompt_cache_hit_tokens": 60}, (100, 60, 10)),
         ({"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": 7}, None),
+        ({"prompt_tokens": "many", "completion_tokens": "few"}, None),
     ],
 )
 async def test_tokens_are_counted_by_the_names_that_servers_use_and_estimated_without(
@@ -76,3 +77,10 @@ async def test_tokens_are_counted_by_the_names_that_servers_use_and_estimated_wi
 
     assert answer.text == "Hi."
     assert counted == expected if expected else counted[0] > 0
+
+
+async def test_an_answer_may_contain_the_mark_that_ends_a_stream() -> None:
+    async with parley(["It ends with data: [DONE], as always."]) as own:
+        streamed = await own.asks(is_streamed=True)
+
+    assert streamed.text == "".join(own.told) == "It ends with data: [DONE], as always."
