@@ -161,11 +161,12 @@ class Providers:
             return await litellm.acompletion(**asked)
         # acompletion() ends with this for such a server. Before, it goes through special cases of a hundred providers,
         # which takes half of a call's CPU time, and deletes from schemas of tools in place, even an argument "strict".
+        provider, _, model = asked["model"].partition("/")
         try:
             return await self.library.handler.completion(
                 **{key: asked[key] for key in ("messages", "api_base", "api_key", "client", "timeout")},
-                model=asked["model"].removeprefix(OWN_SERVER),
-                custom_llm_provider=OWN_SERVER.rstrip("/"),
+                model=model,
+                custom_llm_provider=provider,
                 provider_config=self.library.own_server,
                 litellm_params={},
                 logging_obj=asked["litellm_logging_obj"],
@@ -177,7 +178,7 @@ class Providers:
                 optional_params={"extra_body": {key: asked[key] for key in BODY if key in asked}},
             )
         except Exception as error:  # noqa: BLE001  # litellm raises bare ones for an answer that it can't read
-            raise litellm.exception_type(asked["model"], error, custom_llm_provider=OWN_SERVER.rstrip("/")) from None
+            raise litellm.exception_type(asked["model"], error, custom_llm_provider=provider) from None
 
     def _best_form(self, name: str) -> Form:
         target = self.target(name)
