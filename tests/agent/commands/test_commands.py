@@ -280,26 +280,26 @@ async def test_schedule_lists_adds_pauses_and_cancels_the_persons_own_jobs(parle
 
     assert "I don't understand" in await ask(parley, "/schedule add xyzzy: Tea")
     assert "Write /schedule list" in await ask(parley, "/schedule add tomorrow at 9")
+    assert "next" in await ask(parley, "/schedule add in 10 days: Meeting", place=CHANNEL)
     assert await ask(parley, "/schedule add every Monday at 09:30: Tea: green") == (
-        f"Scheduled: 1: Tea: green (At 09:30 on Monday (Europe/Berlin), next {await next_due(parley)})"
+        f"Scheduled: 2: Tea: green (At 09:30 on Monday (Europe/Berlin), next {await next_due(parley)})"
     )
-    assert "next" in await ask(parley, "/schedule add in 2 hours: Meeting", place=CHANNEL)
     listed = await ask(parley, "/schedule")
     assert [line.split()[0] for line in listed.splitlines()] == ["Scheduled:", "2:", "1:"]
     assert "Tea" not in await ask(parley, "/schedule list", place=CHANNEL)
     assert "Nothing is scheduled here." in await ask(parley, "/schedule list", BOB)
     for verb in ("cancel", "pause", "resume"):
-        answer = await ask(parley, f"/schedule {verb} 1", BOB)
+        answer = await ask(parley, f"/schedule {verb} 2", BOB)
         assert answer == "You have no such job here; /schedule list shows them."
         assert await ask(parley, f"/schedule {verb} 99") == answer
-    assert await ask(parley, "/schedule pause 1") == "Paused: Tea: green"
+    assert await ask(parley, "/schedule pause 2") == "Paused: Tea: green"
     assert "(At 09:30 on Monday (Europe/Berlin), paused)" in await ask(parley, "/schedule")
-    assert "next" in await ask(parley, "/schedule resume #1")
-    assert await ask(parley, "/schedule cancel 1") == "Cancelled: Tea: green"
+    assert "next" in await ask(parley, "/schedule resume #2")
+    assert await ask(parley, "/schedule cancel 2") == "Cancelled: Tea: green"
     assert "Tea" not in await ask(parley, "/schedule")
     assert await parley.value("SELECT array_agg(door ORDER BY id) FROM scheduled_jobs") == ["test", "test"]
 
 
 async def next_due(parley: Parley) -> str:
-    due = await parley.value("SELECT next_due_at FROM scheduled_jobs WHERE id = 1")
+    due = await parley.value("SELECT next_due_at FROM scheduled_jobs WHERE id = 2")
     return f"{due.astimezone(ZoneInfo('Europe/Berlin')):%a %d %b %Y %H:%M}"
