@@ -179,13 +179,15 @@ class Gate:
             if not self._running:
                 self._is_empty.set()
 
-    async def wait_until_quiet(self, seconds: float) -> None:
-        """Wait until no job has run for so many seconds."""
+    async def wait_until_quiet(self, seconds: float, *, most: float) -> None:
+        """Wait until no job has run for so many seconds, but at most for `most` seconds."""
         begun = -1
-        while begun != self._begun:
-            await self._is_empty.wait()
-            begun = self._begun
-            await asyncio.sleep(seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                while begun != self._begun:
+                    await self._is_empty.wait()
+                    begun = self._begun
+                    await asyncio.sleep(seconds)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -292,7 +294,7 @@ class Runner:
         self, database: Database, clock: Clock, run_turn: RunTurn, *, jobs: FairJobs, retry_seconds: float
     ) -> None:
         self._database, self._clock, self._run_turn = database, clock, run_turn
-        self._jobs, self.slots, self._gate = jobs, jobs.slots, Gate()
+        self._jobs, self.slots, self.gate = jobs, jobs.slots, Gate()
         self._retry_seconds = retry_seconds
         self.own_ids: set[int] = set()
         self.live_ids: set[int] = set()
@@ -316,14 +318,8 @@ class Runner:
             if self.slots.end(job_id):
                 await self._jobs.wake()
 
-    async def wait_until_quiet(self, seconds: float, *, most: float) -> None:
-        """Wait until no turn has run for so many seconds, but at most for `most` seconds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(most):
-                await self._gate.wait_until_quiet(seconds)
-
     async def _run_beside_others(self, job: Job) -> None:
-        async with self._gate.shared():
+        async with self.gate.shared():
             await self._run_with_retries(job)
 
     async def _run_alone(self, job: Job) -> None:
@@ -332,7 +328,7 @@ class Runner:
             await asyncio.sleep(WAIT_SECONDS)
 
     async def _try_alone(self, job: Job) -> bool:
-        async with self._gate.alone():
+        async with self.gate.alone():
             if job.deaths is not None and job.deaths > MAX_DEATHS:
                 await self._give_up(replace(job, last_error=f"the worker died {job.deaths} times while it ran alone"))
                 return True

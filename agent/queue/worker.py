@@ -193,7 +193,7 @@ class Worker:
         while True:
             await asyncio.sleep(task.seconds or 0)
             if task.can_wait:
-                await self._runner.wait_until_quiet(QUIET_SECONDS, most=MOST_WAIT_SECONDS)
+                await self._runner.gate.wait_until_quiet(QUIET_SECONDS, most=MOST_WAIT_SECONDS)
             try:
                 await task.run()
                 if task.seconds is None:
