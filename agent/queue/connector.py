@@ -81,6 +81,9 @@ async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
     """Open the queue's connections for the block."""
     try:
         await _open(queue)
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            # Before Python 3.12, the pool's `asyncio.wait_for` may lose a cancellation: the worker would run on.
+            raise asyncio.CancelledError
         yield
     finally:
         # Also if opening was cancelled: the pool's tasks treat a cancellation as a failed connection and go on, which
