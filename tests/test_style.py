@@ -65,7 +65,7 @@ UNUSED_WORDS = frozenset(
     {"manager", "service", "handler", "helper", "util", "utils", "common", "data", "info", "process", "do"}
 )
 # The established name for these values.
-ALLOWED_NAMES = frozenset({"DeliveryInfo", "find_delivery_info", "delivery_info"})
+ALLOWED_NAMES = frozenset({"DeliveryInfo"})
 # Names that a library looks up on our classes.
 LIBRARY_HOOKS = frozenset(
     {"do_DELETE", "do_GET", "do_HEAD", "do_POST", "do_PUT", "process_bind_param", "process_result_value"}

@@ -12,7 +12,7 @@ from shared.messages import find_command_label
 from shared.models.base import MAX_ID
 
 if TYPE_CHECKING:
-    from agent.queue.outbox import DeliveryInfo, Reply
+    from agent.queue.outbox import Reply
 
 MARK = "parley"
 STOP, AGAIN, CHOICE, GOOD, BAD, RUN = ACTIONS = "stop", "again", "choice", "good", "bad", "run"
@@ -93,8 +93,9 @@ class TurnButtons:
         return Button(action, self.turn_id, self.asker, expires=int((self.now + LASTS).timestamp()), index=index)
 
 
-def buttons_below(reply: "Reply", delivery: "DeliveryInfo", now: datetime) -> AnswerButtons:
+def buttons_below(reply: "Reply", now: datetime) -> AnswerButtons:
     """Return the buttons below a reply; none if it has no turn."""
+    delivery = reply.delivery
     if not reply.turn_id or delivery.asker is None:
         return AnswerButtons()
     made = TurnButtons(reply.turn_id, delivery.asker, now)

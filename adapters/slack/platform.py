@@ -32,7 +32,6 @@ from adapters.slack.transport import http
 from adapters.slack.transport.api import Json, Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.socket import open_socket
-from agent.queue.outbox import DeliveryInfo, find_delivery_info
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ConfigurationError, Unavailable
 
@@ -148,28 +147,25 @@ class SlackPlatform(ChatPlatform):
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply by the Web API; a reply that was already posted is not posted again."""
         web = await self.clients.get(reply.place.server)
-        delivery = await find_delivery_info(self.app.database, reply.turn_id)
-        rows = to_rows(buttons_below(reply, delivery, self.app.clock.now()))
+        rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
-            return await send(self.app, web, reply, delivery=delivery, rows=rows, kept=self._shown)
+            return await send(self.app, web, reply, rows=rows, kept=self._shown)
         except TokenRefused as error:
             if self._installations is not None:
                 uninstall = Uninstall(self.clients, self._installations)
                 await uninstall.on_refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
-            return await self._send_or_notify(web, reply, delivery=delivery, rows=rows, error=error)
+            return await self._send_or_notify(web, reply, rows=rows, error=error)
 
-    async def _send_or_notify(
-        self, web: Web, reply: "Reply", *, delivery: DeliveryInfo, rows: Sequence[Json], error: Refused
-    ) -> str | None:
+    async def _send_or_notify(self, web: Web, reply: "Reply", *, rows: Sequence[Json], error: Refused) -> str | None:
         try:
-            await Responses(self.clients).reply(reply, delivery, rows, error=error)
+            await Responses(self.clients).reply(reply, rows, error=error)
         except Refused:
             await notify_asker(
                 self.app,
                 reply,
-                asker=delivery.asker,
+                asker=reply.delivery.asker,
                 reason=REASONS.get(error.slack_code),
                 channel=reply.place.channel,
                 send_direct=partial(send_direct, web),

@@ -31,19 +31,35 @@ BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 log = get_logger()
 
-CLAIM = text("""
-UPDATE outbox SET attempts = attempts + 1, status = CASE WHEN attempts < :most THEN 'claimed' ELSE 'failed' END,
-    claimed_until = CASE WHEN attempts < :most THEN now() + :lease * interval '1 second' END,
-    error = CASE WHEN attempts < :most THEN error ELSE coalesce(error, 'no delivery of it came to an end') END
-WHERE id IN (
-    SELECT id FROM outbox
-    WHERE status IN ('pending', 'claimed') AND door = ANY(:doors)
-      -- No lease lasts that long: the database's clock was set back since, and the sender may be dead.
-      AND (coalesce(claimed_until, now()) <= now() OR claimed_until > now() + 2 * :lease * interval '1 second')
-    ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
+# What a `DeliveryInfo` holds of the turn whose id follows.
+FIND_DELIVERY = """
+SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status AS turn_status,
+       last.platform_user_id AS asker,
+       last.edited_at IS NOT NULL AND position(last.content IN (
+           SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
+       )) = 0 AS was_edited,
+       turns.attempt > 1 AS was_resumed
+FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
+LEFT JOIN LATERAL (
+    SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
+) AS last ON true
+WHERE turns.id ="""
+CLAIM = text(f"""
+WITH claimed AS (
+    UPDATE outbox SET attempts = attempts + 1, status = CASE WHEN attempts < :most THEN 'claimed' ELSE 'failed' END,
+        claimed_until = CASE WHEN attempts < :most THEN now() + :lease * interval '1 second' END,
+        error = CASE WHEN attempts < :most THEN error ELSE coalesce(error, 'no delivery of it came to an end') END
+    WHERE id IN (
+        SELECT id FROM outbox
+        WHERE status IN ('pending', 'claimed') AND door = ANY(:doors)
+          -- No lease lasts that long: the database's clock was set back since, and the sender may be dead.
+          AND (coalesce(claimed_until, now()) <= now() OR claimed_until > now() + 2 * :lease * interval '1 second')
+        ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
+    )
+    RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
+              reply_to, live_message_id, content, files, choices, status, attempts
 )
-RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
-          reply_to, live_message_id, content, files, choices, status, attempts
+SELECT claimed.*, found.* FROM claimed LEFT JOIN LATERAL ({FIND_DELIVERY} claimed.turn_id) AS found ON true
 """)
 
 # `attempts` counts the claims of a reply: with an older number, another process has claimed it since.
@@ -63,7 +79,6 @@ UPDATE outbox SET status = CASE WHEN attempts >= :most THEN 'failed' ELSE 'pendi
     claimed_until = CASE WHEN attempts >= :most THEN NULL ELSE now() + :wait * interval '1 second' END
 WHERE id = :id AND status = 'claimed' AND attempts = :attempts
 """)
-
 
 MESSAGES = text("""
 SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id
@@ -106,6 +121,23 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryInfo:
+    """What affects the delivery of a turn's reply; the defaults are those of a reply without a turn.
+
+    `asker`: the platform's id of the user who wrote the last message. `was_edited`: that message was edited after the
+    turn had begun. `was_resumed`: an attempt of the turn ended with its process, perhaps after it had posted.
+    `live_message_id`: the platform's id of the message that showed the answer while it was written.
+    """
+
+    allows_mentions: bool = False
+    status: str = "answered"
+    asker: str | None = None
+    was_edited: bool = False
+    was_resumed: bool = False
+    live_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """A reply and its destination; `turn_id` is 0 if no turn could begin. All delivery attempts use the same `nonce`.
 
@@ -117,10 +149,10 @@ class Reply:
     adapter: str
     place: Place
     reply_to: str | None
-    live_message_id: str | None
     content: str
     files: tuple[ReplyFile, ...]
     choices: tuple[str, ...] = ()
+    delivery: DeliveryInfo = field(default=DeliveryInfo(), compare=False)
     claim: Claim | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -279,44 +311,20 @@ def to_reply(row: Any) -> Reply:
         adapter=row.door,
         place=place,
         reply_to=row.reply_to,
-        live_message_id=row.live_message_id,
         content=row.content,
         files=files,
         choices=tuple(row.choices),
+        delivery=to_delivery(row, row.turn_status) if row.turn_id else DeliveryInfo(),
     )
 
 
-FIND = text("""
-SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status, last.platform_user_id AS asker,
-       last.edited_at IS NOT NULL AND position(last.content IN (
-           SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
-       )) = 0 AS was_edited,
-       turns.attempt > 1 AS was_resumed
-FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
-LEFT JOIN LATERAL (
-    SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
-) AS last ON true
-WHERE turns.id = :turn_id
-""")
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryInfo:
-    """What affects the delivery of a turn's reply.
-
-    `asker`: the platform's id of the user who wrote the last message. `was_edited`: that message was edited after the
-    turn had begun. `was_resumed`: an attempt of the turn ended with its process, perhaps after it had posted.
-    """
-
-    allows_mentions: bool = False
-    status: str = "answered"
-    asker: str | None = None
-    was_edited: bool = False
-    was_resumed: bool = False
-
-
-async def find_delivery_info(database: Database, turn_id: int) -> DeliveryInfo:
-    """Return the delivery info of a turn; the defaults if there is no such turn."""
-    async with database.statement() as session:
-        row = (await session.execute(FIND, {"turn_id": turn_id})).one_or_none()
-    return DeliveryInfo() if row is None else DeliveryInfo(*row)
+def to_delivery(row: Any, status: str) -> DeliveryInfo:
+    """Return the delivery info of a row of `FIND_DELIVERY`, for a turn that ends with this status."""
+    return DeliveryInfo(
+        allows_mentions=row.allows_mentions,
+        status=status,
+        asker=row.asker,
+        was_edited=row.was_edited,
+        was_resumed=row.was_resumed,
+        live_message_id=row.live_message_id,
+    )

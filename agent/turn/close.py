@@ -16,7 +16,7 @@ from agent.journal.steps import Entry, Event, Step
 from agent.policies import circuit_breaker
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
-from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds
+from agent.queue.outbox import FIND_DELIVERY, LEASE_SECONDS, Claim, DeliveryInfo, Reply, boot_seconds, to_delivery
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.modes import Mode, ModelTurn
@@ -33,13 +33,13 @@ SELECT id, filename, mime_type, size_bytes FROM file_records
 WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_FILES}
 """)
 
-END = text("""
-SELECT * FROM parley_close_turn_v3(
+END = f"""
+SELECT ended.reply_id, ended.live_message_id, found.* FROM parley_close_turn_v3(
     p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
     p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
     p_reply => :reply, p_question => :question
-)
-""")
+) AS ended CROSS JOIN ({FIND_DELIVERY} :turn_id) AS found
+"""
 
 # In the statement that ends the turn, so that a turn has none more.
 NOTED = """
@@ -52,13 +52,13 @@ WITH ending AS (
     ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
 )
 """
-END_AND_NOTE = text(f"{NOTED}{END.text}")
+END_AND_NOTE = text(f"{NOTED}{END}")
 # The end of a message's turn, which is remembered.
 END_AND_REMEMBER = text(f"""
 {NOTED}, listed AS (
     INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending ON CONFLICT DO NOTHING
 )
-{END.text}
+{END}
 """)
 
 LONG_CHARS = 20_000
@@ -88,10 +88,10 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class EndedTurn:
-    """The id of the stored reply (0 without one), and the platform's id of the live message, if there is one."""
+    """The id of the stored reply (0 without one), and what affects its delivery."""
 
     reply_id: int
-    live_message_id: str | None
+    delivery: DeliveryInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,6 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
             adapter=turn.message.adapter,
             place=turn.message.place,
             reply_to=turn.message.platform_message_id or turn.message.event_id,
-            live_message_id=None,
             content=answer.text,
             files=tuple(await _find_files(session, storage, turn=turn, file_ids=answer.file_ids)),
             choices=answer.choices,
@@ -183,7 +182,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         row = _to_row(reply, LEASE_SECONDS if is_sent else None)
         ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
     claim = Claim(database, ended.reply_id, number=0, made_at=claimed_at) if is_sent else None
-    stored = replace(reply, id=ended.reply_id, live_message_id=ended.live_message_id, claim=claim)
+    stored = replace(reply, id=ended.reply_id, delivery=ended.delivery, claim=claim)
     return ClosedTurn(stored, confirmation_id)
 
 
@@ -234,7 +233,7 @@ async def end_turn(
     row = (await session.execute(END_AND_NOTE if reply is None else END_AND_REMEMBER, given)).one_or_none()
     if row is None:
         raise Superseded
-    return EndedTurn(row.reply_id or 0, row.live_message_id)
+    return EndedTurn(row.reply_id or 0, to_delivery(row, answer.status))
 
 
 async def filtered(turn: RunningTurn, answer: TurnResult) -> TurnResult:

@@ -30,7 +30,6 @@ from adapters.discord.transport.rest import (
     checked,
 )
 from agent.people.hops import installation_id
-from agent.queue.outbox import DeliveryInfo, find_delivery_info
 from shared.messages import Place
 from shared.settings import Secrets
 from shared.tasks import run_on_text
@@ -63,42 +62,41 @@ class Sender:
 
     async def send(self, reply: "Reply") -> str:
         """Post a reply once and return the id of the last message; a refusal is told to the asker."""
-        last = self.edited.pop(reply.live_message_id or "", None)
+        last = self.edited.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.
             await asyncio.sleep(max(0.0, last + SECONDS_PER_EDIT - self.app.clock.monotonic()))
-        delivery = await find_delivery_info(self.app.database, reply.turn_id)
         try:
-            return await self._post(reply, delivery)
+            return await self._post(reply)
         except Refused as error:
             notice = to_nonce(self.app.secrets, reply.place.key, reply.reply_to, "notice", reply.id)
             await notify_asker(
                 self.app,
                 reply,
-                asker=delivery.asker,
+                asker=reply.delivery.asker,
                 reason=REASONS.get(error.number),
                 channel=reply.place.thread or reply.place.channel,
                 send_direct=partial(send_direct, self.rest, f"{notice}-0"),
             )
             raise
 
-    async def _post(self, reply: "Reply", delivery: DeliveryInfo) -> str:
+    async def _post(self, reply: "Reply") -> str:
         writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried)
         # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
         most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
-        rows = to_rows(buttons_below(reply, delivery, self.app.clock.now()))
+        rows = to_rows(buttons_below(reply, self.app.clock.now()))
         ids, limits = list[str](), self._upload_limits
         if any(each.size_bytes > DEFAULT_BYTES for each in reply.files):
             await limits.ask(self.rest, reply.place.server)
         allowed = limits.get(reply.place.server, DEFAULT_BYTES)
         while True:
             parts, uploads = await _draft(self.app, reply, allowed, most_parts=most_parts)
-            bodies = to_messages(parts, uploads, rows, allows_mentions=delivery.allows_mentions)
+            bodies = to_messages(parts, uploads, rows, allows_mentions=reply.delivery.allows_mentions)
             try:
                 await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
             except Refused as error:
                 if error.number in GONE and isinstance(writer, ResponseWriter):
-                    writer = await _after_response(self.rest, writer, reply, delivery=delivery)
+                    writer = await _after_response(self.rest, writer, reply)
                 elif error.number == TOO_LARGE and uploads:
                     allowed = limits.note_refusal(reply.place.server, allowed)
                 elif error.number == MISSING_PERMISSIONS and uploads:
@@ -109,13 +107,12 @@ class Sender:
             return ids[-1]
 
 
-async def _after_response(
-    rest: Rest, writer: ResponseWriter, reply: "Reply", delivery: DeliveryInfo
-) -> "ChannelWriter":
+async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply") -> "ChannelWriter":
     # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
-    if not writer.is_private or reply.place.is_direct or delivery.asker is None:
+    asker = reply.delivery.asker
+    if not writer.is_private or reply.place.is_direct or asker is None:
         return ChannelWriter(rest, reply.place, None)
-    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(delivery.asker)), None)
+    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(asker)), None)
 
 
 async def _draft(
@@ -147,7 +144,7 @@ async def _write(writer: "MessageWriter", reply: "Reply", bodies: Bodies, *, ids
     for index, (body, files) in enumerate(bodies):
         if index < len(ids):
             continue
-        live = reply.live_message_id if index == 0 else None
+        live = reply.delivery.live_message_id if index == 0 else None
         with checked(reply.check_claim):
             ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
 

@@ -16,7 +16,7 @@ from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from adapters.slack.transport.clients import Clients
-    from agent.queue.outbox import DeliveryInfo, Reply
+    from agent.queue.outbox import Reply
 
 # The prefix of a `reply_to` that is a response URL and not a message.
 PREFIX = "respond:"
@@ -68,7 +68,7 @@ class Responses:
         """Post for everybody; raises `Refused` when the URL has expired, `Unavailable` when it may be tried again."""
         await self._post(url, body | {"response_type": "in_channel", "replace_original": False})
 
-    async def reply(self, reply: "Reply", delivery: "DeliveryInfo", rows: Sequence[Json], *, error: Refused) -> None:
+    async def reply(self, reply: "Reply", rows: Sequence[Json], *, error: Refused) -> None:
         """Post a reply to a command or form in a channel that the agent is not in.
 
         Raises `error` if there is no response URL, or it has expired. Response URLs can't be read back: if the process
@@ -79,7 +79,7 @@ class Responses:
             raise error
         links = links_to(reply.files)
         text = "\n".join([reply.content, *links])
-        rendered = await run_on_text(partial(render, allows_mentions=delivery.allows_mentions), text)
+        rendered = await run_on_text(partial(render, allows_mentions=reply.delivery.allows_mentions), text)
         where: Json = {"thread_ts": reply.place.thread} if reply.place.thread else {}
         for index, part in enumerate(rendered.parts):
             await reply.check_claim()

@@ -20,7 +20,7 @@ from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
     from agent.app import App
-    from agent.queue.outbox import DeliveryInfo, Reply
+    from agent.queue.outbox import Reply
 
 MOST_FILE_BYTES = 20 * 1024 * 1024
 
@@ -37,7 +37,6 @@ class Draft:
     """A reply and what is sent with it; `rows` are the blocks with its buttons."""
 
     reply: "Reply"
-    delivery: "DeliveryInfo"
     rows: Sequence[Json]
     uploads: Sequence[Upload]
     links: Sequence[str]
@@ -47,7 +46,7 @@ class Draft:
         """Return the parts; `is_short`: a file behind its beginning."""
         text = "\n".join([self.reply.content, *self.links])
         return await run_on_text(
-            partial(render, allows_mentions=self.delivery.allows_mentions, is_short=is_short), text
+            partial(render, allows_mentions=self.reply.delivery.allows_mentions, is_short=is_short), text
         )
 
     def body(self, rendered: Rendered, index: int) -> Json:
@@ -64,9 +63,7 @@ def key_of(reply: "Reply") -> ReplyKey:
     return ReplyKey(reply.turn_id, reply.place, reply.reply_to, reply_id=reply.id)
 
 
-async def send(
-    app: "App", web: Web, reply: "Reply", *, delivery: "DeliveryInfo", rows: Sequence[Json], kept: ShownMessages
-) -> str:
+async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], kept: ShownMessages) -> str:
     """Post a reply once and return the id of the last message."""
     uploads, links = list[Upload](), list[str]()
     if reply.files:
@@ -74,13 +71,15 @@ async def send(
         uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
         links = links_to(others)
     posted = await kept.find_posted(reply.turn_id) if reply.turn_id in kept.posting else None
-    if posted is not None and reply.live_message_id is None:
-        reply = replace(reply, live_message_id=posted.ts)
-    shown = kept.shown.pop(reply.live_message_id or "", None)
+    delivery = reply.delivery
+    if posted is not None and delivery.live_message_id is None:
+        delivery = replace(delivery, live_message_id=posted.ts)
+        reply = replace(reply, delivery=delivery)
+    shown = kept.shown.pop(delivery.live_message_id or "", None)
     before = AlreadySent()
-    if reply.was_tried or (reply.live_message_id is None and (delivery.was_resumed or posted is not None)):
+    if reply.was_tried or (delivery.live_message_id is None and (delivery.was_resumed or posted is not None)):
         before = await find_sent(app.database, web, key_of(reply))
-    draft = Draft(reply, delivery, rows, uploads=uploads, links=links, cards=_to_cards(shown))
+    draft = Draft(reply, rows, uploads=uploads, links=links, cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
     ts = await _write(writer, draft)
     if reply.place.thread is not None and (delivery.was_resumed or reply.turn_id in kept.processing):
@@ -134,7 +133,7 @@ class _MessageWriter:
 
     async def _write_part(self, rendered: Rendered, index: int) -> str:
         body = self._draft.body(rendered, index)
-        live = self._draft.reply.live_message_id if index == 0 else None
+        live = self._draft.reply.delivery.live_message_id if index == 0 else None
         before = self._before.parts.get(index)
         if before is not None and before == live:
             before = None
