@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from tests.bench.chat import CHANNELS, MODEL_SECONDS, WORKERS, listening
 from tests.bench.figures import Figure, report
 from tests.bench.load import percentile
@@ -109,7 +111,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--log", type=Path, help="where the processes write what they log")
     options = parser.parse_args()
-    figures = asyncio.run(run(options.messages, options.log))
+    figures = uvloop.run(run(options.messages, options.log))
     report(figures)
 
 

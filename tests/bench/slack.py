@@ -4,10 +4,11 @@ One adapter process listens through Socket Mode, two workers answer through the 
 """
 
 import argparse
-import asyncio
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+
+import uvloop
 
 from tests.bench.chat import CHANNELS, MODEL_SECONDS, WORKERS, listening
 from tests.bench.figures import Figure, report
@@ -123,7 +124,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--log", type=Path, help="where the processes write what they log")
     options = parser.parse_args()
-    figures = asyncio.run(run(options.events, options.threads, options.workers, options.log))
+    figures = uvloop.run(run(options.events, options.threads, options.workers, options.log))
     report(figures)
 
 
