@@ -279,7 +279,7 @@ class Providers:
     async def _follow(self, answer: Any, accumulator: StreamAccumulator, *, model: str) -> None:
         async with aclosing(answer):
             if model.startswith(OWN_SERVER):
-                async for line in answer.completion_stream.streaming_response:
+                async for line in answer.aiter_lines():
                     accumulator.add_line(line)
                 return
             # The inner stream, because litellm's wrapper reports an interrupted stream as complete and leaks tasks.

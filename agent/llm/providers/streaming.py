@@ -1,4 +1,4 @@
-"""Assembles the chunks of a streamed answer."""
+"""Opens the stream of an answer, and assembles its chunks."""
 
 import json
 from dataclasses import dataclass, field
@@ -110,3 +110,16 @@ class StreamAccumulator:
         if self._size > MOST_CHARS:
             raise ValueError("the answer has no end")
         pieces.append(piece)
+
+
+async def open_stream(server: Any, *_others: Any, **given: Any) -> Any:
+    """Send the request of a stream and return the response, whose lines are the stream.
+
+    `server`: litellm's rules for servers with OpenAI's API; `given` are the arguments of litellm's hook
+    `get_async_custom_stream_wrapper`. Raises litellm's errors of such servers.
+    """
+    asked = {"data": json.dumps(given["data"]), "headers": given["headers"], "timeout": given["timeout"]}
+    try:
+        return await given["client"].post(given["api_base"], **asked, stream=True)
+    except server.errors as error:
+        server.raise_error(error, server)
