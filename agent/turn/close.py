@@ -16,7 +16,7 @@ from agent.journal.steps import Entry, Event, Step
 from agent.policies import circuit_breaker
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
-from agent.queue.outbox import FIND_DELIVERY, LEASE_SECONDS, Claim, DeliveryInfo, Reply, boot_seconds, to_delivery
+from agent.queue.outbox import FIND_DELIVERY, LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.modes import Mode, ModelTurn
@@ -84,14 +84,6 @@ class TurnResult:
     file_ids: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
     question: ApprovalRequest | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EndedTurn:
-    """The id of the stored reply (0 without one), and what affects its delivery."""
-
-    reply_id: int
-    delivery: DeliveryInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +173,11 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         events = _last_events(turn, answer, files=reply.files, confirmation_id=confirmation_id)
         row = _to_row(reply, LEASE_SECONDS if is_sent else None)
         ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
-    claim = Claim(database, ended.reply_id, number=0, made_at=claimed_at) if is_sent else None
-    stored = replace(reply, id=ended.reply_id, delivery=ended.delivery, claim=claim)
-    return ClosedTurn(stored, confirmation_id)
+    reply = replace(reply, id=ended.reply_id)
+    if is_sent:
+        claim = Claim(database, reply.id, number=0, made_at=claimed_at)
+        reply = replace(reply, delivery=to_delivery(ended, answer.status), claim=claim)
+    return ClosedTurn(reply, confirmation_id)
 
 
 def _to_row(reply: Reply, lease: float | None) -> dict[str, Any]:
@@ -208,8 +202,10 @@ async def end_turn(
     events: Sequence[Event],
     reply: Mapping[str, Any] | None = None,
     question: NewQuestion | None = None,
-) -> EndedTurn:
+) -> Any:
     """Close a turn: store its last step, payment, reply and question, and mark its inbox rows as finished.
+
+    Returns a row with the `reply_id`, None without a reply, and the columns of `FIND_DELIVERY`.
 
     A child turn has no reply: the parent turn reads its answer. Raises `Superseded` when another attempt has taken
     over the turn: nothing is written, and nothing may be sent.
@@ -233,7 +229,7 @@ async def end_turn(
     row = (await session.execute(END_AND_NOTE if reply is None else END_AND_REMEMBER, given)).one_or_none()
     if row is None:
         raise Superseded
-    return EndedTurn(row.reply_id or 0, to_delivery(row, answer.status))
+    return row
 
 
 async def filtered(turn: RunningTurn, answer: TurnResult) -> TurnResult:
