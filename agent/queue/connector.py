@@ -74,6 +74,8 @@ async def _configure(connection: AsyncConnection[Any]) -> None:
     await connection.set_autocommit(True)
     # If the server crashes, the last changes of the queue may be lost; the sweep then finds the affected messages.
     await connection.execute("SET synchronous_commit = off")
+    # As on all other connections: to plan a statement takes longer than to run it.
+    await connection.execute("SET plan_cache_mode = force_generic_plan")
 
 
 @asynccontextmanager
