@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from agent.events.listener import Listener
 from agent.mcp.servers import RemoteTools
 from agent.queue.inbox import Inbox
-from agent.queue.outbox import Senders
+from agent.queue.outbox import Outbox, Senders
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
 from agent.turn.services import Files, Models, TurnServices
@@ -70,6 +70,11 @@ class App:
         return Inbox(self.database)
 
     @cached_property
+    def outbox(self) -> Outbox:
+        """Build the outbox, which delivers replies."""
+        return Outbox(self.database, self.senders)
+
+    @cached_property
     def credentials(self) -> Credentials:
         """Build the store of people's credentials, which encrypts them."""
         return Credentials(self.database, self.secrets.secret_keys)
@@ -96,6 +101,6 @@ class App:
             memory=self.memory,
             files=self.files,
             events=self.events,
-            senders=self.senders,
+            outbox=self.outbox,
             credentials=self.credentials,
         )

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from adapters.cli.worker import build_worker
 from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
-from agent.queue import inbox, outbox
+from agent.queue import inbox
 from agent.queue.outbox import Reply
 from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope
@@ -284,7 +284,7 @@ class FaultyPlatform:
 async def sweep_past_bugs(parley: Parley) -> None:
     """Deliver left-over replies as the worker does: log a bug and go on."""
     with suppress(RuntimeError):
-        await outbox.sweep(parley.app.database, parley.app.senders)
+        await parley.app.outbox.sweep()
 
 
 async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other(

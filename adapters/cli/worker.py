@@ -17,7 +17,6 @@ from agent.maintenance.steps import Steps
 from agent.maintenance.totals import count_finished, store_events
 from agent.memories.turns import TurnMemories
 from agent.privacy.erasure import finish_erasures
-from agent.queue import outbox
 from agent.queue.jobs import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
 from agent.schedules.checks import make_checks
@@ -47,7 +46,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         app.clock,
         partial(run_turn, app.turns, cancellations=cancellations),
         periodic_tasks=(
-            PeriodicTask("outbox sweeper", partial(outbox.sweep, app.database, app.senders), SWEEP_SECONDS),
+            PeriodicTask("outbox sweeper", app.outbox.sweep, SWEEP_SECONDS),
             PeriodicTask("model prices", partial(app.models.router.prices.refresh, app.database), PRICE_SECONDS),
             PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS),
             PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),

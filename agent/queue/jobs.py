@@ -5,7 +5,7 @@ Slots bound how many turns run at once, in all and for each person and server. S
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -24,6 +24,7 @@ from agent.queue.inbox import QUEUE
 from agent.queue.job import Job, Slot
 from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, start_alone
 from shared.clock import Clock
+from shared.db.batching import BatchLoader
 from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
 from shared.db.retries import retry_on_lost_db
 from shared.errors import Superseded
@@ -40,10 +41,13 @@ SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs_v1(
 ) AS taken
 """
 FINISH = """
-SELECT procrastinate_finish_job_v1(%(job_id)s, %(status)s, %(delete_job)s), EXISTS (
-    SELECT FROM procrastinate_jobs AS ending JOIN procrastinate_jobs AS waiting USING (lock)
-    WHERE ending.id = %(job_id)s AND waiting.status = 'todo'
+SELECT procrastinate_finish_job_v1(ending.id, ending.status::procrastinate_job_status, ending.is_deleted), EXISTS (
+    SELECT FROM procrastinate_jobs AS job JOIN procrastinate_jobs AS waiting USING (lock)
+    WHERE job.id = ending.id AND waiting.status = 'todo'
 ) AS is_awaited
+FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(deleted)s::boolean[])
+     WITH ORDINALITY AS ending (id, status, is_deleted, number)
+ORDER BY number
 """
 log = get_logger()
 
@@ -207,6 +211,8 @@ class FairJobs(JobManager):
     def __init__(self, connector: BaseConnector, slots: Slots) -> None:
         super().__init__(connector)
         self.slots = slots
+        # Jobs that end while others are being finished are finished together.
+        self._finishing = BatchLoader(self._finish)
         self._taken: deque[QueuedJob] = deque()
         self._notify: NotificationCallback | None = None
         # How often this worker was told that there may be a job for it.
@@ -224,16 +230,20 @@ class FairJobs(JobManager):
     async def finish_job_by_id_async(self, job_id: int, status: Status, delete_job: bool) -> None:
         """Set a job to its final state, unless another worker has it by now; then look for one that waits for it."""
         told = self._told
-        given = {"job_id": job_id, "status": status.value, "delete_job": delete_job}
         try:
-            row = await self.connector.execute_query_one_async(FINISH, **given)
-            if row["is_awaited"] or told != self._told:
+            if await self._finishing.load((job_id, status.value, delete_job)) or told != self._told:
                 await self.wake()
         except ConnectorException as error:
             # Another worker considered this one dead, ended this job and queued it again.
             if not isinstance(error.__cause__, RaiseException):
                 raise
             log.info("job_was_taken_over")
+
+    async def _finish(self, ending: Sequence[tuple[int, str, bool]]) -> list[bool]:
+        # Returns of each job whether another one waits for its place.
+        ids, statuses, deleted = map(list, zip(*ending, strict=True))
+        rows = await self.connector.execute_query_all_async(FINISH, ids=ids, statuses=statuses, deleted=deleted)
+        return [row["is_awaited"] for row in rows]
 
     async def check(self) -> None:
         """Take jobs of a queue that has none; raises `ConnectorException` if this can't be done."""

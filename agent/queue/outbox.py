@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import text
 
+from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
 from shared.errors import ClaimLost, Unavailable, Undeliverable
@@ -70,8 +71,10 @@ RETURNING id
 """)
 
 DELIVERED = text("""
-UPDATE outbox SET status = 'delivered', delivered_at = now(), platform_message_id = :message_id, claimed_until = NULL
-WHERE id = :id AND status <> 'delivered'
+UPDATE outbox SET status = 'delivered', delivered_at = now(), platform_message_id = sent.message_id,
+    claimed_until = NULL
+FROM unnest(CAST(:ids AS bigint[]), CAST(:message_ids AS text[])) AS sent (id, message_id)
+WHERE outbox.id = sent.id AND status <> 'delivered'
 """)
 
 FAILED = text("""
@@ -186,30 +189,71 @@ class ReplySender(Protocol):
 Senders = Mapping[str, ReplySender]
 
 
-async def deliver(database: Database, senders: Senders, reply: Reply) -> None:
-    """Send a reply that this process has claimed; a failure is recorded, and the sweeper retries it."""
-    sender = senders.get(reply.adapter)
-    if sender is None:
-        await mark_failed(database, reply, "no sender in this process")
-        return
-    given: Attributes = {"parley.adapter": reply.adapter, "parley.turn.id": reply.turn_id, "parley.reply.id": reply.id}
-    try:
-        with span(f"deliver {reply.adapter}", given, kind="client"):
-            async with _kept_claim(reply):
-                await reply.check_claim()
-                message_id = await sender.send(reply)
-    except ClaimLost:
-        log.info("reply_sent_by_another_process", reply=reply.id)
-        return
-    except Unavailable as error:
-        log.warning("delivery_failed", reply=reply.id, adapter=reply.adapter, cause=str(error.__cause__ or error))
-        await mark_failed(database, reply, str(error))
-        return
-    except Undeliverable as error:
-        log.error("reply_undeliverable", reply=reply.id, adapter=reply.adapter, cause=str(error))
-        await mark_failed(database, reply, str(error), is_final=True)
-        return
-    await mark_delivered(database, reply.id, message_id)
+class Outbox:
+    """Delivers the replies of a process; deliveries that end while others are being recorded are recorded together."""
+
+    def __init__(self, database: Database, senders: Senders) -> None:
+        self.senders = senders
+        self._database = database
+        self._recording = BatchLoader(self._record)
+
+    async def deliver(self, reply: Reply) -> None:
+        """Send a reply that this process has claimed; a failure is recorded, and the sweeper retries it."""
+        sender = self.senders.get(reply.adapter)
+        if sender is None:
+            await mark_failed(self._database, reply, "no sender in this process")
+            return
+        given: Attributes = {
+            "parley.adapter": reply.adapter,
+            "parley.turn.id": reply.turn_id,
+            "parley.reply.id": reply.id,
+        }
+        try:
+            with span(f"deliver {reply.adapter}", given, kind="client"):
+                async with _kept_claim(reply):
+                    await reply.check_claim()
+                    message_id = await sender.send(reply)
+        except ClaimLost:
+            log.info("reply_sent_by_another_process", reply=reply.id)
+        except Unavailable as error:
+            log.warning("delivery_failed", reply=reply.id, adapter=reply.adapter, cause=str(error.__cause__ or error))
+            await mark_failed(self._database, reply, str(error))
+        except Undeliverable as error:
+            log.error("reply_undeliverable", reply=reply.id, adapter=reply.adapter, cause=str(error))
+            await mark_failed(self._database, reply, str(error), is_final=True)
+        else:
+            await self._recording.load((reply.id, message_id))
+
+    async def sweep(self) -> None:
+        """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""
+        if not self.senders:
+            return
+        claimed_at = boot_seconds()
+        async with self._database.transaction() as session:
+            claimed = await claim(session, list(self.senders))
+            first = await _find_messages(session, [reply.turn_id for reply, _ in claimed]) if is_tracing() else {}
+        delivering = (
+            self._deliver_again(
+                replace(reply, claim=Claim(self._database, reply.id, number, made_at=claimed_at)),
+                inbox_id=first.get(reply.turn_id),
+            )
+            for reply, number in claimed
+        )
+        for outcome in await asyncio.gather(*delivering, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _deliver_again(self, reply: Reply, inbox_id: int | None) -> None:
+        given = {"parley.turn.id": reply.turn_id}
+        with nullcontext() if inbox_id is None else span_of(inbox_id, "deliver_again", given):
+            await self.deliver(reply)
+
+    async def _record(self, sent: Sequence[tuple[int, str | None]]) -> list[None]:
+        # The platform has accepted these replies.
+        ids, message_ids = zip(*sent, strict=True)
+        async with self._database.statement() as session:
+            await session.execute(DELIVERED, {"ids": list(ids), "message_ids": list(message_ids)})
+        return [None] * len(sent)
 
 
 @asynccontextmanager
@@ -230,12 +274,6 @@ async def _renew(claim: Claim) -> None:
             await asyncio.sleep(RENEW_SECONDS)
             with suppress(DatabaseLost):
                 await claim.renew()
-
-
-async def mark_delivered(database: Database, reply_id: int, message_id: str | None) -> None:
-    """Record that the platform accepted the reply."""
-    async with database.statement() as session:
-        await session.execute(DELIVERED, {"id": reply_id, "message_id": message_id})
 
 
 async def mark_failed(database: Database, reply: Reply, error: str, *, is_final: bool = False) -> None:
@@ -272,27 +310,6 @@ def _find_reply(row: Any) -> Reply | None:
     except (TypeError, ValueError, KeyError) as error:
         log.error("reply_unreadable", reply=row.id, adapter=row.door, cause=repr(error))
         return None
-
-
-async def sweep(database: Database, senders: Senders) -> None:
-    """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""
-    if not senders:
-        return
-    claimed_at = boot_seconds()
-    async with database.transaction() as session:
-        claimed = await claim(session, list(senders))
-        first = await _find_messages(session, [reply.turn_id for reply, _ in claimed]) if is_tracing() else {}
-    replies = [replace(each, claim=Claim(database, each.id, number, made_at=claimed_at)) for each, number in claimed]
-    delivering = (_deliver_again(database, senders, reply, inbox_id=first.get(reply.turn_id)) for reply in replies)
-    for outcome in await asyncio.gather(*delivering, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
-
-
-async def _deliver_again(database: Database, senders: Senders, reply: Reply, inbox_id: int | None) -> None:
-    given = {"parley.turn.id": reply.turn_id}
-    with nullcontext() if inbox_id is None else span_of(inbox_id, "deliver_again", given):
-        await deliver(database, senders, reply)
 
 
 async def _find_messages(session: Session, turn_ids: Sequence[int]) -> dict[int, int]:

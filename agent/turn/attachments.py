@@ -17,7 +17,7 @@ async def store_files(services: TurnServices, turn: RunningTurn) -> list[FailedF
         services.database,
         files.storage,
         http=files.http,
-        senders=services.senders,
+        senders=services.outbox.senders,
         downloads=files.downloads,
         clock=services.clock,
     )

@@ -28,7 +28,6 @@ from agent.people.pauses import to_refusal
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
 from agent.queue.job import Job
-from agent.queue.outbox import deliver
 from agent.tools.made_files import list_file_ids
 from agent.turn.attachments import store_files, transcribe_recordings
 from agent.turn.close import TurnResult, close, count_iterations, to_question, to_response
@@ -114,7 +113,7 @@ async def _run(services: TurnServices, job: Job, turn: RunningTurn, cancellation
     try:
         with services.events.running_here(inbox_ids):
             view = LiveTurn(database, turn.key, turn.message)
-            async with shown_live(services.senders.get(turn.message.adapter), view, turn.announcer):
+            async with shown_live(services.outbox.senders.get(turn.message.adapter), view, turn.announcer):
                 answer = await answer_turn(services, turn, cancellations=cancellations, last_error=job.last_error)
             closed = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
             # What attempts before this one did is known to the tables alone.
@@ -129,7 +128,7 @@ async def _run(services: TurnServices, job: Job, turn: RunningTurn, cancellation
         job.unpaid[turn.key] = turn.spend.unpaid
     closed_at = services.clock.monotonic()
     if closed.reply.claim is not None:
-        await deliver(database, services.senders, closed.reply)
+        await services.outbox.deliver(closed.reply)
     _log_end(services, turn, answer, closed_at=closed_at)
     if turn.request.files:
         with suppress(DatabaseLost):

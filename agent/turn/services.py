@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.people.participants import LoopMode
-from agent.queue.outbox import Senders
+from agent.queue.outbox import Outbox
 from agent.tools.toolbox import Toolbox
 from agent.turn.modes import Mode
 from shared.clock import Clock
@@ -53,5 +53,5 @@ class TurnServices:
     memory: Memories
     files: Files
     events: Listener
-    senders: Senders
+    outbox: Outbox
     credentials: Credentials

@@ -1,8 +1,14 @@
-"""The slots of a worker."""
+"""The slots of a worker, and the end of its jobs."""
 
 import asyncio
+from collections.abc import Sequence
 
-from agent.queue.jobs import Bounds, Slots
+from procrastinate.jobs import Status
+from structlog.testing import capture_logs
+
+from agent.queue.connector import build_queue, opened
+from agent.queue.jobs import Bounds, FairJobs, Slots
+from tests.support.parley import Parley
 
 
 async def test_as_many_slots_are_reserved_as_are_free() -> None:
@@ -75,3 +81,26 @@ async def test_a_job_whose_message_was_removed_has_a_slot_without_a_limit() -> N
 
     async with slots.of(7).released():
         assert not slots.end(7)
+
+
+async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_over_one_of_them(parley: Parley) -> None:
+    made = await parley.sql(
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, lock, status)"
+        " SELECT 'elsewhere', 'task', number, 'doing' FROM generate_series(1, 20) AS number RETURNING id"
+    )
+    ids, queue = [row.id for row in made], build_queue(parley.app.database)
+    async with opened(queue):
+        jobs = FairJobs(queue.connector, Slots(Bounds()))
+        await finish(jobs, ids[:10])
+        together = "SELECT count(DISTINCT xmin::text) FROM procrastinate_jobs WHERE status = 'succeeded'"
+        assert await parley.value(together) <= 2
+        await parley.sql("UPDATE procrastinate_jobs SET status = 'failed' WHERE id = :id", id=ids[15])
+        with capture_logs() as lines:
+            await finish(jobs, ids[10:])
+
+    assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'") == 19
+    assert [line["event"] for line in lines] == ["job_was_taken_over"]
+
+
+async def finish(jobs: FairJobs, ids: Sequence[int]) -> None:
+    await asyncio.gather(*(jobs.finish_job_by_id_async(each, Status.SUCCEEDED, delete_job=False) for each in ids))

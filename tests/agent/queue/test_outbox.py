@@ -1,11 +1,12 @@
 """Claims on replies: a process that wakes up late sends nothing that another process sends."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from agent.queue import outbox
-from agent.queue.outbox import CERTAIN_SECONDS, Claim, Reply, boot_seconds
+from agent.queue.outbox import CERTAIN_SECONDS, Claim, Outbox, Reply, boot_seconds
 from shared.errors import ClaimLost, Unavailable
 from tests.support.parley import FakePlatform, Parley
 
@@ -39,7 +40,7 @@ def freeze(reply: Reply) -> Reply:
 async def let_another_worker_send(parley: Parley) -> None:
     """Let the claim expire, and the sweeper of another process send the reply."""
     await parley.sql("UPDATE outbox SET claimed_until = now()")
-    await outbox.sweep(parley.app.database, {"fake": parley.platform})
+    await Outbox(parley.app.database, {"fake": parley.platform}).sweep()
 
 
 async def claimed(parley: Parley) -> Reply:
@@ -51,7 +52,7 @@ async def claimed(parley: Parley) -> Reply:
 async def test_a_process_that_was_frozen_before_it_sends_leaves_the_reply_to_the_other(parley: Parley) -> None:
     reply, late = await claimed(parley), FakePlatform()
     await let_another_worker_send(parley)
-    await outbox.deliver(parley.app.database, {"fake": late}, freeze(reply))
+    await Outbox(parley.app.database, {"fake": late}).deliver(freeze(reply))
 
     assert [post.content for post in parley.platform.posts] == ["the answer"]
     assert late.posts == []
@@ -59,7 +60,7 @@ async def test_a_process_that_was_frozen_before_it_sends_leaves_the_reply_to_the
 
 async def test_a_process_that_was_frozen_while_it_sends_posts_nothing_more(parley: Parley) -> None:
     late = FrozenPlatform(parley)
-    await outbox.deliver(parley.app.database, {"fake": late}, await claimed(parley))
+    await Outbox(parley.app.database, {"fake": late}).deliver(await claimed(parley))
 
     assert [post.content for post in parley.platform.posts] == ["the answer"]
     assert late.posts == []
@@ -69,7 +70,7 @@ async def test_a_process_that_was_frozen_while_it_sends_posts_nothing_more(parle
 async def test_a_claim_that_expired_unnoticed_is_renewed_and_used(parley: Parley) -> None:
     reply = await claimed(parley)
     await parley.sql("UPDATE outbox SET claimed_until = now()")
-    await outbox.deliver(parley.app.database, {"fake": parley.platform}, freeze(reply))
+    await Outbox(parley.app.database, {"fake": parley.platform}).deliver(freeze(reply))
 
     assert [post.content for post in parley.platform.posts] == ["the answer"]
     assert reply.claim is not None
@@ -96,3 +97,12 @@ async def test_a_stored_reply_that_can_not_be_read_does_not_hold_up_the_others(p
     await let_another_worker_send(parley)
 
     assert [post.content for post in parley.platform.posts] == ["the answer"]
+
+
+async def test_deliveries_that_end_at_once_are_recorded_together(parley: Parley) -> None:
+    replies = [await claimed(parley) for _ in range(20)]
+    await asyncio.gather(*map(Outbox(parley.app.database, {"fake": parley.platform}).deliver, replies))
+
+    recorded = await parley.sql("SELECT xmin::text, platform_message_id FROM outbox WHERE status = 'delivered'")
+    assert len({message_id for _, message_id in recorded}) == 20
+    assert len({transaction for transaction, _ in recorded}) <= 2
