@@ -170,10 +170,11 @@ class Providers:
                 provider_config=self.library.own_server,
                 litellm_params={},
                 logging_obj=asked["litellm_logging_obj"],
-                model_response=litellm.ModelResponse(),
+                # A stream is read line by line.
+                model_response=None if "stream" in asked else litellm.ModelResponse(),
                 encoding=None,
                 acompletion=True,
-                stream=asked.get("stream", False),
+                stream="stream" in asked,
                 # In `extra_body`, schemas of tools are sent without being walked through.
                 optional_params={"extra_body": {key: asked[key] for key in BODY if key in asked}},
             )
