@@ -232,13 +232,11 @@ class Outbox:
         async with self._database.transaction() as session:
             claimed = await claim(session, list(self.senders))
             first = await _find_messages(session, [reply.turn_id for reply, _ in claimed]) if is_tracing() else {}
-        delivering = (
-            self._deliver_again(
-                replace(reply, claim=Claim(self._database, reply.id, number, made_at=claimed_at)),
-                inbox_id=first.get(reply.turn_id),
-            )
+        replies = [
+            replace(reply, claim=Claim(self._database, reply.id, number, made_at=claimed_at))
             for reply, number in claimed
-        )
+        ]
+        delivering = (self._deliver_again(reply, inbox_id=first.get(reply.turn_id)) for reply in replies)
         for outcome in await asyncio.gather(*delivering, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
