@@ -46,6 +46,12 @@ async def shield_until_done(work: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
+def is_cancelled() -> bool:
+    """Return whether the current task was asked to end, also if something has taken the `CancelledError` since."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def run_with_timeout(seconds: float, work: Awaitable[Result]) -> Result:
     """Wait for a tool at most so long, then cancel it and raise `TimeoutError`, even if it ignores the cancellation."""
     task = asyncio.ensure_future(work)

@@ -21,6 +21,7 @@ from shared.db.database import Database, is_stale
 from shared.db.driver import QUEUE_NAME
 from shared.db.retries import retried
 from shared.log import get_logger
+from shared.tasks import is_cancelled
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
@@ -83,7 +84,7 @@ async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
     """Open the queue's connections for the block."""
     try:
         await _open(queue)
-        if (task := asyncio.current_task()) is not None and task.cancelling():
+        if is_cancelled():
             # Before Python 3.12, the pool's `asyncio.wait_for` may lose a cancellation: the worker would run on.
             raise asyncio.CancelledError
         yield

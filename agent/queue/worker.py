@@ -21,6 +21,7 @@ from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY
 from shared.clock import Clock
 from shared.db.database import REFUSED, Database, DatabaseLost
 from shared.log import get_logger
+from shared.tasks import is_cancelled
 
 HEARTBEAT_SECONDS = 5.0
 # procrastinate itself deletes no rows of workers: it would judge them by the wall clock alone.
@@ -178,7 +179,7 @@ class Worker:
                 # another error, its connections may have caused it.
                 log.warning("worker_restarting", cause=str(error.__cause__ or error))
                 await replace_connections(self._queue)
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if is_cancelled():
                 # Cancelled while the database was lost: the database error has replaced the CancelledError.
                 return
             await asyncio.sleep(RESTART_SECONDS)

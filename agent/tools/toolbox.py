@@ -21,7 +21,7 @@ from agent.tools.search import ToolSearch, build_search, fit
 from shared.db.database import DatabaseLost
 from shared.errors import ConfirmationNeeded, ToolError, Unavailable
 from shared.log import get_logger
-from shared.tasks import run_with_timeout
+from shared.tasks import is_cancelled, run_with_timeout
 from shared.text import cut
 from shared.tools import Tool, ToolContext
 
@@ -172,7 +172,7 @@ class Toolbox:
             return _temporary(str(error) or f"{tool.name} took longer than {tool.timeout_seconds:.0f} seconds.")
         except asyncio.CancelledError:
             # Propagate a cancellation of this task, but not a `CancelledError` that leaked out of the tool's own code.
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if is_cancelled():
                 raise
             return _temporary(f"{tool.name} was interrupted.")
         except Exception:
