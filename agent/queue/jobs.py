@@ -215,16 +215,19 @@ class FairJobs(JobManager):
         self._finishing = BatchLoader(self._finish)
         self._taken: deque[QueuedJob] = deque()
         self._notify: NotificationCallback | None = None
-        # How often this worker was told that there may be a job for it.
-        self._told = 0
+        # How often this worker was told that there may be a job for it; and how often, when it took the last one.
+        self._told, self._emptied_at = 0, -1
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
         """Return the next job that has a slot, if there is one."""
-        told = -1
-        # procrastinate forgets what it is told during a fetch.
+        if self._taken:
+            return self._taken.popleft()
+        told, self._emptied_at = self._emptied_at, -1
+        # procrastinate forgets what it is told during a fetch, and asks once more after the last job.
         while not self._taken and told != self._told:
             told = self._told
-            await self._take(worker_id)
+            if await self._take(worker_id):
+                self._emptied_at = told
         return self._taken.popleft() if self._taken else None
 
     async def finish_job_by_id_async(self, job_id: int, status: Status, delete_job: bool) -> None:
@@ -272,23 +275,27 @@ class FairJobs(JobManager):
             self.slots.end(job.id or 0)
         self._taken.clear()
 
-    async def _take(self, worker_id: int) -> None:
+    async def _take(self, worker_id: int) -> bool:
+        """Take the jobs for which there are slots; return whether the last one is among them."""
         room = await self.slots.reserve(MAX_TAKEN)
         if not room:
-            return
+            return False
         try:
-            for row in await self.connector.execute_query_all_async(
+            rows = await self.connector.execute_query_all_async(
                 TAKE,
                 queue=QUEUE,
                 worker_id=worker_id,
                 limit=room,
                 persons=self.slots.full_persons,
                 servers=self.slots.full_servers,
-            ):
+            )
+            is_last = 0 < len(rows) < room
+            for row in rows:
                 self._taken.append(QueuedJob.from_row(row))
                 if row["person"] is not None:
                     self.slots.assign(row["id"], row["person"], row["server"])
                     room -= 1
+            return is_last
         finally:
             self.slots.release(room)
 

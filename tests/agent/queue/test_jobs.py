@@ -4,11 +4,19 @@ import asyncio
 from collections.abc import Sequence
 
 from procrastinate.jobs import Status
+from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from agent.queue.connector import build_queue, opened
+from agent.queue.inbox import QUEUE
 from agent.queue.jobs import Bounds, FairJobs, Slots
+from shared.db.database import Database
 from tests.support.parley import Parley
+
+JOB = text("""
+INSERT INTO procrastinate_jobs (queue_name, task_name, lock) VALUES (:queue, 'task', CAST(gen_random_uuid() AS text))
+RETURNING id
+""")
 
 
 async def test_as_many_slots_are_reserved_as_are_free() -> None:
@@ -104,3 +112,42 @@ async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_ove
 
 async def finish(jobs: FairJobs, ids: Sequence[int]) -> None:
     await asyncio.gather(*(jobs.finish_job_by_id_async(each, Status.SUCCEEDED, delete_job=False) for each in ids))
+
+
+async def test_after_the_last_job_a_worker_asks_again_when_it_is_told_of_another_or_wakes_up(
+    database: Database,
+) -> None:
+    queue = build_queue(database)
+    async with opened(queue):
+        jobs = FairJobs(queue.connector, Slots(Bounds()))
+        worker_id = await jobs.register_worker()
+        first, second = await add_job(database), await add_job(database)
+        assert [await fetched(jobs, worker_id) for _ in range(3)] == [first, second, None]
+
+        third = await add_job(database)
+        assert await fetched(jobs, worker_id) == third
+        fourth = await add_job(database)
+        assert [await fetched(jobs, worker_id) for _ in range(2)] == [None, fourth]
+
+        fifth, told = await add_job(database), asyncio.Event()
+
+        async def tell(**_given: object) -> None:
+            told.set()
+
+        listening = asyncio.create_task(jobs.listen_for_jobs(on_notification=tell))
+        while not told.is_set():  # the connection that listens is opened
+            await jobs.wake()
+            await asyncio.sleep(0)
+        assert await fetched(jobs, worker_id) == fifth
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+async def add_job(database: Database) -> int:
+    async with database.transaction() as session:
+        return int((await session.execute(JOB, {"queue": QUEUE})).scalar_one())
+
+
+async def fetched(jobs: FairJobs, worker_id: int) -> int | None:
+    job = await jobs.fetch_job(None, worker_id)
+    return job.id if job is not None else None
