@@ -4,18 +4,21 @@ One adapter process listens through Socket Mode, two workers answer through the 
 """
 
 import argparse
+import asyncio
+import gc
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from statistics import median
 
 import uvloop
 
-from tests.bench.chat import CHANNELS, MODEL_SECONDS, WORKERS, listening
+from tests.bench.chat import CHANNELS, MODEL_SECONDS, WORKERS, listening, loop_ms
 from tests.bench.figures import Figure, report
 from tests.bench.load import percentile
 from tests.standins.slack import Json, Limits, Person, SlackStandIn
 
-EVENTS, THREADS = 1000, 50
+EVENTS, THREADS, ROUNDS = 1000, 50, 7
 WAIT_SECONDS = 120
 
 
@@ -30,7 +33,7 @@ async def run(events: int, threads: int, workers: int, log: Path | None) -> list
                 person.joins(channel)
             # The first round is a warm-up: it opens connections, prepares statements and looks up names.
             await _ask_in_threads(slack, people, channels, threads)
-            figures = await _ask_in_threads(slack, people, channels, threads)
+            figures = await _rounds(slack, people, channels, threads)
             figures += await _burst(slack, people, channels, events)
             return [*figures, Figure("memory of the listening process", adapter_mb(), "MB", at_most=200)]
 
@@ -63,8 +66,8 @@ async def _answered(slack: SlackStandIn, channels: list[Json], asked: list[Json]
 
 async def _ask_in_threads(
     slack: SlackStandIn, people: list[Person], channels: list[Json], threads: int
-) -> list[Figure]:
-    """Ask a question in this many threads at the same time."""
+) -> tuple[float, ...]:
+    """Ask a question in this many threads at the same time; return the milliseconds beyond the model's of each."""
     slack.journal.clear()
     began: dict[str, float] = {}
     asked: list[Json] = []
@@ -72,12 +75,29 @@ async def _ask_in_threads(
         at = time.monotonic()
         asked.append(await people[number % CHANNELS].mentions(channels[number % CHANNELS], f"question {number}"))
         began[asked[-1]["ts"]] = at
+        # Each event leaves as soon as its message is there, not when the last one is.
+        await asyncio.sleep(0)
     done = await _answered(slack, channels, asked)
-    added = tuple((done[key] - at - MODEL_SECONDS) * 1000 for key, at in began.items())
+    return tuple((done[key] - at - MODEL_SECONDS) * 1000 for key, at in began.items())
+
+
+async def _rounds(slack: SlackStandIn, people: list[Person], channels: list[Json], threads: int) -> list[Figure]:
+    """Ask in threads in several rounds; the goal is for the middle one, so that one slow moment does not decide."""
+    loops, rounds = [], []
+    for _ in range(ROUNDS):
+        # What the stand-ins keep is looked through between the rounds: they share the processors with what is measured.
+        gc.collect()
+        gc.freeze()
+        loops.append(loop_ms())
+        rounds.append(await _ask_in_threads(slack, people, channels, threads))
+    p95 = [percentile(each, 95) for each in rounds]
     return [
         Figure("threads at once", threads, ""),
-        Figure("added time, p50", percentile(added, 50), "ms"),
-        Figure("added time, p95", percentile(added, 95), "ms", at_most=250),
+        Figure("added time, p50", median(percentile(each, 50) for each in rounds), "ms"),
+        Figure("added time, p95", median(p95), "ms", at_most=250),
+        Figure("added time, p95, fastest round", min(p95), "ms"),
+        Figure("added time, p95, slowest round", max(p95), "ms"),
+        Figure("a fixed loop, for the machine", median(loops), "ms"),
     ]
 
 
