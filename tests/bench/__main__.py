@@ -22,7 +22,7 @@ MOST_SECONDS = 175
 def build_table() -> Table:
     table = Table(title="A turn of Parley, against a floor that does only what nobody can leave out")
     for name in ("figure", "value", "floor", "ratio", "goal", "reached"):
-        table.add_column(name, justify="left" if name in {"figure", "goal"} else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name in {"figure", "goal"} else "right", no_wrap=name != "figure")
     return table
 
 
