@@ -274,6 +274,7 @@ class FairJobs(JobManager):
         for job in self._taken:
             self.slots.end(job.id or 0)
         self._taken.clear()
+        self._emptied_at = -1
 
     async def _take(self, worker_id: int) -> bool:
         """Take the jobs for which there are slots; return whether the last one is among them."""
@@ -289,13 +290,13 @@ class FairJobs(JobManager):
                 persons=self.slots.full_persons,
                 servers=self.slots.full_servers,
             )
-            is_last = 0 < len(rows) < room
+            has_last = 0 < len(rows) < room
             for row in rows:
                 self._taken.append(QueuedJob.from_row(row))
                 if row["person"] is not None:
                     self.slots.assign(row["id"], row["person"], row["server"])
                     room -= 1
-            return is_last
+            return has_last
         finally:
             self.slots.release(room)
 

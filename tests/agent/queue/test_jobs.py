@@ -129,7 +129,11 @@ async def test_after_the_last_job_a_worker_asks_again_when_it_is_told_of_another
         fourth = await add_job(database)
         assert [await fetched(jobs, worker_id) for _ in range(2)] == [None, fourth]
 
-        fifth, told = await add_job(database), asyncio.Event()
+        fifth = await add_job(database)
+        jobs.forget()
+        assert await fetched(jobs, worker_id) == fifth
+
+        sixth, told = await add_job(database), asyncio.Event()
 
         async def tell(**_given: object) -> None:
             told.set()
@@ -138,7 +142,7 @@ async def test_after_the_last_job_a_worker_asks_again_when_it_is_told_of_another
         while not told.is_set():  # the connection that listens is opened
             await jobs.wake()
             await asyncio.sleep(0)
-        assert await fetched(jobs, worker_id) == fifth
+        assert await fetched(jobs, worker_id) == sixth
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
