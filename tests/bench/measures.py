@@ -65,12 +65,11 @@ class Bench:
         """Return Parley's and the floor's run of each load; each round has all of them, in the same circumstances."""
         ours: list[list[Run]] = [[] for _ in loads]
         floors: list[list[Run]] = [[] for _ in loads]
-        begun, count = time.monotonic(), 0
-        while count < self.size.rounds and time.monotonic() < begun + REPEAT_SECONDS * len(loads):
+        until = time.monotonic() + REPEAT_SECONDS * len(loads)
+        while len(ours[0]) < self.size.rounds and time.monotonic() < until:
             for number, load in enumerate(loads):
                 floors[number].append(await self.floor.play(load))
                 ours[number].append(await self.parley.play(load))
-            count += 1
         return [(merged(own), merged(floor)) for own, floor in zip(ours, floors, strict=True)]
 
 
