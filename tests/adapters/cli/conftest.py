@@ -17,7 +17,8 @@ def shell() -> Iterator[Shell]:
         # An open psql keeps the server; it stops with it, before the folder goes.
         with shell.start("psql") as psql:
             # Connected, before the first test: one of them counts on it.
-            assert psql.stdin is not None and psql.stdout is not None
+            assert psql.stdin is not None
+            assert psql.stdout is not None
             psql.stdin.write("\\echo connected\n")
             psql.stdin.flush()
             assert "connected" in psql.stdout.readline()
