@@ -15,13 +15,16 @@ from adapters.cli.compose import open_app
 from adapters.cli.opening import prepare
 from adapters.cli.run import _print_addresses
 from adapters.cli.serving import _wait_for_database
+from adapters.cli.worker import build_worker
 from shared.backup.database import run_pg_restore, write_dump
 from shared.db.database import Address, Database, DatabaseLost, migrate
 from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
 from tests.standins.openai_api.script import held
 from tests.support.connections import connected
 from tests.support.given_database import given_database
-from tests.support.parley import Parley
+from tests.support.parley import Parley, open_parley
+from tests.support.recovery import cut_connections
 
 FULL = """
 CREATE SEQUENCE refused;
@@ -68,6 +71,36 @@ async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_
 
     assert (answered.content, answered.error) == ("It is done.", None)
     assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
+
+
+@asynccontextmanager
+async def away(postgres: URL, address: Address) -> AsyncIterator[None]:
+    """Keep a database from its users for the block: their connections end, and no new one is accepted."""
+    async with connected(Address(postgres, is_embedded=True)) as owner:
+        await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
+        await cut_connections(postgres, address)
+        yield
+        await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
+
+
+async def test_a_worker_is_stopped_while_its_database_is_away_and_another_one_answers(
+    postgres: URL, settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    gate, answer = held("It is done.")
+    model.play(answer)
+    async with open_parley(settings, address, model, works=False) as parley:
+        stopped = asyncio.create_task(build_worker(parley.app, grace=0.1).run())
+        accepted = await parley.accept("hello")
+        await model.until(1)
+        async with away(postgres, address):
+            stopped.cancel()
+            async with asyncio.timeout(30):
+                await asyncio.gather(stopped, return_exceptions=True)
+        gate.set()
+        async with open_parley(settings, address, model):
+            answered = await parley.app.events.response(accepted.inbox_id)
+
+    assert (answered.content, answered.error) == ("It is done.", None)
 
 
 async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parley: Parley) -> None:

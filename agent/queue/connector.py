@@ -25,6 +25,9 @@ from shared.tasks import is_cancelled
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
+# How long a statement waits for a connection, and how long the pool tries to open one before it begins anew: its waits
+# between tries double, and after a minute without a database the next one would be a minute away.
+CONNECTION_SECONDS = 2.0
 log = get_logger()
 
 
@@ -44,19 +47,36 @@ async def _replace_lost(state: RetryCallState) -> None:
     await pool.check()
 
 
+def _is_stopping(state: RetryCallState) -> bool:
+    # procrastinate shields its statements from the worker's cancellation, so that running jobs can end.
+    return is_cancelled(state.args[0].worker)
+
+
 _retried = retried(
     _is_lost,
     ConnectorException,
     AsyncRetrying(
         retry=retry_if_exception(_is_lost),
         wait=wait_chain(*map(wait_fixed, DATABASE_WAITS)),
+        stop=_is_stopping,
         before_sleep=_replace_lost,
+        reraise=True,
     ),
 )
 
 
 class RetryingConnector(procrastinate.PsycopgConnector):
-    """procrastinate's connector; retries while the database restarts, so that the worker does not end."""
+    """procrastinate's connector; retries while the database restarts, so that the worker does not end.
+
+    Once the task that has opened it is cancelled, the error of a lost database is raised.
+    """
+
+    worker: asyncio.Task[Any] | None = None
+
+    async def open_async(self, pool: AsyncConnectionPool | None = None) -> None:
+        """Open the pool for the current task."""
+        self.worker = asyncio.current_task()
+        await super().open_async(pool)
 
     execute_query_async = _retried(procrastinate.PsycopgConnector.execute_query_async)
     execute_query_one_async = _retried(procrastinate.PsycopgConnector.execute_query_one_async)
@@ -67,7 +87,8 @@ class RetryingConnector(procrastinate.PsycopgConnector):
 def _open_pool(**given: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
     named = {**given.get("kwargs", {}), "application_name": QUEUE_NAME}
-    return AsyncConnectionPool(**given | {"check": None, "kwargs": named})
+    own = {"check": None, "kwargs": named, "reconnect_failed": AsyncConnectionPool.check}
+    return AsyncConnectionPool(**given | own)
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
@@ -121,7 +142,8 @@ def build_queue(database: Database) -> procrastinate.App:
         configure=_configure,
         min_size=1,
         max_size=4,
-        timeout=10,
+        timeout=CONNECTION_SECONDS,
+        reconnect_timeout=CONNECTION_SECONDS,
         name="queue",
     )
     return procrastinate.App(connector=connector)

@@ -177,11 +177,11 @@ class Worker:
             except (ConnectorException, DatabaseLost, *REFUSED) as error:
                 # Other workers deleted its row while this process was frozen; it restarts with a new row. If it was
                 # another error, its connections may have caused it.
+                if is_cancelled():
+                    # Cancelled while the database was lost: the database error has replaced the CancelledError.
+                    return
                 log.warning("worker_restarting", cause=str(error.__cause__ or error))
                 await replace_connections(self._queue)
-            if is_cancelled():
-                # Cancelled while the database was lost: the database error has replaced the CancelledError.
-                return
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _check(self) -> None:
@@ -191,6 +191,7 @@ class Worker:
             await session.execute(PROBE)
 
     async def _repeat(self, task: PeriodicTask) -> None:
+        is_lost = False
         while True:
             await asyncio.sleep(task.seconds or 0)
             if task.can_wait:
@@ -199,8 +200,12 @@ class Worker:
                 await task.run()
                 if task.seconds is None:
                     return
+                is_lost = False
             except DatabaseLost:
-                log.warning("database_lost")
+                # Once for each loss: the tasks run often, and the connections report their failures too.
+                if not is_lost:
+                    log.warning("database_lost", task=task.name)
+                is_lost = True
             except Exception:
                 # Periodic tasks work on many rows: one row that fails must not end them.
                 log.exception("periodic_task_failed")
