@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from slack_sdk import signature
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from adapters.slack.transport.shapes import Sent
 from shared.clock import Clock
 from shared.log import get_logger
 
@@ -89,7 +90,9 @@ def routes(secret: SecretStr | None, clock: Clock, dispatch: Dispatch) -> list[R
             log.warning("slack_request_refused", fault=fault)
             return Response("Not signed by Slack.", 401)
         text = body.decode("utf-8", "replace")
-        if not is_request(text, request.headers.get("content-type", "")):
+        misfit = find_misfit(text, request.headers.get("content-type", ""))
+        if misfit is not None:
+            log.warning("slack_request_refused", fault="form", cause=misfit)
             return Response("That is no request of Slack's.", 400)
         answer = await dispatch(text, request.headers)
         if answer.status >= 400:
@@ -105,22 +108,21 @@ def is_ssl_check(body: bytes) -> bool:
     return b"ssl_check=1" in body[:MOST_CHECK].split(b"&")
 
 
-def is_request(body: str, content_type: str) -> bool:
-    """Return whether a body has the form of an event, a click or a command."""
+def find_misfit(body: str, content_type: str) -> str | None:
+    """Return why a body is no event, click, form or command of Slack's; None if it is one."""
     try:
         if "json" in content_type or body.lstrip()[:1] in ("{", "["):
-            return _is_event(json.loads(body))
-        given = parse_qs(body)
-        return isinstance(json.loads(given["payload"][0]), dict) if "payload" in given else "command" in given
-    except (ValueError, RecursionError):
-        return False
-
-
-def _is_event(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    event = value.get("event", {})
-    return isinstance(event, dict) and isinstance(event.get("type", ""), str)
+            Sent.model_validate(json.loads(body))
+            return None
+        given = {name: values[0] for name, values in parse_qs(body).items()}
+        Sent.model_validate(json.loads(given["payload"]) if "payload" in given else given)
+    except ValidationError as error:
+        # Without the value, which may be what a person wrote.
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except (ValueError, RecursionError) as error:
+        return f"no JSON: {type(error).__name__}"
+    return None if "payload" in given or "command" in given else "neither a payload nor a command"
 
 
 async def _read(request: Request) -> bytes | None:

@@ -208,7 +208,9 @@ async def test_a_check_of_the_certificate_is_answered_and_signed_rubbish_is_refu
 
     assert checked.status_code == 200
     assert answers == [400] * len(rubbish)
-    assert "Traceback" not in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "Traceback" not in output
+    assert "event.type: Input should be a valid string" in output
 
 
 async def test_a_signed_event_of_another_workspace_is_not_answered_with_our_token(
