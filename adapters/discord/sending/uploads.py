@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 MEGABYTE = 1024 * 1024
 # Discord's documented limits for each file; what else stands between may allow less, which the first refusal shows.
 DEFAULT_BYTES, LESS_BYTES = 10 * MEGABYTE, 5 * MEGABYTE
-# The files of one message are held in memory.
-MOST_BYTES = 100 * MEGABYTE
+# A request may have 25 MiB, unless boosts allow a single file to be larger; some room is left for the message itself.
+REQUEST_BYTES = 24 * MEGABYTE
 BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
 MOST_SERVERS = 1000
 
@@ -47,8 +47,8 @@ class UploadLimits(dict[str | None, int]):
 
 
 async def choose_uploads(app: "App", files: Sequence[ReplyFile], allowed: int) -> tuple[list[Upload], list[str]]:
-    """Return the files of at most `allowed` bytes each, and a line with a link for each of the others."""
+    """Return the files of at most `allowed` bytes each, as many as a request takes, and lines with links for others."""
     small = [each for each in files if allowed and each.size_bytes <= allowed]
-    uploads, others = await collect(app, small, MOST_BYTES)
+    uploads, others = await collect(app, small, max(REQUEST_BYTES, allowed))
     links = [*(each for each in files if each not in small), *others]
     return uploads, [f"\n{each.filename}: <{each.url}>" for each in links]

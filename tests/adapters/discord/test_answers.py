@@ -117,7 +117,7 @@ async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(p
     assert [each.status for each in pond.discord.sent("POST", "/messages")] == [200, 200, 413, 413, 200, 200]
 
 
-async def test_the_files_of_a_slow_answer_are_in_its_message_once(pond: Scene) -> None:
+async def test_the_files_of_a_slow_answer_are_in_its_message_once_as_many_as_one_request_takes(pond: Scene) -> None:
     async def make(context: ToolContext, name: str) -> dict[str, Any]:
         """Make a file."""
         file = await context.storage.create(name, bytes(7 * MEGABYTE))
@@ -125,8 +125,8 @@ async def test_the_files_of_a_slow_answer_are_in_its_message_once(pond: Scene) -
 
     pond.parley.app.tools.mcp.offer([Tool(make, Permission.GUEST, module="office")])
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
-    # Together they are larger than the limit of each.
-    calls = [("office__make", {"name": "one.bin"}), ("office__make", {"name": "two.bin"})]
+    # Two are larger than the limit of each, four than that of a request.
+    calls = [("office__make", {"name": f"{number}.bin"}) for number in range(4)]
     pond.model.play(
         [Answer("Let me see. " * 3, tool_calls=calls, chunk_chars=4, chunk_delay=0.3), Answer("Here they are.")]
     )
@@ -138,9 +138,12 @@ async def test_the_files_of_a_slow_answer_are_in_its_message_once(pond: Scene) -
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
     (post,) = pond.ann.reads(pond.ann.dm())
-    assert (post["id"], post["content"]) == (live["id"], "Here they are.")
-    # Both tools run at once, so either file may be the first.
-    assert sorted(each["filename"] for each in post["attachments"]) == ["one.bin", "two.bin"]
+    first, _, link = post["content"].splitlines()
+    assert (post["id"], first) == (live["id"], "Here they are.")
+    # All tools run at once, so any file may be the last.
+    names = [*(each["filename"] for each in post["attachments"]), link.partition(": <http")[0]]
+    assert sorted(names) == ["0.bin", "1.bin", "2.bin", "3.bin"]
+    assert 413 not in {each.status for each in pond.discord.sent()}
 
 
 async def test_a_fresh_database_beside_an_old_channel_overwrites_no_older_answer(

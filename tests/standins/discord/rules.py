@@ -8,6 +8,8 @@ Json = dict[str, Any]
 MOST_CHARS, MOST_FILES, MOST_MENTIONED = 2000, 10, 100
 MEGABYTE = 1024 * 1024
 BY_BOOST_TIER = {2: 50 * MEGABYTE, 3: 100 * MEGABYTE}
+# All files of a request together, except where boosts allow a single one to be larger.
+MOST_REQUEST = 25 * MEGABYTE
 MESSAGE_KEYS = frozenset(
     {"content", "tts", "nonce", "enforce_nonce", "embeds", "allowed_mentions", "message_reference", "components"}
     | {"attachments", "flags", "sticker_ids"}

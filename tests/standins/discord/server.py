@@ -14,7 +14,7 @@ from tests.standins.discord import interactions
 from tests.standins.discord.gateway import Gateway
 from tests.standins.discord.limits import Limits, too_many
 from tests.standins.discord.rest import ROUTES, Answer, Call
-from tests.standins.discord.rules import BY_BOOST_TIER, MEGABYTE, Refused
+from tests.standins.discord.rules import BY_BOOST_TIER, MEGABYTE, MOST_REQUEST, Refused
 from tests.standins.discord.world import EPHEMERAL, Json, World, snowflake
 from tests.standins.stand_in import ChatStandIn
 
@@ -188,9 +188,10 @@ class DiscordStandIn(ChatStandIn):
         kept = []
         guild = self.world.guilds.get(self.world.channels[channel_id].get("guild_id", ""), {})
         limit = BY_BOOST_TIER.get(guild.get("premium_tier", 0), self.file_limit)
+        sizes = [len(content) for _, _, content in files]
+        if max(sizes, default=0) > limit or sum(sizes) > max(limit, MOST_REQUEST):
+            raise Refused(413, 40005, "Request entity too large")
         for _, name, content in files:
-            if len(content) > limit:
-                raise Refused(413, 40005, "Request entity too large")
             file_id = snowflake()
             path = f"/attachments/{channel_id}/{file_id}/{name}"
             self.world.files[path] = content
