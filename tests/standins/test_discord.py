@@ -1,12 +1,15 @@
 """The stand-in for Discord refuses what Discord refuses."""
 
 import json
+from io import BytesIO
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, FormData
 
 from tests.standins.discord import DiscordStandIn, Limits, Person
+from tests.standins.discord.rules import MEGABYTE
+from tests.standins.discord.world import EPHEMERAL, HAS_THREAD, SUPPRESS_EMBEDS
 
 BUTTON = {"type": 2, "style": 1, "label": "x", "custom_id": "a"}
 
@@ -89,6 +92,24 @@ async def test_an_edit_adds_only_the_files_that_it_lists() -> None:
                 assert [each["filename"] for each in (await response.json())["attachments"]] == wanted
 
 
+async def test_an_edit_changes_no_flag_but_that_of_embeds_and_nothing_when_it_is_refused() -> None:
+    async with DiscordStandIn() as discord, ClientSession(headers=authorized(discord)) as session:
+        dm = Person(discord, "Ann").dm()
+        message = discord.world.keep_message(dm, discord.world.bot, "x", flags=HAS_THREAD)
+        url = f"{discord.api_base}/channels/{dm['id']}/messages/{message['id']}"
+        for flags, wanted in ((SUPPRESS_EMBEDS | EPHEMERAL, HAS_THREAD | SUPPRESS_EMBEDS), (0, HAS_THREAD)):
+            async with session.patch(url, json={"flags": flags}) as response:
+                assert (await response.json())["flags"] == wanted
+        # Each file is small enough, and all are too much for one request.
+        form = FormData()
+        listed = [{"id": number} for number in range(4)]
+        form.add_field("payload_json", json.dumps({"content": "y", "attachments": listed}))
+        for each in listed:
+            form.add_field(f"files[{each['id']}]", BytesIO(bytes(7 * MEGABYTE)), filename="a.bin")
+        async with session.patch(url, data=form) as response:
+            assert (response.status, message["content"], message["attachments"]) == (413, "x", [])
+
+
 async def test_without_the_permission_the_history_is_empty() -> None:
     async with DiscordStandIn() as discord, ClientSession(headers=authorized(discord)) as session:
         ann = Person(discord, "Ann")
@@ -119,6 +140,17 @@ async def test_a_deferral_may_only_be_private(data: dict[str, int], status: int)
         url = f"{discord.api_base}/interactions/{asked.payload['id']}/{asked.token}/callback"
         async with session.post(url, json={"type": 5, "data": data}) as response:
             assert response.status == status
+
+
+@pytest.mark.parametrize("body", [{"type": 6}, {"type": 7, "data": {"content": "x"}}])
+async def test_only_a_click_edits_the_message_of_its_button(body: dict[str, Any]) -> None:
+    async with DiscordStandIn() as discord, ClientSession() as session:
+        ann = Person(discord, "Ann")
+        discord.commands = [{"id": "1", "name": "ask"}]
+        asked = await ann.types("ask", ann.dm())
+        url = f"{discord.api_base}/interactions/{asked.payload['id']}/{asked.token}/callback"
+        async with session.post(url, json=body) as response:
+            assert (response.status, (await response.json())["code"]) == (400, 50035)
 
 
 async def received(socket: ClientWebSocketResponse, *codes: int) -> dict[str, Any]:

@@ -158,12 +158,14 @@ class Gateway:
         session = self.sessions.get(given.get("session_id", ""))
         if given.get("token") != self.token:
             session = None
-        if session is None or given.get("seq") is None or given["seq"] > session.seq:
+        seen = given.get("seq")
+        # Of the events after the last one that was seen, none may be gone.
+        if session is None or seen is None or not session.events[0]["s"] - 1 <= seen <= session.seq:
             await wire.send({"op": 9, "s": None, "t": None, "d": False})
             return None
         self.resumes += 1
         session.wire = wire
-        for event in [each for each in session.events if each["s"] > given["seq"]]:
+        for event in [each for each in session.events if each["s"] > seen]:
             await wire.send(event)
         await session.dispatch("RESUMED", {"_trace": []})
         await self._tell()

@@ -11,10 +11,11 @@ from uuid import uuid4
 from tests.standins.discord import rules
 from tests.standins.discord.rest import Call, change_message, route
 from tests.standins.discord.rules import Refused
-from tests.standins.discord.world import EPHEMERAL, LOADING, SUPPRESS_EMBEDS, Json, snowflake
+from tests.standins.discord.world import EPHEMERAL, LOADING, Json, snowflake
 
 ACK_SECONDS, TOKEN_SECONDS = 3.0, 900.0
 SAY, DEFER, DEFER_UPDATE, UPDATE, MODAL = 4, 5, 6, 7, 9
+FORM = 5
 CHECKS: dict[int, Callable[[Json, int], None]] = {
     SAY: rules.check_response,
     DEFER: rules.check_deferral,
@@ -73,6 +74,7 @@ async def respond(call: Call) -> Json | None:
     kind, given = call.body.get("type"), call.body.get("data") or {}
     if kind not in CHECKS:
         raise rules.invalid("type", "Value must be one of {1, 4, 5, 6, 7, 8, 9, 10, 12}.")
+    _check_kind(kind, interaction.payload)
     inner = Call(call.standin, call.ids, call.query, given, call.files)
     CHECKS[kind](given, len(call.files))
     interaction.is_private = bool(given.get("flags", 0) & EPHEMERAL)
@@ -89,6 +91,12 @@ async def respond(call: Call) -> Json | None:
     interaction.kind, interaction.acked_after = kind, time.monotonic() - interaction.began
     await interaction.tell()
     return None
+
+
+def _check_kind(kind: int, payload: Json) -> None:
+    """Refuse to edit a message that nobody clicked, and to open a form on a form."""
+    if (kind in (DEFER_UPDATE, UPDATE) and "message" not in payload) or (kind == MODAL and payload["type"] == FORM):
+        raise rules.invalid("type", "Value is not allowed for this interaction.")
 
 
 async def _say(call: Call, interaction: Interaction, flags: int) -> Json:
@@ -150,9 +158,8 @@ async def edit_response(call: Call) -> Json:
     interaction = _open(call)
     message = _named(call, interaction)
     rules.check_message(call.body, len(call.files), is_edit=True)
-    was = message["flags"] & ~LOADING
     await change_message(call, call.standin.world.channels[message["channel_id"]], message)
-    message["flags"] = was | call.body.get("flags", 0) & SUPPRESS_EMBEDS
+    message["flags"] &= ~LOADING
     await interaction.tell()
     return message
 
@@ -172,9 +179,7 @@ async def follow_up(call: Call) -> Json:
     if interaction.messages and interaction.messages[0]["flags"] & LOADING:
         # The first follow-up to a deferred response becomes that response, with the deferral's visibility.
         first = interaction.messages[0]
-        given = {key: value for key, value in call.body.items() if key != "flags"}
-        inner = Call(call.standin, call.ids, call.query, given, call.files)
-        await change_message(inner, call.standin.world.channels[first["channel_id"]], first)
+        await change_message(call, call.standin.world.channels[first["channel_id"]], first)
         first["flags"] &= ~LOADING
         await interaction.tell()
         return first

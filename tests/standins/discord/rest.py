@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.standins.discord import rules
 from tests.standins.discord.gateway import GUILD_REACTIONS
 from tests.standins.discord.rules import Refused
-from tests.standins.discord.world import FORUM, HAS_THREAD, THREAD, Json, now
+from tests.standins.discord.world import FORUM, HAS_THREAD, SUPPRESS_EMBEDS, THREAD, Json, now
 
 if TYPE_CHECKING:
     from tests.standins.discord.server import DiscordStandIn
@@ -202,18 +202,20 @@ async def edit_message(call: Call) -> Json:
 
 
 async def change_message(call: Call, channel: Json, message: Json) -> Json:
-    """Edit the given fields, and dispatch the event."""
-    if "content" in call.body:
-        message["content"] = (call.body["content"] or "").strip()
-    for key in ("components", "embeds", "flags"):
-        if key in call.body:
-            message[key] = call.body[key] if call.body[key] is not None else []
+    """Edit the given fields, and dispatch the event; of the flags, only `SUPPRESS_EMBEDS` changes."""
     if "attachments" in call.body:
         # Only files that are listed stay or are added; a new one is listed by the number in its field's name.
         listed = {str(each["id"]) for each in call.body["attachments"] or []}
         old = [each for each in message["attachments"] if each["id"] in listed]
         new = [each for each in call.files if each[0].removeprefix("files[").removesuffix("]") in listed]
         message["attachments"] = old + call.standin.keep_files(channel["id"], new)
+    if "content" in call.body:
+        message["content"] = (call.body["content"] or "").strip()
+    for key in ("components", "embeds"):
+        if key in call.body:
+            message[key] = call.body[key] or []
+    if "flags" in call.body:
+        message["flags"] = message["flags"] & ~SUPPRESS_EMBEDS | (call.body["flags"] or 0) & SUPPRESS_EMBEDS
     message["edited_timestamp"] = now()
     await call.standin.tell_message("MESSAGE_UPDATE", message)
     return message
