@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 
+from adapters.slack.install.manifest import build_manifest
 from shared.settings import Settings
 from tests.adapters.contract.driver import STOP, Capability, File, Json, Message, Place, PlatformDriver, Post
 from tests.adapters.slack.conftest import Scene, make_scene
@@ -14,7 +15,7 @@ ALL_MEMBERS = frozenset({"channel", "here", "everyone"})
 
 
 class Driver(PlatformDriver):
-    """A workspace with a channel."""
+    """A workspace with a channel, and an app that is made of the manifest."""
 
     name = "slack"
     message_limit = 12_000
@@ -29,7 +30,9 @@ class Driver(PlatformDriver):
     @asynccontextmanager
     async def running(cls, settings: Settings) -> AsyncIterator[Self]:
         async with SlackStandIn() as standin:
-            yield cls(make_scene(standin, settings), standin)
+            scene = make_scene(standin, settings)
+            await standin.make_app(build_manifest(scene.own, None))
+            yield cls(scene, standin)
 
     @property
     def server(self) -> str:
@@ -50,10 +53,8 @@ class Driver(PlatformDriver):
         return Place(self.scene.general["id"], root["ts"])
 
     def conversation(self, asked: Message) -> Place:
-        """Return the thread of a question in a channel, or the direct conversation."""
-        return (
-            asked.place if self.is_direct(asked.place) or asked.place.thread else Place(asked.place.channel, asked.id)
-        )
+        """Return the thread of a question, which also a direct message begins."""
+        return asked.place if asked.place.thread else Place(asked.place.channel, asked.id)
 
     def is_direct(self, place: Place) -> bool:
         return self._world.kind(self._channel(place)) == "im"

@@ -108,7 +108,7 @@ async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
     async with driver.open(address, model):
         await driver.say(ANN, "hello to all", driver.channel)
         await driver.hear(driver.channel)
-        await driver.say(ANN, "hello", place)
+        begun = await driver.say(ANN, "hello", place)
         await driver.hear(place)
         await driver.until_delivered(2)
         await driver.scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
@@ -116,7 +116,7 @@ async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
             await driver.scene.sql(NAMED_BY_A_CALLER, platform=driver.name, name=name)
     unknown = await driver.add_channel("never-spoken-in")
     for text in ("first", "second", "third"):
-        await driver.say(ANN, text, place, is_delivered=False)
+        await driver.say(ANN, text, driver.conversation(begun), is_delivered=False)
     await driver.say(BOB, "not for you", driver.channel, calls=False, is_delivered=False)
     await driver.say(BOB, "over here", unknown, is_delivered=False)
     await driver.say(BOB, "for you", driver.channel, is_delivered=False)
