@@ -159,10 +159,21 @@ async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload
             # The live message was deleted; Discord still knows its nonce.
             nonce += "-again"
     made = await writer.write(body, nonce, files)
-    if made["content"].strip() != body["content"].strip():
+    if not _shows(made, body, files):
         # The message with this nonce is the live message of an attempt that died before it stored the message's id.
         made = await writer.change(str(made["id"]), body, files)
     return str(made["id"])
+
+
+def _shows(message: Json, body: Json, files: Sequence[Upload]) -> bool:
+    # Live text may be the whole answer already, with a Stop button and without files.
+    is_same_text = message["content"].strip() == body["content"].strip()
+    has_files = len(message.get("attachments", ())) == len(files)
+    return is_same_text and has_files and _button_ids(message) == _button_ids(body)
+
+
+def _button_ids(message: Json) -> list[str]:
+    return [each["custom_id"] for row in message.get("components", ()) for each in row["components"]]
 
 
 def _nonce(secrets: Secrets, reply: "Reply") -> str:

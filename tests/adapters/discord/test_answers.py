@@ -4,6 +4,8 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from adapters.discord.sending.reply import nonce_of_turn
 from shared.db.database import Address
 from shared.messages import Place
@@ -71,7 +73,8 @@ async def test_tools_that_run_are_a_line_that_goes_away(pond: Scene) -> None:
     assert await pond.ann.hears(pond.ann.dm()) == ["It is 4."]
 
 
-async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finished(pond: Scene) -> None:
+@pytest.mark.parametrize("shown", ["The e", "The end."])
+async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finished(pond: Scene, shown: str) -> None:
     pond.model.play([Answer("The end.", delay=1.5)])
     dm = pond.ann.dm()
 
@@ -80,13 +83,14 @@ async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finishe
         "SELECT id FROM turns"
     )
     # What a worker that died between its post and the note of it has left behind.
-    orphan = pond.discord.world.keep_message(dm, pond.discord.world.bot, "The e")
+    stop = [{"type": 1, "components": [{"type": 2, "style": 2, "label": "Stop", "custom_id": "stop"}]}]
+    orphan = pond.discord.world.keep_message(dm, pond.discord.world.bot, shown, components=stop)
     place = Place("discord", None, dm["id"], is_direct=True)
     nonce = nonce_of_turn(pond.parley.app.secrets, place, asked["id"], turn_id=turn_id)
     pond.discord.remember_nonce({"nonce": f"{nonce}-0", "enforce_nonce": True}, orphan)
 
     await pond.until_value("delivered", "SELECT status FROM outbox")
-    assert [each["content"] for each in pond.ann.reads(dm)] == ["The end."]
+    assert await pond.ann.hears(dm) == ["The end."]
 
 
 async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(pond: Scene) -> None:
