@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, StringConstraints
 # Ids, times and names of Slack's own are visible ASCII; texts of people may contain anything.
 Word = Annotated[str, StringConstraints(pattern=r"^[!-~]{0,1000}$")]
 Text = InstanceOf[str]
+# Slack writes some empty objects as lists.
+Empty = Annotated[list[Any], Field(max_length=0)]
 
 
 class Sent(BaseModel):
@@ -71,7 +73,7 @@ class Sent(BaseModel):
     tokens: dict[str, list[Word] | None] | None = None
     removed_users: list[Word] | None = None
     # Of a form: by block and input.
-    values: dict[str, dict[str, dict[str, Any]]] | None = None
+    values: dict[str, dict[str, dict[str, Any]]] | Empty | None = None
 
     @model_validator(mode="after")
     def check_kind(self) -> Self:

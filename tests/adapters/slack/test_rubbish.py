@@ -48,6 +48,8 @@ async def play_all(scene: Scene) -> None:
     await ann.submits(form, question="What is this?")
     await ann.deletes(general, reply)
     await ann.opens_home()
+    await scene.slack.until(lambda: ann.home)
+    await ann.opens_home()
     await ann.opens_assistant(general)
     await scene.slack.until(lambda: {name_form(each) for each in scene.slack.journal.envelopes} >= FORMS)
 

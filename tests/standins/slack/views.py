@@ -76,7 +76,8 @@ def _keep(call: Call, given: Json, user_id: str, before: Json | None = None) -> 
         "private_metadata": "",
         "callback_id": "",
         "external_id": "",
-        "state": {"values": {}},
+        # As Slack writes it before anything is entered.
+        "state": {"values": []},
         **given,
         "for": user_id,
     }
