@@ -158,7 +158,7 @@ class _MessageWriter:
         return str(made["ts"])
 
     async def _end_live(self, ts: str, rendered: Rendered, body: Json) -> str | None:
-        """Replace the live text by the answer; return None if the message was deleted."""
+        """Replace the live text by the answer; return None if that is not possible, and the answer has to be posted."""
         shown = self._shown
         try:
             if shown is not None and shown.is_stream and await self._end_stream(ts, shown, rendered, body=body):
@@ -168,12 +168,15 @@ class _MessageWriter:
                 await asyncio.sleep(max(0.0, wait))
             return await self._change(ts, body)
         except Refused as error:
-            if error.slack_code not in GONE:
+            if error.slack_code in TOO_LONG:
                 raise
+            log.info("slack_live_message_replaced", reply=self._draft.reply.id, cause=str(error))
+            if error.slack_code not in GONE:
+                await remove(self._web, self._place.channel, ts)
             return None
 
     async def _end_stream(self, ts: str, shown: Shown, rendered: Rendered, body: Json) -> bool:
-        """End the stream with the rest of the answer; return False if the streamed text is not its beginning."""
+        """End the stream with the rest of the answer; return False if Slack refuses that or other text was streamed."""
         part = rendered.parts[0]
         if not shown.is_certain or not part.startswith(shown.text) or len(rendered.parts) > 1:
             await stop_stream(self._web, self._place.channel, ts)
@@ -188,7 +191,12 @@ class _MessageWriter:
         more: Json = {"chunks": pieces} if pieces else {}
         rows = {"blocks": list(self._draft.rows)} if self._draft.rows else {}
         last: Json = {"metadata": body["metadata"], "check": self._draft.reply.check_claim} | more | rows
-        return await stop_stream(self._web, self._place.channel, ts, **last)
+        try:
+            return await stop_stream(self._web, self._place.channel, ts, **last)
+        except Refused as error:
+            # Without the rest it may still end, and then be changed.
+            log.info("slack_stream_not_ended", reply=self._draft.reply.id, cause=str(error))
+            return False
 
     async def _call(self, method: str, **arguments: Any) -> Json:
         """Make a call that shows something of the reply, unless another process sends it meanwhile."""

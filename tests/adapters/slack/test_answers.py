@@ -119,6 +119,19 @@ async def test_an_addition_whose_confirmation_is_lost_is_not_repeated_in_the_ans
     assert office.ann.reads(office.general) == [text]
 
 
+async def test_an_answer_arrives_also_where_slack_refuses_to_end_its_stream_or_to_change_it(office: Scene) -> None:
+    office.model.play([Answer("Slowly but surely.", chunk_chars=4, chunk_delay=0.4)] * 2)
+    office.slack.fail("chat.stopStream", error="brand_new_code", times=9)
+    office.slack.fail("chat.update", error="edit_window_closed", times=99, only={"channel": office.ann.dm["id"]})
+
+    await office.ann.mentions(office.general, "slowly")
+    await office.ann.direct("slowly")
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+    assert office.slack.calls("chat.startStream", ok=True)
+    assert office.ann.reads(office.general) == office.ann.reads() == ["Slowly but surely."]
+
+
 async def test_where_nothing_is_streamed_the_message_is_edited_once_a_second(office: Scene) -> None:
     text = " ".join(f"word{number}" for number in range(40))
     office.model.play([Answer(text, chunk_chars=8, chunk_delay=0.1)] * 2)
