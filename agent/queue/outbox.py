@@ -25,7 +25,8 @@ from shared.tracing.spans import Attributes, is_tracing, span, span_of
 LEASE_SECONDS = 12
 RENEW_SECONDS = 4
 MAX_ATTEMPTS = 5
-RETRY_SECONDS = 5
+# The wait before the next attempt; a platform may ask for a longer one.
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5, 600
 # How long a claim is certain to be valid: half its lease, because the database counts it with another clock.
 CERTAIN_SECONDS = LEASE_SECONDS / 2
 BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -53,8 +54,10 @@ WITH claimed AS (
     WHERE id IN (
         SELECT id FROM outbox
         WHERE status IN ('pending', 'claimed') AND door = ANY(:doors)
-          -- No lease lasts that long: the database's clock was set back since, and the sender may be dead.
-          AND (coalesce(claimed_until, now()) <= now() OR claimed_until > now() + 2 * :lease * interval '1 second')
+          -- No lease or wait lasts that long: the database's clock was set back since, and the sender may be dead.
+          AND (coalesce(claimed_until, now()) <= now()
+               OR status = 'claimed' AND claimed_until > now() + 2 * :lease * interval '1 second'
+               OR claimed_until > now() + 2 * :longest_wait * interval '1 second')
         ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
     )
     RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
@@ -217,7 +220,7 @@ class Outbox:
             log.info("reply_sent_by_another_process", reply=reply.id)
         except Unavailable as error:
             log.warning("delivery_failed", reply=reply.id, adapter=reply.adapter, cause=str(error.__cause__ or error))
-            await mark_failed(self._database, reply, str(error))
+            await mark_failed(self._database, reply, str(error), wait=error.retry_after or 0)
         except Undeliverable as error:
             log.error("reply_undeliverable", reply=reply.id, adapter=reply.adapter, cause=str(error))
             await mark_failed(self._database, reply, str(error), is_final=True)
@@ -274,17 +277,18 @@ async def _renew(claim: Claim) -> None:
                 await claim.renew()
 
 
-async def mark_failed(database: Database, reply: Reply, error: str, *, is_final: bool = False) -> None:
+async def mark_failed(database: Database, reply: Reply, error: str, *, is_final: bool = False, wait: float = 0) -> None:
     """Record why a delivery failed; after the last attempt, or with `is_final`, the reply is not retried.
 
-    No effect when another process has claimed the reply.
+    `wait` is for how many seconds the platform wants to be left alone. No effect when another process has claimed the
+    reply.
     """
     given = {
         "id": reply.id,
         "attempts": reply.claim.number if reply.claim is not None else 0,
         "error": error,
         "most": 0 if is_final else MAX_ATTEMPTS,
-        "wait": RETRY_SECONDS,
+        "wait": min(LONGEST_RETRY_SECONDS, max(RETRY_SECONDS, wait)),
     }
     async with database.transaction() as session:
         await session.execute(FAILED, given)
@@ -295,7 +299,12 @@ async def claim(session: Session, adapters: Sequence[str]) -> list[tuple[Reply, 
 
     A reply without attempts left is marked as failed instead.
     """
-    given = {"doors": list(adapters), "lease": LEASE_SECONDS, "most": MAX_ATTEMPTS}
+    given = {
+        "doors": list(adapters),
+        "lease": LEASE_SECONDS,
+        "longest_wait": LONGEST_RETRY_SECONDS,
+        "most": MAX_ATTEMPTS,
+    }
     rows = (await session.execute(CLAIM, given)).all()
     found = ((_find_reply(row), row.attempts) for row in rows if row.status == "claimed")
     return [(reply, attempts) for reply, attempts in found if reply is not None]

@@ -37,6 +37,20 @@ async def test_a_channel_that_is_posted_to_too_often_is_left_alone_for_as_long_a
     assert direct.at < in_channel[0].at
 
 
+async def test_a_reply_for_which_slack_asks_to_wait_for_long_waits_and_is_not_given_up(
+    office: Scene,
+) -> None:
+    office.model.play([Answer("Late.")])
+    office.slack.fail("chat.postMessage", retry_after=300)
+
+    await office.ann.mentions(office.general, "hello")
+    await office.until_value(1, "SELECT count(*) FROM outbox WHERE claimed_until > now() + interval '290 seconds'")
+    await office.parley.app.outbox.sweep()
+
+    assert await office.value("SELECT attempts FROM outbox") == 0
+    assert len(office.slack.calls("chat.postMessage")) == 1
+
+
 async def test_a_flood_in_one_channel_costs_few_calls_more_than_it_has_answers_also_with_two_workers(
     office: Scene, address: Address, model: OpenAIStub
 ) -> None:
