@@ -26,6 +26,7 @@ from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
 from adapters.slack.sending.notices import REASONS, send_direct
 from adapters.slack.sending.reply import send
+from adapters.slack.sending.sessions import set_active, try_active
 from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
@@ -149,7 +150,7 @@ class SlackPlatform(ChatPlatform):
         web = await self.clients.get(reply.place.server)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
-            return await send(self.app, web, reply, rows=rows, kept=self._shown)
+            ts = await send(self.app, web, reply, rows=rows, kept=self._shown)
         except TokenRefused as error:
             if self._installations is not None:
                 uninstall = Uninstall(self.clients, self._installations)
@@ -157,6 +158,18 @@ class SlackPlatform(ChatPlatform):
             raise
         except Refused as error:
             return await self._send_or_notify(web, reply, rows=rows, error=error)
+        await self._end_status(web, reply)
+        return ts
+
+    async def _end_status(self, web: Web, reply: "Reply") -> None:
+        had_status = reply.turn_id in self._shown.processing
+        self._shown.processing.discard(reply.turn_id)
+        channel, thread = reply.place.channel, reply.place.thread
+        if thread is None or not (reply.delivery.was_resumed or had_status):
+            return
+        if not await try_active(web, channel, thread):
+            # The reply is delivered, however long Slack does not accept its status.
+            self._running.start(set_active(web, channel, thread), "session status")
 
     async def _send_or_notify(self, web: Web, reply: "Reply", *, rows: Sequence[Json], error: Refused) -> str | None:
         try:

@@ -11,7 +11,6 @@ from adapters.chat.parts import Rendered, Upload, collect
 from adapters.slack.sending.buttons import find_clicked_rows
 from adapters.slack.sending.render import WHOLE_LIMIT, links_to, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
-from adapters.slack.sending.sessions import set_active
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import stop_stream
 from adapters.slack.transport.api import Json, Refused, Web
@@ -81,11 +80,7 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], ke
         before = await find_sent(app.database, web, key_of(reply))
     draft = Draft(reply, rows, uploads=uploads, links=links, cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
-    ts = await _write(writer, draft)
-    if reply.place.thread is not None and (delivery.was_resumed or reply.turn_id in kept.processing):
-        await set_active(web, reply.place.channel, reply.place.thread)
-    kept.processing.discard(reply.turn_id)
-    return ts
+    return await _write(writer, draft)
 
 
 async def _write(writer: "_MessageWriter", draft: Draft) -> str:

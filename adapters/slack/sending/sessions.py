@@ -1,11 +1,15 @@
 """The status of a thread while the agent works: that of an agent session, or for older apps a line of text."""
 
-from adapters.slack.transport.api import Json, Refused, Web
+from adapters.slack.transport.api import MAX_WAIT, Json, Refused, Web
 from shared.errors import Unavailable
+from shared.log import get_logger
 
 STATUS = "is thinking …"
+ATTEMPTS = 3
 # Slack's answers to an app that is no agent; from then on the older method is called.
 NO_AGENT = frozenset({"not_authorized", "unknown_method", "feature_disabled", "feature_not_enabled", "missing_scope"})
+
+log = get_logger()
 
 
 async def set_processing(web: Web, channel: str, thread_ts: str) -> None:
@@ -24,5 +28,19 @@ async def set_processing(web: Web, channel: str, thread_ts: str) -> None:
 
 async def set_active(web: Web, channel: str, thread_ts: str) -> None:
     """Show that the agent has finished: unlike the line of text, the status of a session does not end by itself."""
-    if web.is_agent:
-        await web.find("agents.sessions.setStatus", status="active", channel_id=channel, thread_ts=thread_ts)
+    for _ in range(ATTEMPTS):
+        if await try_active(web, channel, thread_ts, max_wait=MAX_WAIT):
+            return
+
+
+async def try_active(web: Web, channel: str, thread_ts: str, *, max_wait: float = 0.0) -> bool:
+    """Do the same once; return False if Slack limits the calls or can't be reached."""
+    if not web.is_agent:
+        return True
+    where: Json = {"channel_id": channel, "thread_ts": thread_ts}
+    try:
+        await web.call("agents.sessions.setStatus", max_wait=max_wait, status="active", **where)
+    except (Refused, Unavailable) as error:
+        log.info("slack_status_not_set", cause=str(error))
+        return isinstance(error, Refused)
+    return True

@@ -72,6 +72,21 @@ async def test_the_native_stop_ends_the_answer_of_its_thread_for_whoever_asked(
         await agent.slack.until(lambda: session["status"] == "active")
 
 
+async def test_the_status_of_an_answer_ends_also_when_slack_does_not_accept_that_at_once(
+    agent: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("At last.", delay=1.5)])
+    agent.slack.fail("chat.startStream", error="feature_not_enabled")
+    agent.slack.fail("agents.sessions.setStatus", only={"status": "active"}, is_cut=True)
+    agent.slack.fail("agents.sessions.setStatus", only={"status": "active"}, retry_after=1)
+    async with agent.opened(address, model):
+        asked = await agent.ann.direct("hello")
+        await agent.until_value(1, DELIVERED)
+
+        session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
+        await agent.slack.until(lambda: session["status"] == "active")
+
+
 async def test_after_a_restart_missed_messages_are_roots_as_well(
     agent: Scene, address: Address, model: OpenAIStub
 ) -> None:
