@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adapters.slack.sending.sent import remove
-from adapters.slack.transport.api import Json, Refused, Web
+from adapters.slack.transport.api import Json, RateLimited, Refused, Web
 from shared.errors import ParleyError
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class ShownMessages:
         return ts
 
     async def find_posted(self, turn_id: int) -> Posted | None:
-        """Wait for the call that posts a turn's live message; return None if Slack refused it."""
+        """Wait for the call that posts a turn's live message; return None if Slack has not accepted it."""
         task = self.posting.pop(turn_id)
         await asyncio.wait({task})
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
-            return None if isinstance(error, Refused) else Posted(None)
+            return None if isinstance(error, Refused | RateLimited) else Posted(None)
         return Posted(str(task.result()["ts"]))
 
     def keep(self, ts: str, shown: Shown) -> None:

@@ -75,9 +75,9 @@ class Gate:
         finally:
             self._lock.release()
 
-    async def reserve(self) -> float:
-        """Return the seconds until the call's turn among those of all processes."""
-        slot = await self._shared.reserve() if self._shared is not None and self.is_limited else None
+    async def reserve(self, max_wait: float) -> float:
+        """Return the seconds until the call's turn among those of all processes; beyond `max_wait` it gets none."""
+        slot = await self._shared.reserve(max_wait) if self._shared is not None and self.is_limited else None
         if slot is None:
             return 0.0
         self._limited_at = max(self._limited_at, self._clock.monotonic() - slot.age)
@@ -107,7 +107,7 @@ class Passage:
 
     async def wait(self) -> None:
         """Wait until the call may be made; raises `RateLimited` if there is not enough max_wait left for that."""
-        reserved = await self._gate.reserve()
+        reserved = await self._gate.reserve(max(0.0, self.max_wait))
         while (seconds := max(reserved, self._gate.seconds)) > 0:
             if self._clock.monotonic() + seconds > self._until:
                 raise RateLimited(retry_after=seconds)

@@ -34,8 +34,15 @@ UPDATE slack_paces
 SET next_call_at = greatest(next_call_at, clock_timestamp()) + distance_seconds * interval '1 second'
 WHERE (team_id, method, platform_channel_id) = (:team_id, :method, :channel)
 AND limited_at > now() - :kept * interval '1 second'
+AND next_call_at <= clock_timestamp() + :max_wait * interval '1 second'
 RETURNING extract(epoch FROM next_call_at - clock_timestamp()) - distance_seconds AS wait,
     extract(epoch FROM now() - limited_at) AS age
+""")
+LOOK = text("""
+SELECT extract(epoch FROM next_call_at - clock_timestamp()) AS wait, extract(epoch FROM now() - limited_at) AS age
+FROM slack_paces
+WHERE (team_id, method, platform_channel_id) = (:team_id, :method, :channel)
+AND limited_at > now() - :kept * interval '1 second'
 """)
 
 
@@ -54,11 +61,16 @@ class SharedPace:
         self._database = database
         self._given = {"team_id": team_id, "method": method, "channel": channel, "kept": KEPT_SECONDS}
 
-    async def reserve(self) -> Slot | None:
-        """Reserve the next call; None if no process has been refused of late, or without the database."""
+    async def reserve(self, max_wait: float) -> Slot | None:
+        """Reserve the next call, unless that is more than `max_wait` seconds ahead: then others may have it.
+
+        Returns None if no process has been refused of late, or without the database.
+        """
         try:
             async with self._database.statement() as session:
-                row = (await session.execute(RESERVE, self._given)).one_or_none()
+                row = (await session.execute(RESERVE, self._given | {"max_wait": max_wait})).one_or_none()
+                if row is None:
+                    row = (await session.execute(LOOK, self._given)).one_or_none()
         except DatabaseLost:
             return None
         return None if row is None else Slot(float(row.wait), float(row.age))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from adapters.slack.platform import SlackPlatform
+from adapters.slack.transport.pace import SharedPace
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -66,6 +67,30 @@ async def test_a_flood_in_one_channel_costs_few_calls_more_than_it_has_answers_a
     posts = office.slack.calls("chat.postMessage")
     assert len(office.ann.written(office.general)) == 15
     assert len(posts) <= 1.2 * 15
+
+
+async def test_live_text_that_is_limited_was_not_posted_and_nothing_is_looked_up_for_its_answer(office: Scene) -> None:
+    office.model.play([Answer("Slowly but surely.", chunk_chars=4, chunk_delay=0.4)])
+    office.slack.fail("chat.startStream", error="feature_not_enabled")
+    office.slack.fail("chat.postMessage", retry_after=2)
+
+    await office.ann.mentions(office.general, "slowly")
+    await office.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+    assert [each.status for each in office.slack.calls("chat.postMessage")] == [429, 200]
+    assert office.slack.calls("conversations.replies") == []
+    assert office.ann.reads(office.general) == ["Slowly but surely."]
+
+
+async def test_live_text_that_would_have_to_wait_takes_no_turn_of_a_reply(office: Scene) -> None:
+    pace = SharedPace(office.parley.app.database, office.slack.team_id, "chat.postMessage", channel="C1")
+    await pace.slow_down(30)
+
+    live, reply = await pace.reserve(max_wait=0), await pace.reserve(max_wait=60)
+
+    assert live is not None
+    assert reply is not None
+    assert 0 < reply.wait <= live.wait
 
 
 async def test_a_server_that_fails_for_long_gets_the_reply_later(office: Scene) -> None:
