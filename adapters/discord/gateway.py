@@ -19,6 +19,7 @@ from adapters.discord.events.incoming import (
     is_written_by_a_person,
     mentions_agent,
     to_incoming,
+    to_place,
     to_text,
 )
 from adapters.discord.events.listening import DirectChannels, Listening
@@ -238,7 +239,7 @@ class Gateway(discord.AutoShardedClient):
 
     async def _accept(self, message: discord.Message, sent_at: datetime | None = None) -> None:
         mention = await self._listening.find_mention(message, self.me)
-        if message.guild is None:
+        if to_place(message.channel, message.guild).is_direct:
             await self._directs.note(message.channel.id)
         if mention is None:
             return

@@ -57,20 +57,24 @@ def to_sender(author: discord.User | discord.Member) -> Sender:
 
 
 def to_place(channel: object, guild: discord.Guild | None, thread_id: str | None = None) -> Place:
-    """Return the place of a message; a thread belongs to its channel."""
+    """Return the place of a message; a thread belongs to its channel.
+
+    Only a channel that is known to be direct is: the library knows no server of a channel that it was not told about.
+    """
     channel_id = str(getattr(channel, "id", 0))
-    if guild is None:
-        return Place(PLATFORM, None, channel_id, is_direct=True)
+    server_id = guild.id if guild is not None else getattr(channel, "guild_id", None)
+    if server_id is None:
+        kind = getattr(channel, "type", None)
+        return Place(PLATFORM, None, channel_id, is_direct=kind is discord.ChannelType.private)
     if isinstance(channel, discord.Thread):
-        return Place(PLATFORM, str(guild.id), str(channel.parent_id), thread=channel_id)
-    return Place(PLATFORM, str(guild.id), channel_id, thread=thread_id)
+        return Place(PLATFORM, str(server_id), str(channel.parent_id), thread=channel_id)
+    return Place(PLATFORM, str(server_id), channel_id, thread=thread_id)
 
 
 def to_interaction_place(interaction: discord.Interaction) -> Place:
     """Return the place of an interaction; only a conversation with the agent alone is direct."""
     place = to_place(interaction.channel, interaction.guild)
-    is_shared = interaction.context.private_channel or isinstance(interaction.channel, discord.GroupChannel)
-    return replace(place, is_direct=place.is_direct and not is_shared)
+    return replace(place, is_direct=place.is_direct and not interaction.context.private_channel)
 
 
 def to_text(message: discord.Message, me: int) -> str:

@@ -28,7 +28,7 @@ async def answer_typed(app: "App", rest: Rest, message: discord.Message, text: s
         return False
     try:
         channel = message.channel
-        if reply.is_private and message.guild is not None:
+        if reply.is_private and not place.is_direct:
             channel = await insist(message.author.create_dm)
         writer = ChannelWriter(rest, Place(PLATFORM, None, str(channel.id)), None)
         for index, (body, files) in enumerate(await to_bodies(app, reply, str(message.author.id))):

@@ -4,7 +4,8 @@ from sqlalchemy import text
 
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
-from tests.standins.discord.world import EPHEMERAL, SUPPRESS_EMBEDS
+from tests.standins.discord import Interaction
+from tests.standins.discord.world import EPHEMERAL, SUPPRESS_EMBEDS, snowflake
 from tests.standins.openai_api import Answer, OpenAIStub
 
 
@@ -244,16 +245,23 @@ async def test_commands_say_where_they_may_be_used(pond: Scene) -> None:
 async def test_no_private_memory_enters_a_conversation_of_several_people(pond: Scene) -> None:
     await pond.discord.until(lambda: pond.discord.commands)
     secret = [("knowledge__remember", {"content": "Ann's secret is a pond"})]
-    pond.model.play([Answer(tool_calls=secret), Answer("Noted."), Answer("I don't know."), Answer("A pond.")])
+    unknown = Answer("I don't know.")
+    pond.model.play([Answer(tool_calls=secret), Answer("Noted."), unknown, unknown, Answer("A pond.")])
     await pond.ann.says("my secret is a pond", pond.ann.dm())
     await pond.ann.hears(pond.ann.dm())
     group = pond.discord.world.add_group("Friends", [pond.ann.user, pond.bob.user])
 
-    answered = await (await pond.ann.types("ask", group, question="what is my secret?")).answered()
+    asked = await pond.ann.types("ask", group, question="what is my secret?")
 
-    assert answered == "I don't know."
+    assert await asked.answered() == "I don't know."
     assert "a pond" not in str(pond.model.requests[-1].body["messages"])
-    assert await pond.sql("SELECT is_direct FROM inbox ORDER BY id") == [(True,), (False,)]
+    # A kind of conversation that nobody knows yet.
+    odd = Interaction(asked.payload | {"id": snowflake(), "context": 9, "channel": group | {"type": 77}})
+    odd.payload["token"] = odd.token
+    pond.discord.interactions[odd.token] = odd
+    await pond.discord.gateway.dispatch("INTERACTION_CREATE", odd.payload, None)
+    assert await odd.answered() == "I don't know."
+    assert await pond.sql("SELECT is_direct FROM inbox ORDER BY id") == [(True,), (False,), (False,)]
     # Alone with the agent, it is there.
     assert await (await pond.ann.types("ask", pond.ann.dm(), question="what is my secret?")).answered() == "A pond."
     assert "a pond" in str(pond.model.requests[-1].body["messages"])

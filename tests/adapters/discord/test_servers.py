@@ -2,7 +2,7 @@
 
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Json, Person
-from tests.standins.discord.world import now
+from tests.standins.discord.world import now, snowflake
 from tests.standins.openai_api import Answer
 
 BIG = {"usage": {"prompt_tokens": 900, "completion_tokens": 200, "total_tokens": 1100}}
@@ -132,3 +132,18 @@ async def test_a_new_server_is_greeted_once_and_the_inviter_gets_a_hint(pond: Sc
     await pond.ann.says("hello", pond.ann.dm())
     await pond.ann.hears(pond.ann.dm())
     assert len(pond.bob.reads(shore)) == 1
+
+
+async def test_a_channel_of_a_server_that_is_not_known_is_no_direct_conversation(pond: Scene) -> None:
+    pond.model.play([Answer("Hello."), Answer("Directly.")])
+    elsewhere = {"guild_id": snowflake(), "channel_id": snowflake(), "member": {"roles": []}}
+    me = pond.discord.world.bot
+    for content in ("among us", f"<@{me['id']}> hello"):
+        heard = pond.discord.world.keep_message(pond.general, pond.ann.user, content) | elsewhere
+        await pond.discord.gateway.dispatch("MESSAGE_CREATE", heard, None)
+    await pond.ann.says("directly", pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+
+    asked = await pond.sql("SELECT content, is_direct, platform_server_id FROM inbox ORDER BY content")
+    assert asked == [("directly", True, None), ("hello", False, elsewhere["guild_id"])]
+    assert await pond.sql("SELECT platform_channel_id FROM direct_channels") == [(pond.ann.dm()["id"],)]
