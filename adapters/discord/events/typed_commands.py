@@ -1,5 +1,6 @@
 """Commands that are typed as messages."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import discord
@@ -32,7 +33,7 @@ async def answer_typed(app: "App", rest: Rest, message: discord.Message, text: s
             channel = await insist(message.author.create_dm)
         writer = ChannelWriter(rest, Place(PLATFORM, None, str(channel.id)), None)
         for index, (body, files) in enumerate(await to_bodies(app, reply, str(message.author.id))):
-            await writer.write(body, f"c-{message.id}-{index}", files)
+            await insist(partial(writer.write, body, f"c-{message.id}-{index}", files))
     except (Refused, Unavailable) as error:
         log.warning("command_not_answered", cause=str(error))
     return True

@@ -80,10 +80,11 @@ async def test_a_thread_for_a_question_is_opened_once_when_the_confirmation_is_c
 async def test_a_typed_command_is_answered_once_when_connections_break(pond: Scene) -> None:
     pond.model.play([])
     cut(pond, "POST", "/users/@me/channels", 2)
-    cut(pond, "POST", "/messages", 1, after=True)
     cut(pond, "POST", "/messages", 1)
+    cut(pond, "POST", "/messages", 1, after=True)
 
     await pond.ann.asks("/budget", pond.general)
+    await pond.discord.until(lambda: len(pond.discord.sent("POST", "/messages")) == 3)
 
     (result,) = await pond.ann.hears(pond.ann.dm())
     assert result.startswith("You have used 0 of")
