@@ -122,7 +122,7 @@ class Interactions:
         (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
         writer = ResponseWriter(self._rest, interaction.token, is_private=is_private)
         if is_deferred:
-            await writer.write(first, "command-0", files)
+            await insist(partial(writer.write, first, "command-0", files))
         else:
             rows = first.get("components", ())
             await self._acknowledger.respond(interaction, first["content"], is_private=is_private, rows=rows)
@@ -168,7 +168,8 @@ class Interactions:
         await self._acknowledger.defer(interaction, is_private=True)
         kept = await commands.keep_credential(self._app, to_sender(interaction.user), name, value=value)
         writer = ResponseWriter(self._rest, interaction.token, is_private=True)
-        await writer.write({"content": kept, "allowed_mentions": {"parse": []}}, "credential-0")
+        body = {"content": kept, "allowed_mentions": {"parse": []}}
+        await insist(partial(writer.write, body, "credential-0"))
 
     async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
         await self._acknowledger.defer(interaction, is_private=True)

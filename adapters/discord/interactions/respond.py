@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import discord
 
 from adapters.base import STORE_SECONDS
 from adapters.discord.sending.response_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
-from adapters.discord.transport.rest import Json, Refused, Rest
+from adapters.discord.transport.rest import Json, Refused, Rest, insist, unrepeated
 from agent.queue.inbox import Inbox
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError
@@ -21,6 +22,9 @@ TEXT_INPUT, LABEL, SHORT, PARAGRAPH = 4, 18, 1, 2
 FIELD = "text"
 # Seconds that storing a message may take before the acknowledgement is sent.
 AT_ONCE_SECONDS = 1.5
+# Seconds for which a response is repeated, of the three that Discord waits.
+RESPOND_SECONDS = 2.0
+ALREADY_ACKNOWLEDGED = 40060
 
 log = get_logger()
 
@@ -52,7 +56,7 @@ class Acknowledger:
     async def edit(self, token: str, text: str) -> None:
         """Replace the message that was clicked by a text without buttons."""
         body: Json = {"content": text, "components": [], "allowed_mentions": {"parse": []}}
-        await ResponseWriter(self._rest, token).change("@original", body)
+        await insist(partial(ResponseWriter(self._rest, token).change, "@original", body))
 
     async def respond(
         self, interaction: discord.Interaction, text: str, *, is_private: bool, rows: Sequence[Json] = ()
@@ -96,7 +100,20 @@ class Acknowledger:
     async def _respond(self, interaction: discord.Interaction, kind: int, body: Json) -> None:
         path = "/interactions/{webhook_id}/{webhook_token}/callback"
         ids = {"webhook_id": str(interaction.id), "webhook_token": interaction.token}
-        await self._rest.hurry("POST", path, {"type": kind, "data": body}, **ids)
+        tries = 0
+
+        async def respond() -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                with unrepeated():
+                    await self._rest.hurry("POST", path, {"type": kind, "data": body}, **ids)
+            except Refused as error:
+                # An earlier try was taken, and only its confirmation was lost.
+                if tries == 1 or error.number != ALREADY_ACKNOWLEDGED:
+                    raise
+
+        await insist(respond, RESPOND_SECONDS)
 
 
 async def store(

@@ -8,6 +8,7 @@ from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
 from tests.adapters.discord.test_servers import invite
 from tests.standins.discord import CUT, Fault, Json
+from tests.standins.discord.world import EPHEMERAL
 from tests.standins.openai_api import Answer, OpenAIStub
 
 ALWAYS = 1_000_000
@@ -154,3 +155,24 @@ async def test_a_channel_whose_history_breaks_off_keeps_no_other_channel_waiting
         async with asyncio.timeout(30):
             assert await scene.ann.hears(broken) == ["Here."]
         await scene.until_value(0, OPEN)
+
+
+@pytest.mark.parametrize("status", [500, CUT])
+async def test_commands_and_forms_are_answered_as_ever_when_the_first_response_breaks(pond: Scene, status: int) -> None:
+    pond.model.play([Answer("To all.")])
+    await pond.discord.until(lambda: pond.discord.commands)
+    faults = pond.discord.faults
+
+    faults.append(Fault("POST", "/callback", status))
+    asked = await pond.ann.types("ask", pond.general, question="hello?")
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+    opened_form = await (await pond.ann.types("credential", pond.general, sub="set", name="pms")).acked()
+    faults.append(Fault("POST", "/callback", status, after=True))
+    faults.append(Fault("PATCH", "/webhooks/", status))
+    kept = await pond.ann.fills(opened_form, text="lantern-4711-heron")
+
+    assert (await kept.answered()).startswith("I keep your credential pms")
+    assert [(each["content"], each["flags"] & EPHEMERAL) for each in asked.messages] == [("To all.", 0)]
+    assert len(kept.messages) == 1
+    # Nobody was told to try again.
+    assert pond.discord.sent("POST", f"/webhooks/{pond.discord.bot_user_id}") == []
