@@ -232,7 +232,10 @@ class Gateway(discord.AutoShardedClient):
             # Wait until a message that is being stored can be found.
             pass
         await self._edits.delete(str(each) for each in message_ids)
-        self._running.start(remove_stop_buttons(self._app.database, self._rest, message_ids), "deleted questions")
+        removing = retry_on_lost_db(
+            lambda: remove_stop_buttons(self._app.database, self._rest, message_ids), STORE_SECONDS
+        )
+        self._running.start(removing, "deleted questions")
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())

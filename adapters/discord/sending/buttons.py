@@ -8,13 +8,13 @@ from sqlalchemy import text
 
 from adapters.chat.buttons import CHOICE, AnswerButtons, Button, ShownButton, to_label
 from adapters.discord.sending.reply import GREEN, GREY, in_rows, to_component, to_rows
-from adapters.discord.transport.rest import Json, Refused, Rest
+from adapters.discord.transport.rest import Json, Refused, Rest, insist
 from shared.db.database import Database
 from shared.errors import Unavailable
 from shared.log import get_logger
 
-# A live message may just be being posted: it is looked for again after these seconds.
-LATER_SECONDS = (0.0, 1.0, 2.0, 4.0)
+# A live message may be posted only later: it is looked for again after these seconds, until the turn ends.
+LATER_SECONDS = 1.0
 
 RUNNING = text("""
 SELECT turns.live_message_id, coalesce(inbox.platform_thread_id, inbox.platform_channel_id) AS channel_id
@@ -44,23 +44,24 @@ async def replace_buttons(rest: Rest, answer: Any, shown: AnswerButtons) -> None
 
 async def remove_stop_buttons(database: Database, rest: Rest, message_ids: Collection[int]) -> None:
     """Remove the button from the live messages that answer these deleted messages: nobody is asked to stop any more."""
-    removed: set[str] = set()
-    for seconds in LATER_SECONDS:
-        await asyncio.sleep(seconds)
+    given, removed = {"message_ids": [str(each) for each in message_ids]}, set[str]()
+    while True:
         async with database.statement() as session:
-            rows = (await session.execute(RUNNING, {"message_ids": [str(each) for each in message_ids]})).all()
-        if not rows:
+            rows = (await session.execute(RUNNING, given)).all()
+        left = [row for row in rows if row.live_message_id not in removed]
+        if not left:
             return
-        for row in rows:
-            if row.live_message_id is not None and row.live_message_id not in removed:
+        for row in left:
+            if row.live_message_id is not None:
                 removed.add(row.live_message_id)
                 await _change(rest, row.channel_id, row.live_message_id, rows=[])
+        await asyncio.sleep(LATER_SECONDS)
 
 
 async def _change(rest: Rest, channel_id: str, message_id: str, rows: Sequence[Json]) -> None:
     path, body = "/channels/{channel_id}/messages/{message_id}", {"components": list(rows)}
     try:
-        await rest.call("PATCH", path, body, channel_id=channel_id, message_id=message_id)
+        await insist(lambda: rest.call("PATCH", path, body, channel_id=channel_id, message_id=message_id))
     except (Refused, Unavailable) as error:
         # The message may be deleted, or visible to its asker only.
         log.info("buttons_not_changed", cause=str(error))

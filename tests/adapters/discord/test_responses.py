@@ -1,5 +1,7 @@
 """Answers to interactions whose confirmation is lost, and questions that are deleted while they are answered."""
 
+import asyncio
+
 import pytest
 
 from tests.adapters.discord.conftest import Scene
@@ -90,4 +92,20 @@ async def test_the_live_message_of_a_deleted_question_loses_its_stop_button_at_o
     # The answer goes on, and the button stays away.
     await pond.discord.until(lambda: live["content"] != text)
     assert live["components"] == []
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+
+async def test_the_stop_button_of_a_deleted_question_goes_also_when_the_connection_breaks(pond: Scene) -> None:
+    end = asyncio.Event()
+    pond.model.play([Answer("One two three.", end=end)])
+    question = await pond.ann.asks("count", pond.general)
+    # No more text comes: nothing else edits the message.
+    (live,) = await pond.discord.until(lambda: pond.ann.reads(pond.general))
+    await pond.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
+    pond.discord.faults.append(Fault("PATCH", live["id"], CUT))
+
+    await pond.ann.deletes(question)
+    await pond.discord.until(lambda: not live["components"], 30)
+    end.set()
+
     await pond.until_value("delivered", "SELECT status FROM outbox")
