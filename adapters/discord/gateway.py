@@ -1,6 +1,7 @@
 """The gateway connection: accepts messages, edits, deletions and interactions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -55,6 +56,7 @@ class Checkpoint:
     def __init__(self) -> None:
         self._newest = 0
         self._open: set[int] = set()
+        self._held: Counter[int] = Counter()
 
     def begin_at(self, known: str | None) -> None:
         """Continue from the previous holder's checkpoint; None means that there is nothing to catch up on."""
@@ -64,7 +66,7 @@ class Checkpoint:
     @property
     def newest(self) -> int:
         """Return the id up to which everything is stored, 0 if unknown."""
-        return min([self._newest, *(each - 1 for each in self._open)])
+        return min([self._newest, *(each - 1 for each in self._open), *self._held])
 
     def to_text(self) -> str | None:
         """Return the checkpoint for the database."""
@@ -74,16 +76,16 @@ class Checkpoint:
         """Begin at this id unless a checkpoint is known."""
         self._newest = self._newest or message_id
 
-    def hold(self) -> int:
-        """Return the checkpoint and keep it there until `release`: missed messages may be older than new ones."""
-        since = self.newest
+    def hold(self, since: int | None = None) -> int:
+        """Return the checkpoint (or `since`) and keep it there until `release`: missed messages may be older."""
+        since = self.newest if since is None else since
         if since:
-            self._open.add(since + 1)
+            self._held[since] += 1
         return since
 
     def release(self, since: int) -> None:
         """Advance the checkpoint again: everything missed after `since` is stored."""
-        self._open.discard(since + 1)
+        self._held -= Counter([since])
 
     @contextmanager
     def accepting(self, message_id: int) -> Iterator[None]:
@@ -106,6 +108,8 @@ class Gateway(discord.AutoShardedClient):
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members()
         self._gap = 0
+        # By server that is not available yet: the id after which its messages were missed.
+        self._late: dict[int, int] = {}
         self._running = Running()
         # Messages of one channel are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -168,12 +172,13 @@ class Gateway(discord.AutoShardedClient):
         if not since:
             self._checkpoint.begin_now(discord.utils.time_snowflake(self._app.clock.now()))
             return
+        self._late = {guild.id: since for guild in self.guilds if guild.unavailable} | self._late
         # A shutdown does not wait for it: what is not accepted yet is found by the next catch-up.
         self._running.start(self._accept_missed(since), "catch-up")
 
-    async def _accept_missed(self, since: int) -> None:
+    async def _accept_missed(self, since: int, server: discord.Guild | None = None) -> None:
         catch_up = CatchUp(self._app, self, self._directs, accept=self.on_message)
-        await retry_on_lost_db(lambda: catch_up.run(since), STORE_SECONDS)
+        await retry_on_lost_db(lambda: catch_up.run(since, server), STORE_SECONDS)
         self._members.forget()
         self._checkpoint.release(since)
 
@@ -182,7 +187,9 @@ class Gateway(discord.AutoShardedClient):
         await welcome(self._app, guild)
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
-        """Introduce the agent on a server that has invited it while no process listened."""
+        """Read what was missed on a server that comes late; introduce the agent on one that has just invited it."""
+        if since := self._late.pop(guild.id, 0):
+            self._running.start(self._accept_missed(self._checkpoint.hold(since), guild), "late catch-up")
         joined = guild.me.joined_at
         if joined is not None and self._app.clock.now() - joined < NEW_FOR:
             await welcome(self._app, guild)

@@ -1,7 +1,7 @@
 """Messages that were written while no process listened, read from the channels' history."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import discord
@@ -40,20 +40,23 @@ class CatchUp:
         self._app, self._client, self._directs, self._accept = app, client, directs, accept
         self._readers = asyncio.Semaphore(READERS)
 
-    async def run(self, since: int) -> None:
-        """Accept every message after this id; returns when all channels have been read to their end.
+    async def run(self, since: int, server: discord.Guild | None = None) -> None:
+        """Accept every message after this id, or those of one server; returns when all is read to its end.
 
         A channel whose history can't be read now is tried again until it can be read or Discord refuses it.
         """
         after = max(since, discord.utils.time_snowflake(oldest_missed(self._app)))
-        channels = [*self._list_channels(after), *await self._list_direct()]
+        if server is None:
+            channels = [*self._list_channels(self._client.guilds, after), *await self._list_direct()]
+        else:
+            channels = self._list_channels([server], after)
         counts = await asyncio.gather(*(self._read(each, after) for each in channels))
         if count := sum(counts):
             log.info("caught_up", platform="discord", messages=count)
 
-    def _list_channels(self, after: int) -> list[discord.abc.Messageable]:
+    def _list_channels(self, guilds: Sequence[discord.Guild], after: int) -> list[discord.abc.Messageable]:
         found: list[discord.abc.Messageable] = []
-        for guild in self._client.guilds:
+        for guild in guilds:
             written_in: list[Written] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
             found += [each for each in (*written_in, *guild.threads) if (each.last_message_id or 0) > after]
         return found

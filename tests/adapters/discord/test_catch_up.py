@@ -100,3 +100,21 @@ async def test_a_message_that_can_not_be_accepted_does_not_stop_the_others(
 
     async with scene.opened(address, model):
         await scene.until_value("answered", "SELECT status FROM inbox WHERE content = 'even'")
+
+
+async def test_what_was_missed_on_a_server_that_comes_late_is_read_then(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play(lambda _body, _number: Answer("Here."))
+    async with stopped(scene, address, model):
+        await scene.ann.says("directly", scene.ann.dm(), is_heard=False)
+        await scene.ann.asks("on the server", scene.general, is_heard=False)
+
+    scene.discord.gateway.guilds_come.clear()
+    async with scene.opened(address, model, guild_ready_timeout=0):
+        await scene.ann.hears(scene.ann.dm(), 2)
+        await scene.ann.says("and now?", scene.ann.dm())
+        await scene.ann.hears(scene.ann.dm(), 3)
+        scene.discord.gateway.guilds_come.set()
+
+        assert await scene.ann.hears(scene.general) == ["Here."]

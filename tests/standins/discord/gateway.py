@@ -59,7 +59,10 @@ class Session:
 
 
 class Gateway:
-    """All sessions. `identifies` and `resumes` are counters; with `acks` False heartbeats get no answer."""
+    """All sessions. `identifies` and `resumes` are counters; with `acks` False heartbeats get no answer.
+
+    A session's servers are unavailable until `guilds_come` is set.
+    """
 
     def __init__(self, world: World, token: str) -> None:
         self.world, self.token = world, token
@@ -68,6 +71,8 @@ class Gateway:
         self.identifies: list[Json] = []
         self.resumes = 0
         self.acks = True
+        self.guilds_come = asyncio.Event()
+        self.guilds_come.set()
         self.identify_seconds = 5.0
         self._began = -self.identify_seconds
         self.heartbeat_seconds = 41.25
@@ -151,6 +156,9 @@ class Gateway:
             "private_channels": [],
         }
         await session.dispatch("READY", ready)
+        if not self.guilds_come.is_set():
+            await self._tell()
+            await self.guilds_come.wait()
         for guild_id in mine:
             await session.dispatch("GUILD_CREATE", self.world.guild_payload(guild_id))
 
