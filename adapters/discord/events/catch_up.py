@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import discord
 
@@ -22,6 +22,7 @@ READERS = 4
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 
 Written = discord.TextChannel | discord.VoiceChannel | discord.StageChannel
+Channel = Written | discord.Thread | discord.PartialMessageable
 
 log = get_logger()
 
@@ -54,52 +55,51 @@ class CatchUp:
         if count := sum(counts):
             log.info("caught_up", platform="discord", messages=count)
 
-    def _list_channels(self, guilds: Sequence[discord.Guild], after: int) -> list[discord.abc.Messageable]:
-        found: list[discord.abc.Messageable] = []
+    def _list_channels(self, guilds: Sequence[discord.Guild], after: int) -> list[Channel]:
+        found: list[Channel] = []
         for guild in guilds:
             written_in: list[Written] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
             found += [each for each in (*written_in, *guild.threads) if (each.last_message_id or 0) > after]
         return found
 
-    async def _list_direct(self) -> list[discord.abc.Messageable]:
+    async def _list_direct(self) -> list[Channel]:
         # Direct messages arrive on the first shard.
         if 0 not in (self._client.shard_ids or (0,)):
             return []
         kind = discord.ChannelType.private
         return [self._client.get_partial_messageable(each, type=kind) for each in await self._directs.list_recent()]
 
-    async def _read(self, channel: discord.abc.Messageable, after: int) -> int:
+    async def _read(self, channel: Channel, after: int) -> int:
         """Accept the messages of one channel page by page; return how many there were."""
         count, wait = 0, FIRST_WAIT
         while True:
             try:
                 page = await self._accept_page(channel, after)
             except Refused as error:
-                log.warning("discord_channel_not_read", channel=_id_of(channel), cause=str(error))
+                log.warning("discord_channel_not_read", channel=channel.id, cause=str(error))
                 return count
             except Unavailable as error:
-                log.warning("discord_channel_not_read", channel=_id_of(channel), cause=str(error), again_in=wait)
+                log.warning("discord_channel_not_read", channel=channel.id, cause=str(error), again_in=wait)
                 await asyncio.sleep(wait)
                 wait = min(LONGEST_WAIT, wait * 2)
                 continue
             count, wait = count + len(page), FIRST_WAIT
             if len(page) < PAGE:
                 return count
-            after = page[-1].id
+            after = max(page)
 
-    async def _accept_page(self, channel: discord.abc.Messageable, after: int) -> list[discord.Message]:
-        async def read() -> list[discord.Message]:
-            history = channel.history(limit=PAGE, after=discord.Object(after), oldest_first=True)
+    async def _accept_page(self, channel: Channel, after: int) -> list[int]:
+        async def read() -> list[Any]:
             async with asyncio.timeout(TRY_SECONDS):
-                return [each async for each in history]
+                return await self._client.http.logs_from(channel.id, PAGE, after=after)
+
+        async def accept(given: Any) -> None:
+            # The library's own loop ends at the first message that it can't read, and names none behind it.
+            await self._accept(self._client._connection.create_message(channel=channel, data=given))
 
         async with self._readers:
             with in_background():
-                page = await as_our_errors(read())
-            for message in page:
-                await isolated(self._accept(message), "missed_message_not_accepted", message=message.id)
-        return page
-
-
-def _id_of(channel: object) -> int:
-    return int(getattr(channel, "id", 0))
+                page = {int(each["id"]): each for each in await as_our_errors(read())}
+            for message_id in sorted(page):
+                await isolated(accept(page[message_id]), "missed_message_not_accepted", message=message_id)
+        return list(page)

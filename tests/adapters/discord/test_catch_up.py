@@ -118,3 +118,17 @@ async def test_what_was_missed_on_a_server_that_comes_late_is_read_then(
         scene.discord.gateway.guilds_come.set()
 
         assert await scene.ann.hears(scene.general) == ["Here."]
+
+
+async def test_a_message_that_the_library_can_not_read_does_not_stop_the_others(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play(lambda _body, _number: Answer("Here."))
+    async with stopped(scene, address, model):
+        await scene.ann.asks("before", scene.general, is_heard=False)
+        await scene.ann.asks("odd", scene.general, is_heard=False, embeds=None)
+        await scene.ann.asks("behind", scene.general, is_heard=False)
+
+    async with scene.opened(address, model):
+        await scene.until_value("answered", "SELECT status FROM inbox WHERE content = 'behind'")
+        assert await scene.value("SELECT count(*) FROM inbox WHERE content = 'before'") == 1
