@@ -1,20 +1,25 @@
 """The members behind messages from the history, which names only their accounts; roles belong to the member."""
 
+import asyncio
 from collections import OrderedDict
 
 import discord
 
-from adapters.discord.transport.rest import Refused, in_background, insist
+from adapters.discord.transport.rest import CALL_SECONDS, Refused, in_background, insist
 from shared.errors import Unavailable
 
 MOST_REMEMBERED = 10_000
+# After a lookup that failed for CALL_SECONDS, the next ones are given up after these.
+SECONDS_AFTER_FAILURE = 1.0
 
 
 class Members:
-    """The members that were looked up, each once until `forget`."""
+    """The members that were looked up, each once until `forget`; one that could not be looked up has no known roles."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, int], discord.Member | None] = OrderedDict()
+        # A lookup serves all channels that are read at the same time.
+        self._known: OrderedDict[tuple[int, int], asyncio.Task[discord.Member | None]] = OrderedDict()
+        self._seconds = CALL_SECONDS
 
     async def complete(self, message: discord.Message) -> None:
         """Replace the author of a server message by the member, as far as Discord names one."""
@@ -22,18 +27,26 @@ class Members:
         if guild is None or not isinstance(author, discord.User):
             return
         key = (guild.id, author.id)
-        try:
-            if key not in self._known:
-                with in_background():
-                    self._known[key] = await insist(lambda: guild.fetch_member(author.id))
-        except Refused:
-            # A person who has left the server has no roles.
-            self._known[key] = None
-        except Unavailable:
-            return
-        message.author = self._known[key] or author
+        if key not in self._known:
+            self._known[key] = asyncio.create_task(self._find(guild, author.id), name="member")
+        message.author = await self._known[key] or author
         if len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
+
+    async def _find(self, guild: discord.Guild, user_id: int) -> discord.Member | None:
+        member = None
+        try:
+            with in_background():
+                member = await insist(lambda: guild.fetch_member(user_id), self._seconds)
+        except Refused:
+            # A person who has left the server has no roles.
+            pass
+        except Unavailable:
+            # Each of many messages would wait as long, and those of other channels behind them.
+            self._seconds = SECONDS_AFTER_FAILURE
+            return None
+        self._seconds = CALL_SECONDS
+        return member
 
     def forget(self) -> None:
         """Look everybody up again the next time, because roles change."""

@@ -2,10 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import groupby
 
+import pytest
+
+from adapters.discord.events import members
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
-from tests.standins.discord import Person
+from tests.standins.discord import CUT, Fault, Person
 from tests.standins.openai_api import Answer, OpenAIStub
 
 MANY = 520
@@ -51,14 +55,14 @@ async def test_each_member_is_looked_up_once_and_only_if_they_asked_something(
 ) -> None:
     model.play(lambda _body, _number: Answer("Here."))
     world, me = scene.discord.world, scene.discord.world.bot["id"]
-    role = world.add_role(scene.guild["id"], "Keepers")
+    role, other = world.add_role(scene.guild["id"], "Keepers"), world.add_channel(scene.guild["id"], "other")
     world.members[scene.guild["id"], scene.ann.id]["roles"] = [role["id"]]
     async with stopped(scene, address, model):
         for number in range(20):
             stranger = Person(scene.discord, f"Stranger{number}")
             stranger.joins(scene.guild)
             world.keep_message(scene.general, stranger.user, f"croak {number}")
-            world.keep_message(scene.general, scene.ann.user, f"<@{me}> question {number}")
+            world.keep_message((scene.general, other)[number % 2], scene.ann.user, f"<@{me}> question {number}")
 
     async with scene.opened(address, model):
         await scene.until_value(20, "SELECT count(*) FROM inbox WHERE NOT is_direct AND status = 'answered'")
@@ -132,3 +136,22 @@ async def test_a_message_that_the_library_can_not_read_does_not_stop_the_others(
     async with scene.opened(address, model):
         await scene.until_value("answered", "SELECT status FROM inbox WHERE content = 'behind'")
         assert await scene.value("SELECT count(*) FROM inbox WHERE content = 'before'") == 1
+
+
+async def test_members_that_can_not_be_looked_up_keep_no_questions_waiting(
+    scene: Scene, address: Address, model: OpenAIStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "CALL_SECONDS", 0.5)
+    model.play(lambda _body, _number: Answer("Here."))
+    async with stopped(scene, address, model):
+        for number in range(3):
+            await scene.ann.asks(f"question {number}", scene.general, is_heard=False)
+            await scene.bob.asks(f"question {number}", scene.general, is_heard=False)
+
+    scene.discord.faults.append(Fault("GET", "/members/", CUT, times=1_000_000))
+    async with scene.opened(address, model):
+        await scene.until_value(6, "SELECT count(*) FROM inbox WHERE NOT is_direct AND status = 'answered'")
+
+    tried = [each.path.rpartition("/")[2] for each in scene.discord.sent("GET", "/members/")]
+    # Either person was looked up once, with its repetitions, and not for each message.
+    assert [person for person, _ in groupby(tried)] == [scene.ann.id, scene.bob.id]
