@@ -8,7 +8,7 @@ import discord
 from adapters.discord.events.incoming import PLATFORM, to_place, to_platform_context, to_sender
 from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.reply import ChannelWriter
-from adapters.discord.transport.rest import Refused, Rest, insist
+from adapters.discord.transport.rest import UPLOAD_SECONDS, Refused, Rest, insist
 from agent import commands
 from shared.errors import Unavailable
 from shared.log import get_logger
@@ -33,7 +33,8 @@ async def answer_typed(app: "App", rest: Rest, message: discord.Message, text: s
             channel = await insist(message.author.create_dm)
         writer = ChannelWriter(rest, Place(PLATFORM, None, str(channel.id)), None)
         for index, (body, files) in enumerate(await to_bodies(app, reply, str(message.author.id))):
-            await insist(partial(writer.write, body, f"c-{message.id}-{index}", files))
+            write = partial(writer.write, body, f"c-{message.id}-{index}", files)
+            await insist(write, try_seconds=UPLOAD_SECONDS if files else None)
     except (Refused, Unavailable) as error:
         log.warning("command_not_answered", cause=str(error))
     return True

@@ -22,7 +22,7 @@ from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, Form, store, text_of
 from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.response_writer import INTERACTION, WHISPER, ResponseWriter
-from adapters.discord.transport.rest import Refused, insist
+from adapters.discord.transport.rest import UPLOAD_SECONDS, Refused, insist
 from agent import commands
 from agent.commands import CommandReply
 from shared.credentials.people import MAX_CHARS
@@ -122,7 +122,7 @@ class Interactions:
         (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
         writer = ResponseWriter(self._rest, interaction.token, is_private=is_private)
         if is_deferred:
-            await insist(partial(writer.write, first, "command-0", files))
+            await insist(partial(writer.write, first, "command-0", files), try_seconds=UPLOAD_SECONDS)
         else:
             rows = first.get("components", ())
             await self._acknowledger.respond(interaction, first["content"], is_private=is_private, rows=rows)

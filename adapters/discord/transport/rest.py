@@ -30,7 +30,8 @@ Json = dict[str, Any]
 Result = TypeVar("Result")
 
 # Seconds for which a call is repeated after a broken connection, and seconds after which one try counts as broken.
-CALL_SECONDS, TRY_SECONDS = 20.0, 15.0
+# Two tries are over in less than the 30 seconds in which a question is answered. Uploads may take longer.
+CALL_SECONDS, TRY_SECONDS, UPLOAD_SECONDS = 20.0, 10.0, 120.0
 
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, MISSING_ACCESS, MISSING_PERMISSIONS = (
     10003,
@@ -271,14 +272,17 @@ class Rest:
         return http
 
 
-async def insist(call: Callable[[], Awaitable[Result]], seconds: float = CALL_SECONDS) -> Result:
+async def insist(
+    call: Callable[[], Awaitable[Result]], seconds: float = CALL_SECONDS, *, try_seconds: float | None = None
+) -> Result:
     """Make a call through an object of the library; after a broken connection it is repeated for this many seconds.
 
-    The library repeats a call only after errors of Discord. Raises `Refused` or `Unavailable`.
+    `try_seconds`: how long one try may take, by default TRY_SECONDS. The library repeats a call only after errors of
+    Discord. Raises `Refused` or `Unavailable`.
     """
 
     async def bounded() -> Result:
-        async with asyncio.timeout(min(TRY_SECONDS, seconds)):
+        async with asyncio.timeout(try_seconds or min(TRY_SECONDS, seconds)):
             return await call()
 
     async def attempt() -> Result:
