@@ -5,12 +5,12 @@ from collections import OrderedDict
 
 import discord
 
-from adapters.discord.transport.rest import CALL_SECONDS, Refused, in_background, insist
+from adapters.discord.transport.rest import Refused, in_background, insist
 from shared.errors import Unavailable
 
 MOST_REMEMBERED = 10_000
-# After a lookup that failed for CALL_SECONDS, the next ones are given up after these.
-SECONDS_AFTER_FAILURE = 1.0
+# A lookup is given up after the first number of seconds, and after one that failed, after the second.
+LOOKUP_SECONDS, SECONDS_AFTER_FAILURE = 5.0, 1.0
 
 
 class Members:
@@ -19,7 +19,7 @@ class Members:
     def __init__(self) -> None:
         # A lookup serves all channels that are read at the same time.
         self._known: OrderedDict[tuple[int, int], asyncio.Task[discord.Member | None]] = OrderedDict()
-        self._seconds = CALL_SECONDS
+        self._seconds = LOOKUP_SECONDS
 
     async def complete(self, message: discord.Message) -> None:
         """Replace the author of a server message by the member, as far as Discord names one."""
@@ -45,7 +45,7 @@ class Members:
             # Each of many messages would wait as long, and those of other channels behind them.
             self._seconds = SECONDS_AFTER_FAILURE
             return None
-        self._seconds = CALL_SECONDS
+        self._seconds = LOOKUP_SECONDS
         return member
 
     def forget(self) -> None:

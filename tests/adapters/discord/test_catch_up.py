@@ -4,9 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import groupby
 
-import pytest
-
-from adapters.discord.events import members
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import CUT, Fault, Person
@@ -139,9 +136,8 @@ async def test_a_message_that_the_library_can_not_read_does_not_stop_the_others(
 
 
 async def test_members_that_can_not_be_looked_up_keep_no_questions_waiting(
-    scene: Scene, address: Address, model: OpenAIStub, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    monkeypatch.setattr(members, "CALL_SECONDS", 0.5)
     model.play(lambda _body, _number: Answer("Here."))
     async with stopped(scene, address, model):
         for number in range(3):
