@@ -80,6 +80,8 @@ async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncI
     page.on("pageerror", lambda error: window.complaints.append(str(error)))
     page.on("request", lambda request: window.requests.append(request.url))
     await page.goto(address)
+    # The link's own page only leads to the chat, whose scripts have run once that is loaded.
+    await page.wait_for_url(lambda url: "key=" not in url)
     yield window
     await context.close()
     assert window.complaints == []
