@@ -157,6 +157,7 @@ class TurnTexts:
     limit_reached: Text
     cut_note: Text
     ended_in_mid_turn: Text
+    model_failures: Text
     steps_left: Text
     too_many_calls: Text
     no_text: Text

@@ -192,10 +192,11 @@ class FaultyRouter(Router):
         *,
         deadline: float,
         observer: CallObserver | None = None,
+        is_background: bool = False,
     ) -> Completion:
         if "poison" in last_user_text({"messages": request.messages}):
             raise RuntimeError("a bug in the router")
-        return await super().complete(request, deadline=deadline, observer=observer)
+        return await super().complete(request, deadline=deadline, observer=observer, is_background=is_background)
 
 
 async def test_a_message_that_breaks_its_turn_is_parked_and_the_next_is_served(

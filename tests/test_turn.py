@@ -31,10 +31,9 @@ async def test_a_message_is_answered_and_everything_is_kept(parley: Parley) -> N
     ledger = await parley.sql("SELECT purpose, model, input_tokens + output_tokens FROM token_logs")
     assert [tuple(row) for row in ledger] == [("answer", "openai/stub", reply.usage.total)]
     used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
-    assert [tuple(row) for row in used] == [(reply.usage.total, 0)]
+    assert used == [(reply.usage.total, 0)]
     assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
-    assert await parley.value("SELECT status FROM inbox") == "answered"
-    assert await parley.value("SELECT status FROM outbox") == "delivered"
+    assert await parley.sql("SELECT inbox.status, outbox.status FROM inbox, outbox") == [("answered", "delivered")]
 
 
 async def test_a_second_copy_of_an_event_gives_one_turn_and_the_first_answer_again(parley: Parley) -> None:
@@ -206,8 +205,7 @@ async def test_an_answer_cut_at_the_length_limit_says_so(parley: Parley) -> None
     reply = await parley.ask("tell me a story")
 
     assert reply.content.startswith("Once upon a")
-    assert "cut" in reply.content
-    assert not reply.finished
+    assert ("cut" in reply.content, reply.finished) == (True, False)
 
 
 async def test_without_a_reachable_model_the_reply_is_one_sentence(parley: Parley) -> None:
@@ -215,11 +213,14 @@ async def test_without_a_reachable_model_the_reply_is_one_sentence(parley: Parle
 
     reply = await parley.ask("hello")
 
-    assert reply.error == "models_unavailable"
-    assert "secret" not in reply.content
-    assert "model" in reply.content
-    assert await parley.value("SELECT status FROM turns") == "failed"
-    assert await parley.value("SELECT tokens_reserved FROM users") == 0
+    assert (reply.error, "model" in reply.content) == ("models_unavailable", True)
+    assert await parley.sql("SELECT status, tokens_reserved FROM turns, users") == [("failed", 0)]
+    await parley.sql("UPDATE users SET permission_level = 'admin'")
+    told = await parley.ask("hello again")
+    assert "key_refused. The provider refuses the key" in told.content
+    assert "key_refused" in await parley.value("SELECT cause FROM turns ORDER BY id DESC LIMIT 1")
+    assert "secret" not in told.content + reply.content
+    assert "key" not in reply.content
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"content": 5}', '{"content": "x", "user_id": 7}', '"text"'])

@@ -14,6 +14,8 @@ from adapters.cli.compose import BUILT_IN_MODULES
 from adapters.cli.findings import Finding
 from adapters.cli.opening import find_database
 from adapters.cli.skills import find_listed
+from agent.llm.completions import Cause
+from agent.llm.cooldowns import REMEDIES
 from shared.clock import SystemClock
 from shared.db.compatibility import list_revisions
 from shared.db.database import VERSIONS, Address, Database, check, find_revision, newest_revision
@@ -34,6 +36,13 @@ SELECT current_setting('server_version') AS version, now() AS now,
 ROLE = "SELECT current_user AS name, rolsuper OR rolbypassrls AS sees_all FROM pg_roles WHERE rolname = current_user"
 LEDGER = """
 SELECT (SELECT count(*) FROM token_logs) AS calls, (SELECT count(*) FROM parley_budget_differences_v1()) AS different
+"""
+# What only an operator can mend, unless the model has answered since.
+ROUTES = """
+SELECT subject AS model, detail AS cause, last_at FROM event_totals
+WHERE kind = 'route_failure' AND detail = ANY ($1) AND last_at > now() - interval '1 hour'
+      AND NOT EXISTS (SELECT FROM token_logs WHERE model = subject AND token_logs.created_at > last_at)
+ORDER BY subject, detail
 """
 PERSONAS = "SELECT name, allowed_modules, default_model FROM personas ORDER BY name"
 SERVERS = """
@@ -126,6 +135,9 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
             yield Finding("warn", "persona", text)
     yield await _look_at_audit(address)
     yield await _look_at_ledger(address)
+    for route in await _fetch(address, ROUTES, [each.value for each in REMEDIES], as_owner=True):
+        remedy = REMEDIES[Cause(route["cause"])]
+        yield Finding("fail", "model", f"{route['model']}: {route['cause']} at {route['last_at']:%H:%M} UTC. {remedy}")
 
 
 async def _check_roles(address: Address) -> Finding:
@@ -157,10 +169,10 @@ def _check_remote(row: Any) -> Finding:
     return Finding("ok", "remote", f"{name} was reached")
 
 
-async def _fetch(address: Address, query: str, *, as_owner: bool = False) -> Sequence[Any]:
+async def _fetch(address: Address, query: str, *parameters: Any, as_owner: bool = False) -> Sequence[Any]:
     connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **address.asyncpg_arguments(as_owner=as_owner))
     try:
-        rows: Sequence[Any] = await connection.fetch(query)
+        rows: Sequence[Any] = await connection.fetch(query, *parameters)
     finally:
         await connection.close()
     return rows

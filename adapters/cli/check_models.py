@@ -6,6 +6,7 @@ from contextlib import aclosing
 from adapters.cli.findings import Finding
 from adapters.cli.models import describe_models, describe_recall, is_offline
 from agent.llm.completions import ModelRequest
+from agent.llm.cooldowns import to_cause_lines
 from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import ParleyError
@@ -62,7 +63,8 @@ async def call_model(settings: Settings, name: str | None) -> Finding:
         async with aclosing(Router(alone, clock)) as router:
             completion = await router.complete(request, deadline=clock.monotonic() + CALL_SECONDS)
     except ParleyError as error:
-        return Finding("fail", "call", f"{name or 'model'}: {error} (the log above names the cause)")
+        causes = to_cause_lines(error.fields.get("causes", {}))
+        return Finding("fail", "call", causes or f"{name or 'model'}: {error}")
     return Finding("ok", "call", f"{completion.model} answered with {completion.usage.total} tokens")
 
 

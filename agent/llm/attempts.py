@@ -137,8 +137,9 @@ class Attempts:
                 return completion
         return None
 
-    def pass_over(self, name: str, reason: str) -> None:
-        """Note why a route is not tried."""
+    def pass_over(self, name: str, reason: str, cause: Cause | None = None) -> None:
+        """Note why a route is not tried; `cause` is that of its last failure."""
+        self._routes[name].cause = self._routes[name].cause or cause
         self.observer.attempts.append(RouteAttempt(name, f"passed over: {reason}"))
 
     def _note_attempt(
@@ -162,7 +163,7 @@ class Attempts:
         if set(causes.values()) == {Cause.TOO_LONG.value}:
             return PromptTooLong()
         log.error("models_unavailable", causes=causes, rejected=len(self.observer.spent))
-        return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.observer.spent))
+        return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.observer.spent), causes=causes)
 
     def _fit(self, name: str) -> ModelRequest:
         if self._routes[name].images_refused:

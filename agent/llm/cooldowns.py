@@ -1,17 +1,20 @@
 """Cooldowns: which routes are avoided for a while after a failure, and for how long."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.llm.completions import Cause, RouteFailed
 from shared.clock import Clock
 
-# Seconds to avoid a route with a problem that only an operator can fix.
+# Seconds to avoid a route with a problem that only an operator can fix, as long as another one answers.
 LONG_COOLDOWN = 600.0
+# Seconds between two tries of such a route when no other is left: soon after the operator has mended it, it answers.
+PROBE_SECONDS = 15.0
 FIRST_COOLDOWN = 2.0
 LONGEST_COOLDOWN = 60.0
 REMEDIES = {
-    Cause.KEY_REFUSED: "The provider refuses the key: correct its API key in the environment or in .env, then restart.",
+    Cause.KEY_REFUSED: "The provider refuses the key: if this goes on, correct its API key in the environment or in"
+    " .env, then restart.",
     Cause.MODEL_UNKNOWN: "The provider does not know this model, or litellm not this name: correct LLM_MODELS.",
     Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
 }
@@ -19,12 +22,22 @@ REMEDIES = {
 OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 
+def to_cause_lines(causes: Mapping[str, str]) -> str:
+    """Return why each route gave no answer, a line each, with the remedy if an operator has to mend it."""
+    return "\n".join(f"{name}: {cause}. {REMEDIES.get(Cause(cause), '')}".rstrip() for name, cause in causes.items())
+
+
 @dataclass(slots=True)
 class Cooldown:
-    """The time until which a route is avoided (seconds of the monotonic clock), after so many failures in a row."""
+    """The time until which a route is avoided (seconds of the monotonic clock), after so many failures in a row.
+
+    `probe_at`: when it is tried nevertheless if no other route is left, for a route that only an operator can mend.
+    """
 
     until: float = 0.0
     failures: int = 0
+    cause: Cause | None = None
+    probe_at: float | None = None
     # A closed route is never tried early; others are tried early if no healthy route is left.
     is_closed: bool = False
 
@@ -37,7 +50,10 @@ class Cooldowns(dict[str, Cooldown]):
         self._clock = clock
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """Return the routes to try now: healthy ones in the given order, then failed but not closed ones."""
+        """Return the routes to try now: healthy ones in the given order, then failed but not closed ones.
+
+        When there is none, the next that is due for a probe; who gets it is the only one to try it for a while.
+        """
         now = self._clock.monotonic()
         healthy, shaky = [], []
         for name in names:
@@ -46,12 +62,31 @@ class Cooldowns(dict[str, Cooldown]):
                 healthy.append(name)
             elif not entry.is_closed:
                 shaky.append(name)
-        return healthy + shaky
+        return healthy + shaky or self._next_probe(names, now)
+
+    def _next_probe(self, names: Iterable[str], now: float) -> list[str]:
+        due = [
+            (entry.probe_at, name, entry)
+            for name in names
+            if (entry := self.get(name)) and entry.probe_at is not None and entry.probe_at <= now
+        ]
+        if not due:
+            return []
+        _, name, entry = min(due, key=lambda each: each[0])
+        entry.probe_at = now + PROBE_SECONDS
+        return [name]
 
     def seconds_until_open(self, names: Iterable[str]) -> float | None:
-        """Return the seconds until the first closed route opens; None if no route is closed."""
-        closed = [entry.until for name in names if (entry := self.get(name)) and entry.is_closed]
+        """Return the seconds until the first route opens that is closed for a time; None if there is none."""
+        closed = [
+            entry.until for name in names if (entry := self.get(name)) and entry.is_closed and entry.probe_at is None
+        ]
         return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
+
+    def seconds_until_probe(self, names: Iterable[str]) -> float | None:
+        """Return the seconds until the first route is probed that an operator has to mend; None if there is none."""
+        probes = [entry.probe_at for name in names if (entry := self.get(name)) and entry.probe_at is not None]
+        return max(0.0, min(probes) - self._clock.monotonic()) if probes else None
 
     def record(self, name: str, failure: RouteFailed) -> bool:
         """Start or extend the route's cooldown; returns whether the failure is new and should be logged."""
@@ -63,7 +98,9 @@ class Cooldowns(dict[str, Cooldown]):
         is_news = entry.until <= now
         entry.failures += is_news
         has_to_wait = failure.cause is Cause.RATE_LIMITED or failure.retry_after is not None
+        entry.cause = failure.cause
         entry.is_closed = has_to_wait or failure.cause in REMEDIES
+        entry.probe_at = now + PROBE_SECONDS if failure.cause in REMEDIES else None
         entry.until = max(entry.until, now + self._length(entry, failure))
         return is_news
 

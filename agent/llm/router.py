@@ -44,6 +44,8 @@ class Router:
             published_window=self._published_window,
             jitter=jitter,
         )
+        # What a summary in the background was refused says nothing about the answers to people, who may be served.
+        self._known_in_background = replace(self._known, cooldowns=Cooldowns(clock))
         self._only = tuple(each.name for each in BUILT_IN_MODELS if each.is_only and each.name in self._built_in)
 
     def _published_window(self, name: str) -> int | None:
@@ -119,25 +121,32 @@ class Router:
         return taken
 
     async def complete(
-        self, request: ModelRequest, *, deadline: float, observer: CallObserver | None = None
+        self,
+        request: ModelRequest,
+        *,
+        deadline: float,
+        observer: CallObserver | None = None,
+        is_background: bool = False,
     ) -> Completion:
         """Return the first usable answer; streams if the observer has `on_text`.
 
-        `deadline`: seconds of the monotonic clock. Raises `ModelsUnavailable` if no route answered, `PromptTooLong` if
+        `deadline`: seconds of the monotonic clock. The failures of a call in the background, for which nobody waits,
+        do not close a route for other calls. Raises `ModelsUnavailable` if no route answered, `PromptTooLong` if
         all refused the prompt as too long.
         """
         observer = observer or CallObserver()
-        attempts = Attempts(request, deadline, known=self._known, observer=observer)
+        known = self._known_in_background if is_background else self._known
+        attempts = Attempts(request, deadline, known=known, observer=observer)
         names = self.routes(request.models)
         if request.images and any(name not in self._built_in for name in names):
             # Loaded now, because litellm's model list says which models accept images.
             await self._providers.load()
         while True:
-            cooldowns = self._known.cooldowns
+            cooldowns = known.cooldowns
             open_names = cooldowns.in_order(names) if cooldowns else list(names)
             for name in names:
                 if name not in open_names:
-                    attempts.pass_over(name, "it has failed a short while ago")
+                    attempts.pass_over(name, "it has failed a short while ago", cooldowns[name].cause)
             for name in open_names:
                 if attempts.is_too_small(name):
                     attempts.pass_over(name, "its window is too small")
@@ -145,9 +154,9 @@ class Router:
                 model = self._built_in.get(name, self._providers)
                 completion = await attempts.on_route(name, model, is_last=name == open_names[-1])
                 if completion is not None:
-                    self._known.note_answer(name, first=names[0])
+                    known.note_answer(name, first=names[0])
                     return replace(completion, rejected=tuple(observer.spent))
             wait = cooldowns.seconds_until_open(names)
             if wait is None or wait >= attempts.seconds_left:
-                raise attempts.gave_up(wait)
+                raise attempts.gave_up(cooldowns.seconds_until_probe(names) if wait is None else wait)
             await asyncio.sleep(wait)

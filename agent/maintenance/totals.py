@@ -26,7 +26,7 @@ Events = Counter[tuple[str, str, str]]
 ADD_EVENTS = """
 INSERT INTO event_totals (kind, subject, detail, events)
 {}
-ON CONFLICT (kind, subject, detail) DO UPDATE SET events = event_totals.events + excluded.events
+ON CONFLICT (kind, subject, detail) DO UPDATE SET events = event_totals.events + excluded.events, last_at = now()
 """
 
 COUNT_TURNS = text(f"""

@@ -153,7 +153,9 @@ class Summarizer:
         spent: list[RejectedCall] = []
         deadline = self._clock.monotonic() + CALL_SECONDS
         try:
-            completion = await self._router.complete(request, deadline=deadline, observer=CallObserver(spent=spent))
+            completion = await self._router.complete(
+                request, deadline=deadline, observer=CallObserver(spent=spent), is_background=True
+            )
         except Unavailable as error:
             return _Asked(None, f"no model answered: {error}", _to_paid(spent))
         except asyncio.CancelledError:

@@ -24,6 +24,7 @@ from agent.events.channels import CANCELLATIONS
 from agent.journal.lookups import count_calls
 from agent.journal.records import settle
 from agent.journal.steps import PastStep, TurnKey
+from agent.llm.cooldowns import to_cause_lines
 from agent.people.pauses import to_refusal
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
@@ -42,6 +43,7 @@ from shared.db.retries import retry_on_lost_db
 from shared.errors import (
     BudgetExhausted,
     LimitExhausted,
+    ModelsUnavailable,
     ParleyError,
     Refusal,
     ServerBudgetExhausted,
@@ -51,6 +53,7 @@ from shared.errors import (
 )
 from shared.log import get_logger
 from shared.messages import AGENT_ADAPTERS, Place
+from shared.permissions import Permission
 from shared.text import with_closed_fence
 from shared.tracing.spans import Attributes, span, span_of
 
@@ -307,11 +310,16 @@ def _interrupted(turn: RunningTurn, error: ParleyError) -> TurnResult:
     if isinstance(error, Refusal) and not turn.log.answers:
         return replace(result, status="refused")
     sentence = prompts().turn.ended_in_mid_turn.format(sentence=error) if isinstance(error, Refusal) else str(error)
+    cause = str(error.__cause__) if error.__cause__ else None
+    if isinstance(error, ModelsUnavailable):
+        cause = to_cause_lines(error.fields["causes"])
+        if turn.user.permission >= Permission.ADMIN:
+            sentence += f"\n\n{prompts().turn.model_failures.format(causes=cause)}"
     return replace(
         result,
         text=f"{with_closed_fence(turn.log.partial)}\n\n{sentence}".strip(),
         status="answered" if isinstance(error, Refusal) else "failed",
-        cause=str(error.__cause__) if error.__cause__ else None,
+        cause=cause,
     )
 
 

@@ -1,8 +1,9 @@
 """Totals of finished turns and model calls: what the metrics show of rows that have been counted."""
 
+from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import BigInteger, CheckConstraint, Float, Numeric, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, DateTime, Float, Numeric, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -85,6 +86,9 @@ class EventTotal(Row, Base):
     subject: Mapped[str] = mapped_column(Text, comment="The code of the error; the model that failed.")
     detail: Mapped[str] = mapped_column(Text, comment="Why the model failed; the model that answered; else empty.")
     events: Mapped[int] = mapped_column(BigInteger, comment="How many.")
+    last_at: Mapped[datetime] = mapped_column(
+        DateTime(timezone=True), server_default=text("now()"), comment="When the last of them was counted."
+    )
 
 
 class CountedRows(Row, Base):

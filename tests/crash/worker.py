@@ -219,6 +219,7 @@ class MarkedRouter(Router):
         *,
         deadline: float,
         observer: CallObserver | None = None,
+        is_background: bool = False,
     ) -> Completion:
         """Answer from the script while the place's advisory lock is held."""
         place = last_user_text({"messages": request.messages}).split()[0]
@@ -229,7 +230,9 @@ class MarkedRouter(Router):
             spin()
         async with self._counts.connected() as connection:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
-            completion = await super().complete(request, deadline=deadline, observer=observer)
+            completion = await super().complete(
+                request, deadline=deadline, observer=observer, is_background=is_background
+            )
             await connection.execute(
                 "INSERT INTO stage_model_calls VALUES ($1, $2, $3, $4, $5)",
                 place,

@@ -47,6 +47,7 @@ class Parley:
         *,
         seconds: float = 60,
         is_streamed: bool = False,
+        is_background: bool = False,
         spent: list[RejectedCall] | None = None,
         **request: Any,
     ) -> Completion:
@@ -60,6 +61,7 @@ class Parley:
                 on_reset=self.told.clear if is_streamed else None,
                 spent=[] if spent is None else spent,
             ),
+            is_background=is_background,
         )
 
     @property

@@ -28,13 +28,16 @@ def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_serv
         INSERT INTO personas (name, system_prompt, allowed_modules, default_model)
         VALUES ('Lost', 'Hi.', '["knowlege", "clock"]', 'nobody/knows');
         INSERT INTO mcp_servers (name, transport, command, last_error)
-        VALUES ('clock', 'stdio', 'clock', 'no such file')
+        VALUES ('clock', 'stdio', 'clock', 'no such file');
+        INSERT INTO event_totals (kind, subject, detail, events) VALUES ('route_failure', 'small', 'key_refused', 1)
         """,
     )
 
     done = shell.run("doctor", "--call", LLM_MODELS="gpt-4o-mini,anthropic/claude-opus-4-1")
 
-    shell.says("psql", "-c", "DELETE FROM personas WHERE name = 'Lost'; DELETE FROM mcp_servers")
+    shell.says(
+        "psql", "-c", "DELETE FROM personas WHERE name = 'Lost'; DELETE FROM mcp_servers; DELETE FROM event_totals"
+    )
     assert done.code == 1
     for expected in (
         "fail  model     LLM_MODELS: gpt-4o-mini needs OPENAI_API_KEY, which is not set",
@@ -42,7 +45,8 @@ def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_serv
         "fail  model     the persona Lost: litellm knows no provider of nobody/knows; write provider/model",
         "warn  persona   Lost allows the module knowlege, which does not exist; did you mean knowledge?",
         "warn  remote    the MCP server clock can't be used: no such file",
-        "fail  call      gpt-4o-mini: ",
+        "fail  call      anthropic/claude-opus-4-1: key_refused. The provider refuses the key",
+        "fail  model     small: key_refused at ",
     ):
         assert expected in done.out
     assert "module clock" not in done.out

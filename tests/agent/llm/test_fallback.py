@@ -151,6 +151,33 @@ async def test_a_refused_key_closes_the_route_and_the_log_says_the_remedy_once()
         assert "hello" not in str(logs)
 
 
+async def test_the_only_route_with_a_refused_key_is_probed_every_15_seconds_and_says_its_cause() -> None:
+    async with parley([Fault(401), "Back."]) as at:
+        for _ in range(2):
+            with capture_logs() as logs, pytest.raises(ModelsUnavailable) as refused:
+                await at.asks()
+            assert logs[-1]["causes"] == refused.value.fields["causes"] == {"small": "key_refused"}
+            assert 10 < (refused.value.retry_after or 0) <= 15
+        assert len(at.asked_models) == 1
+        at.clock.ahead += 16
+
+        assert (await at.asks()).text == "Back."
+        assert (await at.asks()).text == "You said: hello"
+
+
+async def test_what_the_background_is_refused_closes_no_route_for_people() -> None:
+    async with parley([Fault(401), "Hello.", Fault(401), "Now."]) as at:
+        for _ in range(2):
+            with pytest.raises(ModelsUnavailable):
+                await at.asks(is_background=True)
+        assert (await at.asks()).text == "Hello."
+        with pytest.raises(ModelsUnavailable):
+            await at.asks()
+        at.clock.ahead += 16
+
+        assert (await at.asks(is_background=True)).text == "Now."
+
+
 async def test_an_account_without_credit_is_no_rate_limit() -> None:
     quota = Fault(429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})
     async with parley(by_model(first=quota, second=Answer("Here.")), "first", "second") as at:
