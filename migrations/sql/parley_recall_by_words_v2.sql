@@ -34,6 +34,8 @@ DECLARE
     fact_boost CONSTANT float8 := 0.1;
     -- Scores of Parley's own answers, which repeat the words of questions, are multiplied by this.
     bot_factor CONSTANT float8 := 0.8;
+    -- Greetings and thanks come after what was told.
+    talk_factor CONSTANT float8 := 0.2;
 BEGIN
     PERFORM set_config('parley.' || setting.key, setting.value, true) FROM jsonb_each_text(p_visibility) AS setting;
     RETURN QUERY
@@ -81,15 +83,21 @@ BEGIN
         WHERE step = 0 OR h.ordinal < 4611686018427387904
         GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 180
     ), candidates AS MATERIALIZED (
-        SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length
+        -- Of a text that was said again and again only the best place; bare questions and talk go after what was told.
+        SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, t.is_talk,
+               t.is_talk OR m.source = 'turn' AND m.content ~ '^[^.!;:。！\n]{1,200}[?？؟]\W*$' AS tells_nothing,
+               row_number() OVER (PARTITION BY md5(lower(m.content)) ORDER BY r.score DESC, r.ordinal DESC) > 1 AS is_again
         FROM rough AS r CROSS JOIN LATERAL (
-            SELECT m.* FROM public.memories AS m
+            SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content FROM public.memories AS m
             WHERE m.scope_id = r.scope_id AND m.ordinal = r.ordinal AND m.superseded_by IS NULL
                   AND (p_since IS NULL OR m.said_at >= p_since) AND (p_until IS NULL OR m.said_at < p_until)
                   AND (p_shown_from IS NULL OR m.source <> 'turn' OR m.turn_id IS NULL OR m.turn_id < p_shown_from
                        OR m.conversation_id IS DISTINCT FROM p_conversation_id)
             LIMIT 1
-        ) AS m
+        ) AS m CROSS JOIN LATERAL (
+            SELECT m.source = 'turn' AND public.parley_is_talk_v1(m.content) AS is_talk OFFSET 0
+        ) AS t
+        ORDER BY is_again, tells_nothing, r.score DESC, r.ordinal DESC
         LIMIT 60
     ), scored AS MATERIALIZED (
         SELECT c.*, coalesce(p.turn, 0) AS turn, coalesce(p.around, 0) AS around
@@ -112,7 +120,7 @@ BEGIN
                 + coalesce(c.around / nullif(max(c.around) OVER (), 0), 0) * words_window
                 + CASE WHEN string_to_array(lower(c.speaker), ' ') && p_words THEN speaker_boost ELSE 0 END
                 + CASE c.source WHEN 'turn' THEN 0 WHEN 'remembered' THEN remembered_boost ELSE fact_boost END)
-               * CASE WHEN c.is_from_bot THEN bot_factor ELSE 1 END AS score
+               * CASE WHEN c.is_from_bot THEN bot_factor ELSE 1 END * CASE WHEN c.is_talk THEN talk_factor ELSE 1 END AS score
         FROM scored AS c
         UNION ALL
         -- Facts first.

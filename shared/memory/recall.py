@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.driver import Session
 from shared.memory.embeddings import Embedded
+from shared.memory.tokenizer import split_words
 from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import Visibility, prepare
@@ -28,8 +29,13 @@ VECTOR_WEIGHTS = (1.0, 1.0)
 WEIGHTS_OF_MODELS = {"local/use-multilingual-3": (1.0, 2.0)}
 # Scores of Parley's own answers are multiplied by this.
 BOT_FACTOR = 0.8
+# Scores of greetings and thanks are multiplied by this, as in the SQL function.
+TALK_FACTOR = 0.2
 # How many memories of each scope are taken by their vectors, to be scored together with the best by words.
 MAX_CANDIDATES = 60
+# What has less than this share of the best score is left out.
+GAP = 0.25
+STANDS_FOR = ("remembered", "fact", "turn")
 # The words of what is recalled together: first the memories themselves, then their neighbours.
 WORD_BUDGET = 200
 
@@ -76,6 +82,51 @@ class Search:
     until: datetime | None = None
     conversation_id: int | None = None
     shown_from: int | None = None
+
+
+# Of the rows of a search, chosen are as many as wanted: those that say the same are one line.
+def to_wide(k: int) -> int:
+    """Return how many of the best are read to choose `k` different ones."""
+    return 4 * k + 10
+
+
+def choose(rows: Sequence[Any], search: Search) -> list[Any]:
+    """Return the best `k` of the rows of a search, one for each content, without those after a gap in the scores.
+
+    Messages of no other words than the question, mostly the same question at an earlier time, come last.
+    Of several that say the same, what the person asked to remember or a fact stands for all, then what somebody said,
+    then Parley's own answer; it has the place of the best of them.
+    """
+    groups: list[list[tuple[Any, frozenset[str]]]] = []
+    echoes: list[Any] = []
+    for row in rows:
+        # A fact names the person who said "I" and "my".
+        words = frozenset(split_words(row.content)).difference(split_words(row.speaker or ""))
+        if row.source == "turn" and words <= set(search.words):
+            echoes.append(row)
+            continue
+        group = next((each for each in groups if any(says_the_same(words, other) for _, other in each)), None)
+        if group is not None:
+            group.append((row, words))
+        elif search.words and groups and row.score < GAP * groups[0][0][0].score:
+            break
+        else:
+            groups.append([(row, words)])
+    best = [min(each, key=lambda pair: _rank(pair[0]))[0] for each in groups]
+    return (best or echoes)[: search.k]
+
+
+def _rank(row: Any) -> int:
+    # Parley's own answers are turns, too.
+    return STANDS_FOR.index(row.source) + int(row.is_from_bot)
+
+
+def says_the_same(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Return whether two texts with these words say the same: one has all words of the other, and no other numbers."""
+    shorter, longer = sorted((one, other), key=len)
+    if not shorter or len(longer) > 2 * len(shorter) + 2:
+        return False
+    return shorter <= longer and not any(each.isdigit() for each in longer - shorter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +178,8 @@ WITH question AS MATERIALIZED (
     WHERE s.memories > 0 AND s.id <> ALL (:indexed)
 ), pool AS MATERIALIZED (
     SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score, e.vectors, e.turn, e.around,
-           CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END AS factor
+           CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END
+           * CASE WHEN m.source = 'turn' AND parley_is_talk_v1(m.content) THEN :talk_factor ELSE 1 END AS factor
     FROM (
         SELECT id, max(score) AS score
         FROM (SELECT id, score FROM words UNION ALL SELECT memory_id, NULL FROM near) AS each_one GROUP BY id
@@ -178,9 +230,13 @@ SELECT_BY_VECTORS = prepare(BY_VECTORS)
 
 async def find_by_words(session: Session, visibility: Visibility, search: Search) -> WordMatches:
     """Search what is visible by words, in one statement; without any word, the newest memories are the best."""
-    given = asdict(search) | {"visibility": json.dumps(visibility.settings), "large": LARGE}
+    given = asdict(search) | {
+        "visibility": json.dumps(visibility.settings),
+        "large": LARGE,
+        "k": to_wide(search.k),
+    }
     rows = (await session.execute(BY_WORDS, given)).all()
-    best = _to_recalled([row for row in rows if row.id is not None])
+    best = _to_recalled(choose([row for row in rows if row.id is not None], search), search)
     scores = dict(zip(rows[0].candidate_ids, rows[0].candidate_scores, strict=True))
     return WordMatches(search, rows[0].model, tuple(best), scores=scores, large=tuple(rows[0].large))
 
@@ -204,6 +260,8 @@ async def find_by_vectors(session: AsyncSession, found: WordMatches, query: Embe
         "vector_turn": turn_weight,
         "vector_window": window_weight,
         "bot_factor": BOT_FACTOR,
+        "talk_factor": TALK_FACTOR,
+        "k": to_wide(search.k),
         "model": found.model,
         "ids": list(scores),
         "scores": list(scores.values()),
@@ -211,11 +269,11 @@ async def find_by_vectors(session: AsyncSession, found: WordMatches, query: Embe
         "vector": vector,
         "dimensions": dimensions,
     }
-    return _to_recalled((await session.execute(SELECT_BY_VECTORS, parameters)).all())
+    return _to_recalled(choose((await session.execute(SELECT_BY_VECTORS, parameters)).all(), search), search)
 
 
-def _to_recalled(rows: Sequence[Any]) -> list[RecalledMemory]:
-    """Convert the rows; neighbours are kept while the word budget has room, and not twice."""
+def _to_recalled(rows: Sequence[Any], search: Search) -> list[RecalledMemory]:
+    """Convert the rows; neighbours are kept while the word budget has room, not twice, and not the same question."""
     shown = {row.id for row in rows}
     left = WORD_BUDGET - sum(_size(row.content) for row in rows)
     recalled = []
@@ -223,7 +281,12 @@ def _to_recalled(rows: Sequence[Any]) -> list[RecalledMemory]:
         around: dict[str, Neighbour] = {}
         for side in ("before", "after"):
             neighbour_id, content = getattr(row, f"{side}_id"), getattr(row, side)
-            if neighbour_id is None or neighbour_id in shown or _size(content) > left:
+            if (
+                neighbour_id is None
+                or neighbour_id in shown
+                or _size(content) > left
+                or set(split_words(content)) <= set(search.words)
+            ):
                 continue
             shown.add(neighbour_id)
             left -= _size(content)

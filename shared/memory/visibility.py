@@ -16,7 +16,7 @@ from shared.messages import Place
 TYPES: dict[str, TypeEngine[Any]] = {
     **dict.fromkeys(("user_id", "conversation_id", "memory_id", "shown_from"), BigInteger()),
     **dict.fromkeys(("tokens", "k", "dimensions", "capacity", "limit", "skip"), Integer()),
-    **dict.fromkeys(("vector_turn", "vector_window", "bot_factor"), Float(53)),
+    **dict.fromkeys(("vector_turn", "vector_window", "bot_factor", "talk_factor"), Float(53)),
     **dict.fromkeys(("model", "vector", "platform"), Text()),
     **dict.fromkeys(("words", "kinds", "vectors", "message_ids", "names"), ARRAY(Text())),
     "counts": ARRAY(Integer()),

@@ -28,7 +28,10 @@ OTHER_GUILD = Place("discord", "guild-2", "general")
 async def new_conversation(database: Database) -> int:
     async with database.transaction() as session:
         made = await session.execute(
-            text("INSERT INTO conversations (platform, platform_channel_id) VALUES ('discord', 'c') RETURNING id")
+            text(
+                "INSERT INTO conversations (platform, platform_channel_id)"
+                " VALUES ('discord', gen_random_uuid()) RETURNING id"
+            )
         )
         return int(made.scalar_one())
 

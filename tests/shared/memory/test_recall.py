@@ -11,7 +11,7 @@ from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.db.driver import Connection
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
-from shared.memory.recall import WORD_BUDGET
+from shared.memory.recall import WORD_BUDGET, RecalledMemory
 from shared.settings import Settings
 from tests.shared.memory.test_memories import GUILD, HOME, contents, new_conversation
 from tests.support.counted_database import CountedDatabase
@@ -23,6 +23,20 @@ SELECT pg_backend_pid() AS pid, EXISTS (
 ) AS is_planned
 """)
 MARCH = datetime(2026, 3, 10, 12, tzinfo=UTC)
+TOLD = {
+    "My locker code is 4711.": "What is my locker code?",
+    "My sister Clara lives in Lisbon.": "Where does my sister live?",
+    "I am allergic to peanuts.": "What am I allergic to?",
+    "My dog is called Rex.": "What is my dog called?",
+    "I work as a nurse at the harbour hospital.": "Where do I work?",
+    "My car has the number plate B-PX 220.": "What is the number plate of my car?",
+    "I meet my tax adviser on 12 May.": "When do I meet my tax adviser?",
+    "My favourite tea is lapsang souchong.": "which tea is my favourite",
+    "The wifi password of the cabin is bluebird.": "What's the wifi password of the cabin?",
+    "My flight to Oslo leaves at 6:40 in the morning.": "When does my flight to Oslo leave?",
+    "I ride a green bicycle to work.": "What colour is my bicycle?",
+    "My landlord is Mr Okafor.": "Who is my landlord?",
+}
 
 
 @pytest.fixture
@@ -49,7 +63,7 @@ async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
         NewMemory(each, Origin(place, conversation_id), f"{each} walrus {n}", said_at=MARCH)
         for each in (ann, bob)
         for place in (HOME, GUILD)
-        for n in range(5)
+        for n in range(10, 15)
     ]
 
     added = await Memories(counted, Settings(parley_home=tmp_path), SystemClock()).add(rows)
@@ -57,9 +71,9 @@ async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
     assert len(counted.statements) == 1
     assert all(each is not None and each.is_new for each in added)
     assert set(await contents(memories.of_user(bob, HOME, None), "walrus", 20)) == {
-        f"{bob} walrus {n}" for n in range(5)
+        f"{bob} walrus {n}" for n in range(10, 15)
     }
-    both = {f"{each} walrus {n}" for each in (ann, bob) for n in range(5)}
+    both = {f"{each} walrus {n}" for each in (ann, bob) for n in range(10, 15)}
     assert set(await contents(memories.of_user(bob, GUILD, None), "walrus", 20)) == both
 
 
@@ -195,3 +209,26 @@ async def test_connections_have_planned_the_search_before_a_burst(memories: Memo
 
     assert len(plans) == 5
     assert all(plans.values())
+
+
+async def test_facts_stay_the_first_lines_however_often_they_are_asked_for(
+    memories: Memories, database: Database, ann: int
+) -> None:
+    conversation_id = await new_conversation(database)
+    await memories.add([line(ann, conversation_id, each) for each in TOLD])
+    for number in range(1, 5):
+        first, echoes = 0, list[RecalledMemory]()
+        for fact, question in TOLD.items():
+            conversation_id = await new_conversation(database)
+            recalled = await memories.of_user(ann, HOME, conversation_id).recall(question)
+            first += bool(recalled) and recalled[0].content == fact
+            answer = f"You told me: {fact}" if number % 2 else "I looked it up for you."
+            talk = [question, answer, "Thanks, great!", "You're welcome!"]
+            await memories.add(
+                [line(ann, conversation_id, each, at=number, is_from_bot=n % 2 == 1) for n, each in enumerate(talk)]
+            )
+
+            echoes += [hit for hit in recalled if hit.content == question]
+
+        assert first >= 11, number
+        assert echoes == [], number
