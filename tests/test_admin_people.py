@@ -196,3 +196,26 @@ async def test_two_people_become_one_with_all_that_they_have(parley: Parley, psq
     assert "Ann likes marzipan." in str(parley.model.requests[-1].body["messages"])
     with pytest.raises(asyncpg.RaiseError, match="the same person already"):
         await psql.run("SELECT admin.merge_users('slack', 'U1', 'discord', 'Ann')")
+
+
+async def test_a_budget_follows_the_permission_wherever_it_is_changed(parley: Parley, psql: Psql) -> None:
+    await ann(parley)
+    for_a_day = "SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')"
+    state = "SELECT permission_level, token_budget_monthly, permission_until IS NULL FROM users WHERE id = {}"
+    state = state.format(await psql.value("SELECT id FROM admin.users WHERE name = 'Ann'"))
+    limited = await psql.value("SELECT token_budget_monthly FROM users LIMIT 1")
+    await psql.run(for_a_day)
+    # For ever now: nothing ends, and nobody is a guest without a limit.
+    await psql.run("SELECT admin.grant_permission('discord', 'Ann', 'admin')")
+    assert await psql.rows(state) == [("admin", None, True)]
+    await psql.run("SELECT admin.grant_permission('discord', 'Ann', 'guest')")
+    assert await psql.rows(state) == [("guest", limited, True)]
+
+    await psql.run("UPDATE users SET permission_level = 'admin'")
+    await psql.run("UPDATE users SET permission_level = 'user'")
+    assert await psql.rows(state) == [("user", limited, True)]
+    await psql.run(for_a_day)
+    await psql.run("SELECT admin.set_budget('discord', 'Ann', NULL)")
+    await psql.run("UPDATE users SET permission_until = now() - interval '1 second'")
+    await psql.run("SELECT parley_end_grants_v1()")
+    assert await psql.rows(state) == [("user", limited, True)]

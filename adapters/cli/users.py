@@ -23,7 +23,6 @@ WHO = typer.Argument(
     metavar="WHO", help="A user's number (12), an account (discord:80351110224678912) or an account's name."
 )
 NEW = typer.Option(False, "--new", help="Make the user when this account has never written.")
-UNLIMITED_LEVELS = (Permission.ADMIN, Permission.OWNER)
 
 LIST = """
 SELECT users.id, coalesce(display_name, (array_agg(platform_username ORDER BY link.id))[1]) AS name, permission_level,
@@ -277,22 +276,19 @@ async def read_user(session: "AsyncSession", user_id: int) -> Any:
 
 
 async def set_permission(session: "AsyncSession", user_id: int, permission: Permission, guest_budget: int) -> str:
-    """Give a person this permission, and the budget that belongs to it; return a sentence about it."""
-    user = await read_user(session, user_id)
-    was_unlimited = Permission.from_label(user.permission_level) in UNLIMITED_LEVELS
-    budget = user.budget
-    if permission in UNLIMITED_LEVELS:
-        budget = None
-    elif was_unlimited and budget is None:
-        # Otherwise a person who is no longer admin would keep an unlimited budget.
-        budget = guest_budget
-    from sqlalchemy import update
+    """Give a person this permission for ever; return a sentence about it.
+
+    The budget that belongs to it gives the trigger of the table; who is no longer admin gets `guest_budget`.
+    """
+    from sqlalchemy import func, select, update
 
     from shared.models import User
 
-    changed = {"permission_level": permission.label, "token_budget_monthly": budget}
+    changed = {"permission_level": permission.label, "permission_until": None, "permission_after": None}
+    await session.execute(select(func.set_config("parley.guest_budget", str(guest_budget), True)))
     await session.execute(update(User).where(User.id == user_id).values(changed))
-    limit = "unlimited budget" if budget is None else f"{budget:,} tokens in 30 days"
+    user = await read_user(session, user_id)
+    limit = "unlimited budget" if user.budget is None else f"{user.budget:,} tokens in 30 days"
     return f"user {user_id} ({user.name or user.accounts}): {permission.label}, {limit}"
 
 

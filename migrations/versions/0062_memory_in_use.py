@@ -14,8 +14,49 @@ SQL = Path(__file__).resolve().parents[1] / "sql"
 TALK = "parley_is_talk_v1"
 
 
+# The trigger of 0041, and the budgets of those who rise or fall.
+CHECK_USER = """
+CREATE OR REPLACE FUNCTION parley_check_user() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.permission_level <> OLD.permission_level
+       AND NEW.permission_until IS NOT DISTINCT FROM OLD.permission_until THEN
+        -- Whoever sets a permission without an end means it so.
+        NEW.permission_until := NULL;
+        NEW.permission_after := NULL;
+    END IF;
+    {budget}
+    IF NEW.time_zone <> 'UTC' AND NOT EXISTS (SELECT FROM pg_timezone_names WHERE name = NEW.time_zone) THEN
+        RAISE EXCEPTION 'users_time_zone_is_known: there is no time zone "%"', NEW.time_zone
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'users_time_zone_is_known', TABLE = 'users',
+              HINT = 'Write it as Europe/Berlin; SELECT name FROM pg_timezone_names lists them all.';
+    END IF;
+    RETURN NEW;
+END
+$$;
+"""
+# What is granted for a time leaves the budget as it is, and admin.undo brings the old budget back itself. Who is no
+# longer admin has a limit again: that of a guest, as the settings have it where the program changes the permission.
+BUDGET = """IF TG_OP = 'UPDATE' AND coalesce(current_setting('parley.undoes', true), '') = ''
+       AND NEW.token_budget_monthly IS NOT DISTINCT FROM OLD.token_budget_monthly THEN
+        IF NEW.permission_level IN ('admin', 'owner') AND NEW.permission_until IS NULL
+           AND (OLD.permission_level NOT IN ('admin', 'owner') OR OLD.permission_until IS NOT NULL) THEN
+            NEW.token_budget_monthly := NULL;
+        ELSIF NEW.permission_level NOT IN ('admin', 'owner') AND OLD.permission_level IN ('admin', 'owner') THEN
+            NEW.token_budget_monthly := coalesce(
+                NEW.token_budget_monthly, nullif(current_setting('parley.guest_budget', true), '')::bigint, 5000
+            );
+        END IF;
+    END IF;"""
+BUDGET_BEFORE = """IF NEW.permission_until IS NULL AND coalesce(current_setting('parley.undoes', true), '') = ''
+       AND NEW.permission_level IN ('admin', 'owner') AND OLD.permission_level NOT IN ('admin', 'owner')
+       AND NEW.token_budget_monthly IS NOT DISTINCT FROM OLD.token_budget_monthly THEN
+        NEW.token_budget_monthly := NULL;
+    END IF;"""
+
+
 def upgrade() -> None:
     """Note when something last went wrong; tell what was told from talk."""
+    op.get_bind().exec_driver_sql(CHECK_USER.format(budget=BUDGET).replace("%", "%%"))
     op.get_bind().exec_driver_sql((SQL / f"{TALK}.sql").read_text("utf-8").replace("%", "%%"))
     op.execute(f"REVOKE EXECUTE ON FUNCTION {TALK} FROM PUBLIC")
     op.execute(f"GRANT EXECUTE ON FUNCTION {TALK} TO parley_app")
@@ -32,6 +73,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop both."""
+    """Take all of it back."""
+    op.get_bind().exec_driver_sql(CHECK_USER.format(budget=BUDGET_BEFORE).replace("%", "%%"))
     op.execute(f"DROP FUNCTION {TALK}")
     op.drop_column("event_totals", "last_at")
