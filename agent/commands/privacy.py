@@ -9,6 +9,10 @@ from shared.memory.own import forget_all, forget_own
 from shared.messages import ReplyFile
 from shared.models.base import to_id
 
+STILL_SHOWN = (
+    "The messages themselves stay in the history of their chats, and I may still read them there: /reset ends that."
+)
+
 
 @command("/export")
 async def export(request: Request) -> Answered:
@@ -49,10 +53,13 @@ async def confirm(request: Request) -> str:
         match confirmed:
             case Confirmed("forget"):
                 count = await forget_own(session, user_id, confirmed.memory_ids)
-                return f"I have forgotten {count:,} of your memories, and what else I had made of these messages."
+                return (
+                    f"I have forgotten {count:,} of your memories, and what else I had made of these messages."
+                    f" {STILL_SHOWN}"
+                )
             case Confirmed("forget_all"):
                 count = await forget_all(session, user_id)
-                return f"I have forgotten all of your memories, {count:,} of them."
+                return f"I have forgotten all of your memories, {count:,} of them. {STILL_SHOWN}"
             case _:
                 erasure_id = await request_erasure(session, user_id)
     return await _erase(request, erasure_id)

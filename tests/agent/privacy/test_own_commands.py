@@ -52,7 +52,10 @@ async def test_what_is_about_something_goes_from_every_leg_once_it_was_confirmed
     assert "Tom" not in asked.text
     yes, no = asked.choices
     assert "nothing to confirm" in (await command(parley, yes.line, BOB, BOBS)).text
-    assert "I have forgotten" in (await command(parley, yes.line)).text
+    assert (
+        "stay in the history of their chats, and I may still read them there: /reset"
+        in (await command(parley, yes.line)).text
+    )
     assert "nothing to confirm" in (await command(parley, yes.line)).text
 
     left = [each for each in await memories(parley) if "Rex" in each["content"]]
